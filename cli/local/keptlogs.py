@@ -56,6 +56,11 @@ class RunLogs:
 _MAX_DIGITS = 10
 
 
+def open_logs(directory: Path) -> RunLogs:
+    """Open the logs of a local cluster."""
+    return RunLogs(LogStore(directory / "logs", SystemClock()))
+
+
 def list_kept(directory: Path, namespace: str, labels: Mapping[str, str]) -> list[KeptLog]:
     """List the logs of the Pods that have all of these labels."""
     return LogStore(directory / "logs", SystemClock()).list_kept(namespace, labels)

@@ -1,0 +1,24 @@
+"""``framework why``."""
+
+import click
+
+from cli.options import ClusterChoice, cluster_options
+
+
+@click.command()
+@click.argument("name")
+@click.option("--all", "shows_all", is_flag=True, help="All causes, the root cause first.")
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form of the answer."
+)
+@cluster_options
+def why(name: str, *, shows_all: bool, output: str, cluster: ClusterChoice) -> None:
+    """Say what holds Framework NAME or made it fail, since when, and what helps.
+
+    Exit code 0: nothing is wrong; 1: something is, or there is no such Framework.
+    """
+    from cli.why.command import WhyOptions, explain
+
+    plain = name.rpartition("/")[2]
+    options = WhyOptions(plain, cluster, shows_all=shows_all, is_json=output == "json")
+    raise SystemExit(int(explain(options)))

@@ -1,0 +1,302 @@
+"""Objects that cannot be created: a name that is taken, a quota, a refusal. Pure."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from cli.reasons import read_progress
+from cli.why.cause import Cause, Kind, Remedy
+from cli.why.observation import Observation, TaskFacts, get_mapping, list_mappings, read_time
+from cli.why.refusals import Refusal, Refuser, parse_refusal
+from cli.why.remedies import (
+    build_operation,
+    change_spec,
+    change_template,
+    repeat,
+    replace_framework,
+)
+from cli.words import explain_diagnostics
+from framework.api import constants
+from framework.api.completion import POD_CREATION_PERMANENT_ERROR, POD_CREATION_UNKNOWN_ERROR
+from framework.api.naming import parse_pod_name
+from framework.api.states import TaskState
+
+# The condition Blocked begins so.
+_FAILED_CREATE = re.compile(r"(Pod|ConfigMap|Secret) (\S+) cannot be created: (.*)", re.DOTALL)
+_NOT_CREATED = "Pod cannot be created: "
+_REFUSED_CODES = frozenset({POD_CREATION_PERMANENT_ERROR, POD_CREATION_UNKNOWN_ERROR})
+# Violations of Pod Security that the fields of `inject --restricted` end.
+_MENDED = re.compile(
+    r"^(?:allowPrivilegeEscalation != false|unrestricted capabilities|runAsNonRoot != true"
+    r"|seccompProfile)\b"
+)
+_VIOLATION_END = re.compile(r"\), (?=[a-zA-Z])")
+
+
+@dataclass(frozen=True, slots=True)
+class FailedCreate:
+    """A create that failed."""
+
+    kind: str
+    """Kind of the object."""
+    name: str
+    """Name of the object; "" if only its Task is known."""
+    message: str
+    """Message of the API server."""
+    tasks: tuple[TaskFacts, ...]
+    """The Tasks that have no Pod for this reason; none for another object."""
+    since: datetime | None
+
+
+def find_taken_name(observation: Observation) -> Iterator[Cause]:
+    """Find an object of another owner that has a name which the gang needs."""
+    blocked = observation.find_blocked()
+    if blocked.get("reason") != constants.NAME_TAKEN_REASON:
+        return
+    message = str(blocked.get("message") or "")
+    found = _FAILED_CREATE.match(message)
+    kind, name = (found.group(1), found.group(2)) if found else ("object", "of that name")
+    commands = observation.commands
+    metadata = get_mapping(observation.holder or {}, "metadata")
+    facts = []
+    is_going = bool(metadata.get("deletionTimestamp"))
+    if observation.holder is not None and not is_going:
+        owners = list_mappings(metadata.get("ownerReferences"))
+        owner = f"{owners[0].get('kind')} {owners[0].get('name')}" if owners else "no object"
+        created = metadata.get("creationTimestamp")
+        facts.append(f"that {kind} belongs to {owner} and was created at {created}")
+    what = f"another {kind} has the name {name}"
+    remedy = Remedy(
+        "delete that object, or run the Framework under another name",
+        (commands.build_kubectl("delete", kind.lower(), name),),
+    )
+    if is_going or "does not go" in message:
+        what = f"a {kind} {name} that is being deleted still has the name, and does not go"
+        force = ("--force", "--grace-period=0")
+        patch = '{"metadata":{"finalizers":null}}'
+        remedy = Remedy(
+            "end its deletion: remove its finalizers, and force it if its node is gone",
+            (
+                commands.build_kubectl("patch", kind.lower(), name, "--type=merge", "-p", patch),
+                commands.build_kubectl("delete", kind.lower(), name, "--ignore-not-found", *force),
+            ),
+        )
+    tasks = _find_tasks(observation, name) if kind == "Pod" else ()
+    yield Cause(
+        Kind.NAME_TAKEN,
+        f"cannot be created: {what}",
+        tasks=tuple(task.key for task in tasks),
+        since=read_time(blocked.get("lastTransitionTime")),
+        quote=message,
+        facts=tuple(facts),
+        remedies=(remedy,),
+    )
+
+
+def find_refused(observation: Observation) -> Iterator[Cause]:
+    """Find creates that the API server refuses, or refused until the attempt ended."""
+    seen: set[tuple[str, str, Refuser, str]] = set()
+    for failed in _list_failed_creates(observation):
+        refusal = parse_refusal(failed.message)
+        role = failed.tasks[0].key.role if failed.tasks else ""
+        key = (failed.kind, role, refusal.refuser, refusal.name)
+        if key not in seen:
+            seen.add(key)
+            yield _build_cause(observation, failed, refusal)
+
+
+def _list_failed_creates(observation: Observation) -> Iterator[FailedCreate]:
+    """List failed creates, those of which most is known first."""
+    blocked = observation.find_blocked()
+    found = _FAILED_CREATE.match(str(blocked.get("message") or ""))
+    is_refused = blocked.get("reason") == constants.CREATION_REFUSED_REASON
+    if is_refused and found is not None and not observation.is_completed:
+        kind, name, message = found.groups()
+        since = read_time(blocked.get("lastTransitionTime"))
+        tasks = _find_tasks(observation, name) if kind == "Pod" else ()
+        yield FailedCreate(kind, name, message, tasks, since)
+    for role, tasks, message, since in _walk_refused_tasks(observation):
+        del role
+        yield FailedCreate("Pod", tasks[0].pod_name, message, tasks, since)
+    if observation.is_attempt_over:
+        return
+    missing, _ = read_progress(observation.configmap)
+    by_key = {task.key: task for task in observation.tasks}
+    for key, reason in missing.items():
+        task = by_key.get(key)
+        if reason.startswith(_NOT_CREATED) and task is not None and _is_uncreated(task):
+            tasks = _find_tasks(observation, task.pod_name)
+            since = task.status.transition_time
+            message = reason.removeprefix(_NOT_CREATED)
+            yield FailedCreate("Pod", task.pod_name, message, tasks, since)
+
+
+def _walk_refused_tasks(
+    observation: Observation,
+) -> Iterator[tuple[str, tuple[TaskFacts, ...], str, datetime | None]]:
+    """Give the Tasks of each role whose attempts ended because their Pods were refused."""
+    roles: dict[str, list[TaskFacts]] = {}
+    for task in observation.tasks:
+        end = task.status.attempt_status.completion_status
+        if end is not None and end.code in _REFUSED_CODES:
+            roles.setdefault(task.key.role, []).append(task)
+    for role, tasks in roles.items():
+        attempt = tasks[0].status.attempt_status
+        assert attempt.completion_status is not None
+        message = explain_diagnostics(attempt.completion_status.diagnostics)
+        since = attempt.completion_time
+        yield role, tuple(tasks), message.removeprefix("Pod refused: "), since
+
+
+def _find_tasks(observation: Observation, pod: str) -> tuple[TaskFacts, ...]:
+    """Find the Tasks of the role of a Pod that wait for the creation of theirs."""
+    parsed = parse_pod_name(pod)
+    if parsed is None:
+        return ()
+    role, first = parsed[1].role, parsed[1]
+    tasks = [t for t in observation.tasks if t.key.role == role and _is_uncreated(t)]
+    named = [t for t in observation.tasks if t.key == first]
+    return tuple(named + [t for t in tasks if t.key != first])
+
+
+def _is_uncreated(task: TaskFacts) -> bool:
+    return task.status.state is TaskState.ATTEMPT_CREATION_PENDING
+
+
+def _build_cause(observation: Observation, failed: FailedCreate, refusal: Refusal) -> Cause:
+    kind = Kind.QUOTA if refusal.refuser is Refuser.QUOTA else Kind.REFUSED
+    what = "" if failed.tasks else f"needs the {failed.kind} {failed.name}, which "
+    return Cause(
+        kind,
+        f"{what}cannot be created: {_describe(refusal)}",
+        tasks=tuple(task.key for task in failed.tasks),
+        since=failed.since,
+        quote=failed.message,
+        remedies=tuple(_list_remedies(observation, failed, refusal)),
+    )
+
+
+def _describe(refusal: Refusal) -> str:
+    name, details = refusal.name, refusal.details
+    match refusal.refuser:
+        case Refuser.QUOTA:
+            return f"the quota {name} is used up ({_describe_amounts(refusal)})"
+        case Refuser.QUOTA_NEEDS:
+            return f"the quota {name} requires that its containers state {details}"
+        case Refuser.POD_SECURITY:
+            violations = _list_violations(details)
+            shown = "; ".join(violations)
+            return f"the namespace enforces the level {name} of Pod Security: {shown}"
+        case Refuser.POLICY:
+            return f"the admission policy {name} denies it: {details}"
+        case Refuser.WEBHOOK:
+            return f"the admission webhook {name} denies it: {details}"
+        case Refuser.WEBHOOK_DOWN:
+            return f"the admission webhook {name} does not answer"
+        case Refuser.SERVICE_ACCOUNT:
+            return f"the namespace has no service account {name}"
+        case Refuser.PRIORITY_CLASS:
+            return f"the cluster has no priority class {name}"
+        case Refuser.NAMESPACE:
+            return f"the namespace {name} is being deleted"
+        case Refuser.RIGHT:
+            return f"the controller lacks the right to create {name}"
+        case Refuser.INVALID:
+            return f"its template is invalid: {details}"
+        case _:
+            return "the API server refuses it"
+
+
+def _describe_amounts(refusal: Refusal) -> str:
+    requested, used, limited = (refusal.amounts[k] for k in ("requested", "used", "limited"))
+    return "; ".join(
+        f"{resource}: {used.get(resource)} of {limited.get(resource)} used, a Pod needs {amount}"
+        for resource, amount in requested.items()
+    )
+
+
+def _list_violations(details: str) -> list[str]:
+    """Split the violations of a Pod Security level, which are separated by commas."""
+    parts = _VIOLATION_END.split(details.removesuffix(")"))
+    return [part if part.endswith(")") or "(" not in part else f"{part})" for part in parts]
+
+
+def _list_remedies(
+    observation: Observation, failed: FailedCreate, refusal: Refusal
+) -> Iterator[Remedy]:
+    commands = observation.commands
+    match refusal.refuser:
+        case Refuser.QUOTA:
+            yield from _extend_quota(observation, failed, refusal)
+            return
+        case Refuser.POD_SECURITY if all(map(_MENDED.match, _list_violations(refusal.details))):
+            text = "add the fields of the level, and the agents that the file lacks"
+            yield _inject(observation, text)
+            return
+        case Refuser.SERVICE_ACCOUNT if refusal.name == f"frameworkbarrier-{observation.name}":
+            yield _inject(observation, "add the objects of the agents")
+            return
+        case Refuser.SERVICE_ACCOUNT:
+            create = commands.build_creation("serviceaccount", refusal.name)
+            yield repeat(observation, Remedy("create it", (create,)))
+            return
+        case Refuser.WEBHOOK_DOWN:
+            look = "validatingwebhookconfigurations,mutatingwebhookconfigurations"
+            command = commands.build_global_kubectl("get", look)
+            text = "repair the program of the webhook, or delete its configuration"
+            yield repeat(observation, Remedy(f"{text} (an administrator)", (command,)))
+            return
+        case Refuser.PRIORITY_CLASS if failed.tasks:
+            task = failed.tasks[0]
+            path = f"/spec/taskRoles/{task.role_index}/task/pod/spec/priorityClassName"
+            remove = build_operation("remove", path)
+            yield change_template(observation, failed.tasks, "remove priorityClassName", remove)
+            return
+        case Refuser.RIGHT:
+            apply = commands.build_global_kubectl("apply", "--server-side", "-k", "deploy/base")
+            yield Remedy("grant the right (an administrator)", (apply,))
+            return
+        case Refuser.POLICY | Refuser.WEBHOOK:
+            text = "change what the message names, or ask the administrator about this policy;"
+            yield replace_framework(observation, f"{text} edit the file, and replace the Framework")
+            return
+    text = "correct what the message names in the file, and replace the Framework"
+    yield replace_framework(observation, text)
+
+
+def _extend_quota(
+    observation: Observation, failed: FailedCreate, refusal: Refusal
+) -> Iterator[Remedy]:
+    commands = observation.commands
+    count = max(1, len(failed.tasks))
+    hard = {
+        resource: _add(refusal.amounts["used"].get(resource, "0"), amount, count)
+        for resource, amount in refusal.amounts["requested"].items()
+    }
+    shown = ",".join(f'"{resource}":"{value}"' for resource, value in hard.items())
+    patch = f'{{"spec":{{"hard":{{{shown}}}}}}}'
+    raise_quota = commands.build_kubectl(
+        "patch", "resourcequota", refusal.name, "--type=merge", "-p", patch
+    )
+    text = "raise the quota (an administrator), or delete what uses it"
+    yield Remedy(text, (raise_quota, commands.build_kubectl("get", "frameworks,pods")))
+    created = [
+        t for t in observation.tasks if failed.tasks and t.key.role == failed.tasks[0].key.role
+    ]
+    fitting = len(created) - len(failed.tasks)
+    if fitting > 0 and failed.tasks and failed.tasks[0].role_index is not None:
+        path = f"/spec/taskRoles/{failed.tasks[0].role_index}/taskNumber"
+        text = f"run with the {fitting} Tasks of {created[0].key.role} that fit"
+        yield change_spec(observation, text, build_operation("replace", path, fitting))
+
+
+def _add(used: str, amount: str, count: int) -> str:
+    """Add up quantities; a placeholder if they have units."""
+    if used.isdecimal() and amount.isdecimal():
+        return str(int(used) + count * int(amount))
+    return "QUANTITY"
+
+
+def _inject(observation: Observation, text: str) -> Remedy:
+    return Remedy(f"{text}, and run it again", observation.commands.build_injection())

@@ -1,0 +1,230 @@
+"""Causes in the Framework itself: what its user and its controller say of it. Pure."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from cli.reasons import explain_no_tasks
+from cli.why.cause import Cause, Kind, Remedy
+from cli.why.observation import Observation, get_mapping, list_mappings, read_time
+from cli.why.remedies import build_operation, change_spec, replace_framework
+from framework.api.completion import STOP_FRAMEWORK_REQUESTED
+
+# A controller sees a change within a second; a busy one within some.
+_UNSEEN_SECONDS = 10.0
+_UNREADABLE = frozenset({"UnreadableFramework", "UndecidableFramework", "StatusRefused"})
+_LIMITS = frozenset({"TooManyRoles", "TooManyTasks", "TooLarge", "MemoryBudget"})
+_INVALID_SPEC = "InvalidSpec"
+_DEADLINE_PHRASE = "FrameworkDeadlineExceeded"
+_SYSTEM = ("-n", "frameworkbarrier-system")
+_DEPLOYMENT = "deployment/framework-controller"
+_FOREGROUND = "foregroundDeletion"
+
+
+def find_unreadable(observation: Observation) -> Iterator[Cause]:
+    """Find a Framework that its controller cannot read, decide or write."""
+    blocked = observation.find_blocked()
+    if blocked.get("reason") in _UNREADABLE:
+        text = (
+            "the API server refuses its status"
+            if blocked.get("reason") == "StatusRefused"
+            else "the controller cannot read it"
+        )
+        yield _block(observation, Kind.UNREADABLE, text, "correct the field of the message")
+    elif observation.fault:
+        yield Cause(
+            Kind.UNREADABLE,
+            "its status cannot be read",
+            quote=observation.fault,
+            remedies=(replace_framework(observation, "run it again, so that it has a new status"),),
+        )
+
+
+def find_missing_controller(observation: Observation) -> Iterator[Cause]:
+    """Find a Framework, or a change of it, that no controller has seen."""
+    if observation.is_completed or observation.find_blocked():
+        return
+    lease = get_mapping(observation.lease or {}, "spec")
+    renewed = read_time(lease.get("renewTime"))
+    seconds = lease.get("leaseDurationSeconds")
+    is_stale = renewed is not None and isinstance(seconds, int)
+    if renewed is not None and isinstance(seconds, int):
+        is_stale = observation.now - renewed > timedelta(seconds=max(seconds, _UNSEEN_SECONDS))
+    changed = _find_unseen_change(observation)
+    if changed is None and not is_stale:
+        return
+    facts = []
+    if is_stale:
+        facts.append(f"its Lease was renewed last by {lease.get('holderIdentity') or 'none'}")
+    what = "its last change" if observation.status is not None and changed is not None else "it"
+    text = f"no controller has seen {what}" if changed else "its controller does not run any more"
+    yield Cause(
+        Kind.NO_CONTROLLER,
+        text,
+        since=changed or renewed,
+        facts=tuple(facts),
+        remedies=tuple(_start_controller(observation)),
+    )
+
+
+def find_deletion(observation: Observation) -> Iterator[Cause]:
+    """Find a finalizer that holds the deletion of the Framework."""
+    deleted_at = observation.metadata.get("deletionTimestamp")
+    finalizers = observation.metadata.get("finalizers")
+    if not deleted_at or not isinstance(finalizers, list):
+        return
+    held = [(i, str(name)) for i, name in enumerate(finalizers) if name != _FOREGROUND]
+    if held:
+        # From the end, so that each index is still that of its finalizer.
+        operations = [build_operation("remove", f"/metadata/finalizers/{i}") for i, _ in held[::-1]]
+        names = ", ".join(name for _, name in held)
+        patch = observation.commands.build_patch(operations)
+        yield Cause(
+            Kind.DELETION,
+            f"is being deleted, and the finalizer {names} holds the deletion",
+            since=read_time(deleted_at),
+            remedies=(
+                Remedy("start the controller that removes this finalizer, or remove it", (patch,)),
+            ),
+        )
+
+
+def find_user_decision(observation: Observation) -> Iterator[Cause]:
+    """Find that a user has stopped the Framework, or has not started it."""
+    status, spec = observation.status, observation.spec
+    end = status.attempt_status.completion_status if status else None
+    mode = spec.get("executionType")
+    is_stopped = end is not None and end.code == STOP_FRAMEWORK_REQUESTED
+    start = build_operation("add", "/spec/executionType", "Start")
+    if is_stopped or (mode == "Stop" and not observation.is_completed):
+        commands = observation.commands.build_replacement([start])
+        text = "a stopped Framework is not started again: replace it by a copy"
+        yield Cause(
+            Kind.STOPPED,
+            "was stopped by a user" if is_stopped else "is being stopped by a user",
+            since=status.transition_time if status else None,
+            remedies=(Remedy(text, commands),),
+        )
+    elif mode == "Create":
+        remedy = change_spec(observation, "start it", start)
+        text = "is created and not started: spec.executionType is Create"
+        since = read_time(observation.metadata.get("creationTimestamp"))
+        yield Cause(Kind.NOT_STARTED, text, since=since, remedies=(remedy,))
+    elif spec.get("suspend") is True and not observation.is_completed:
+        condition = observation.find_condition("Suspended")
+        resume = build_operation("replace", "/spec/suspend", value=False)
+        yield Cause(
+            Kind.SUSPENDED,
+            "is suspended: spec.suspend is true",
+            since=read_time(condition.get("lastTransitionTime")),
+            remedies=(change_spec(observation, "resume it", resume),),
+        )
+    elif end is not None and end.phrase == _DEADLINE_PHRASE and observation.is_completed:
+        seconds = spec.get("activeDeadlineSeconds")
+        longer = build_operation("remove", "/spec/activeDeadlineSeconds")
+        yield Cause(
+            Kind.DEADLINE,
+            f"was active for longer than its activeDeadlineSeconds, {seconds}",
+            since=status.transition_time if status else None,
+            remedies=(change_spec(observation, "run it again without a deadline", longer),),
+        )
+
+
+def find_limit(observation: Observation) -> Iterator[Cause]:
+    """Find a limit of the controller, or a spec that contradicts itself."""
+    reason = observation.find_blocked().get("reason")
+    if reason in _LIMITS:
+        remedy = "reduce the number of the message, or raise the limit (docs/config.md, Limits)"
+        if reason == "MemoryBudget":
+            remedy = "give the controller more memory, or delete completed Frameworks"
+        yield _block(
+            observation, Kind.LIMIT, f"a limit of the controller holds it: {reason}", remedy
+        )
+    elif reason == _INVALID_SPEC:
+        remedy = "correct the field of the message"
+        yield _block(observation, Kind.INVALID_SPEC, "its spec contradicts itself", remedy)
+
+
+def find_no_tasks(observation: Observation) -> Iterator[Cause]:
+    """Find a gang of zero Tasks."""
+    why = explain_no_tasks(observation.framework)
+    if not why or observation.is_completed:
+        return
+    operations = [build_operation("replace", "/spec/taskRoles/0/taskNumber", 1)]
+    remedy = (
+        change_spec(observation, "ask for a Task", *operations)
+        if observation.roles
+        else replace_framework(observation, "add a role to spec.taskRoles")
+    )
+    yield Cause(
+        Kind.NO_TASKS,
+        f"has nothing to run: {why.removeprefix('it has no Tasks: ')}",
+        since=read_time(observation.metadata.get("creationTimestamp")),
+        remedies=(remedy,),
+    )
+
+
+def find_unreachable_policy(observation: Observation) -> Iterator[Cause]:
+    """Find counts of the completion policy that no number of Tasks can reach."""
+    if observation.is_completed:
+        return
+    for index, role in enumerate(observation.roles):
+        policy = get_mapping(role, "frameworkAttemptCompletionPolicy")
+        absent = role.get("absentTaskIndices")
+        number = role.get("taskNumber")
+        tasks = number - len(absent if isinstance(absent, list) else []) if number else 0
+        for key in ("minFailedTaskCount", "minSucceededTaskCount"):
+            count = policy.get(key)
+            if not isinstance(count, int) or count <= tasks or not tasks:
+                continue
+            path = f"/spec/taskRoles/{index}/frameworkAttemptCompletionPolicy/{key}"
+            remedy = change_spec(
+                observation, "count all Tasks of the role", build_operation("replace", path, tasks)
+            )
+            yield Cause(
+                Kind.POLICY,
+                f"{role.get('name')} cannot reach its {key} of {count}: it has {tasks} "
+                f"Task{'s' * (tasks != 1)}, so this count never ends the attempt",
+                remedies=(remedy,),
+            )
+
+
+def _find_unseen_change(observation: Observation) -> datetime | None:
+    created = read_time(observation.metadata.get("creationTimestamp"))
+    limit = timedelta(seconds=_UNSEEN_SECONDS)
+    if observation.status is None:
+        is_old = created is not None and observation.now - created > limit
+        return created if is_old and not observation.fault else None
+    seen = observation.status.observed_generation
+    generation = observation.metadata.get("generation")
+    if seen is None or not isinstance(generation, int) or seen >= generation:
+        return None
+    writes = list_mappings(observation.metadata.get("managedFields"))
+    times = [read_time(w.get("time")) for w in writes if not w.get("subresource")]
+    changed = max((t for t in times if t is not None), default=created)
+    return changed if changed is not None and observation.now - changed > limit else None
+
+
+def _start_controller(observation: Observation) -> Iterator[Remedy]:
+    commands = observation.commands
+    if observation.is_local:
+        text = "start a controller for this local cluster"
+        yield Remedy(text, (commands.build_controller(),))
+        return
+    look = ("get", _DEPLOYMENT), ("scale", _DEPLOYMENT, "--replicas=1")
+    yield Remedy(
+        "look at the controller, and start it (an administrator)",
+        tuple(commands.build_global_kubectl(*words, *_SYSTEM) for words in look),
+    )
+    install = commands.build_global_kubectl("apply", "--server-side", "-k", "deploy/base")
+    yield Remedy("if there is none, install it (docs/install.md)", (install,))
+
+
+def _block(observation: Observation, kind: Kind, text: str, remedy: str) -> Cause:
+    blocked = observation.find_blocked()
+    return Cause(
+        kind,
+        text,
+        since=read_time(blocked.get("lastTransitionTime")),
+        quote=str(blocked.get("message") or ""),
+        remedies=(replace_framework(observation, f"{remedy} in the file, and replace it"),),
+    )

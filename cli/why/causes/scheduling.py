@@ -1,0 +1,306 @@
+"""Pods that no node takes. Pure."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from cli.why.cause import Cause, Kind, Remedy
+from cli.why.observation import (
+    Observation,
+    TaskFacts,
+    get_mapping,
+    group_tasks,
+    list_mappings,
+    read_time,
+)
+from cli.why.remedies import (
+    build_operation,
+    build_template_path,
+    change_spec,
+    change_template,
+    name_pods,
+)
+from cli.why.shortages import Lack, Shortage, parse_shortages
+from framework.api import constants
+
+_DEFAULT_SCHEDULER = "default-scheduler"
+# A scheduler binds a Pod, or says why not, within a second; a busy one within some.
+_UNSCHEDULED_SECONDS = 30
+_WORDS = {
+    Lack.PODS: "run as many Pods as they may",
+    Lack.CORDONED: "are cordoned",
+    Lack.SELECTOR: "do not match its node selector or node affinity",
+    Lack.PORT: "have no free host port for it",
+    Lack.ANTI_AFFINITY: "do not match its affinity to other Pods",
+    Lack.SPREAD: "do not match its topology spread constraints",
+    Lack.VOLUME_NODE: "cannot use its volume, which is on another node",
+    Lack.CLAIM_UNBOUND: "its PersistentVolumeClaim is not bound to a volume",
+    Lack.NO_NODES: "the cluster has no nodes",
+}
+_SIMPLE_QUANTITY = re.compile(r"^\d+$")
+
+
+def find_unschedulable(observation: Observation) -> Iterator[Cause]:
+    """Find Pods that the scheduler cannot place, and say what is missing."""
+    found = []
+    for task in observation.tasks:
+        condition = task.find_condition("PodScheduled")
+        is_waiting = task.phase == "Pending" and not task.node and not task.is_terminating
+        if not is_waiting or condition.get("status") != "False" or _list_gates(task):
+            continue
+        event = task.find_event("FailedScheduling")
+        message = str(condition.get("message") or "") or (event.message if event else "")
+        found.append((task, message))
+    for message, tasks in group_tasks(observation.tasks, found):
+        shortages = parse_shortages(message)
+        main = _choose(shortages)
+        condition = tasks[0].find_condition("PodScheduled")
+        yield Cause(
+            Kind.VOLUME if main.lack in _CLAIMS else Kind.UNSCHEDULABLE,
+            f"cannot be scheduled: {_describe_all(shortages, tasks[0])}",
+            tasks=tuple(task.key for task in tasks),
+            since=read_time(condition.get("lastTransitionTime")) or tasks[0].created_at,
+            quote=message,
+            facts=tuple(_list_facts(observation, main, tasks[0])),
+            remedies=tuple(_list_remedies(observation, main, tasks)),
+        )
+
+
+def find_held(observation: Observation) -> Iterator[Cause]:
+    """Find Pods with scheduling gates, and Pods whose scheduler does not act."""
+    found = [(task, gates) for task in observation.tasks if (gates := _list_gates(task))]
+    for gates, tasks in group_tasks(observation.tasks, found):
+        patch = json.dumps([build_operation("remove", "/spec/schedulingGates")])
+        commands = tuple(
+            observation.commands.build_kubectl("patch", "pod", name, "--type=json", "-p", patch)
+            for name in (name_pods(observation, tasks) or ())[:10]
+        )
+        names = ", ".join(gates)
+        yield Cause(
+            Kind.UNSCHEDULABLE,
+            f"is held by the scheduling gate{'s' * (len(gates) > 1)} {names}",
+            tasks=tuple(task.key for task in tasks),
+            since=tasks[0].created_at,
+            remedies=(Remedy("start the program that removes this gate, or remove it", commands),),
+        )
+    ignored = [(t, s) for t in observation.tasks if (s := _find_silent(observation, t)) is not None]
+    for scheduler, tasks in group_tasks(observation.tasks, ignored):
+        path = build_template_path(tasks[0], "schedulerName")
+        remedies = [Remedy(f"start the scheduler {scheduler} (an administrator)")]
+        if scheduler != _DEFAULT_SCHEDULER:
+            text = "use the default scheduler"
+            removal = build_operation("remove", path)
+            remedies = [change_template(observation, tasks, text, removal), *remedies]
+        yield Cause(
+            Kind.UNSCHEDULABLE,
+            f"waits for the scheduler {scheduler}, which has not answered",
+            tasks=tuple(task.key for task in tasks),
+            since=tasks[0].created_at,
+            remedies=tuple(remedies),
+        )
+
+
+_CLAIMS = frozenset({Lack.CLAIM_MISSING, Lack.CLAIM_UNBOUND})
+
+
+def _list_gates(task: TaskFacts) -> tuple[str, ...]:
+    gates = list_mappings(task.pod_spec.get("schedulingGates"))
+    return tuple(str(gate.get("name")) for gate in gates) if not task.node else ()
+
+
+def _find_silent(observation: Observation, task: TaskFacts) -> str | None:
+    """Find the scheduler that has said nothing of a Pod for long; None if it has."""
+    condition = task.find_condition("PodScheduled")
+    is_waiting = task.phase == "Pending" and not task.node and not task.is_terminating
+    created = task.created_at
+    if not is_waiting or condition or _list_gates(task) or created is None:
+        return None
+    if (observation.now - created).total_seconds() < _UNSCHEDULED_SECONDS:
+        return None
+    return str(task.pod_spec.get("schedulerName") or _DEFAULT_SCHEDULER)
+
+
+def _choose(shortages: Sequence[Shortage]) -> Shortage:
+    """Choose the shortage to mend: not the taint of a control plane if there is another."""
+    named = [s for s in shortages if "node-role.kubernetes.io/" not in s.name]
+    return (named or list(shortages) or [Shortage(Lack.OTHER)])[0]
+
+
+def _describe_all(shortages: Sequence[Shortage], task: TaskFacts) -> str:
+    texts = [_describe(shortage, task) for shortage in shortages]
+    return "; ".join(texts) or "the scheduler does not say why"
+
+
+def _describe(shortage: Shortage, task: TaskFacts) -> str:
+    nodes = f"{shortage.nodes} node{'s' * (shortage.nodes != 1)}"
+    match shortage.lack:
+        case Lack.RESOURCE:
+            amount = _sum_requests(task, shortage.name)
+            asked = f", of which it asks for {amount}" if amount else ""
+            return f"{nodes} lack{'s' * (shortage.nodes == 1)} free {shortage.name}{asked}"
+        case Lack.TAINT:
+            return f"{nodes} with the taint {shortage.name}, which it does not tolerate"
+        case Lack.CLAIM_MISSING:
+            return f"its PersistentVolumeClaim {shortage.name} does not exist"
+        case Lack.CLAIM_UNBOUND | Lack.NO_NODES:
+            return _WORDS[shortage.lack]
+        case Lack.OTHER:
+            return f"{nodes}: {shortage.text}" if shortage.nodes else shortage.text
+        case lack if shortage.nodes == 1:
+            return f"1 node: {_WORDS[lack]}"
+        case lack:
+            return f"{nodes} {_WORDS[lack]}"
+
+
+def _list_facts(observation: Observation, main: Shortage, task: TaskFacts) -> Iterator[str]:
+    nodes = observation.nodes or {}
+    if main.lack is Lack.RESOURCE and nodes:
+        amounts = [(_read_allocatable(node, main.name), name) for name, node in nodes.items()]
+        numbers = [(int(a), name) for a, name in amounts if _SIMPLE_QUANTITY.match(a)]
+        if numbers:
+            most, name = max(numbers)
+            yield f"the node with the most {main.name} is {name}, with {most}"
+    elif main.lack is Lack.CORDONED:
+        names = _list_cordoned(observation)
+        if names:
+            yield f"cordoned: {', '.join(names)}"
+    elif main.lack is Lack.SELECTOR:
+        selector = get_mapping(task.pod_spec, "nodeSelector")
+        if selector:
+            yield f"its nodeSelector is {_join(selector)}"
+
+
+def _list_remedies(
+    observation: Observation, main: Shortage, tasks: Sequence[TaskFacts]
+) -> Iterator[Remedy]:
+    match main.lack:
+        case Lack.RESOURCE:
+            yield from _lower_request(observation, main, tasks)
+        case Lack.CORDONED:
+            names = _list_cordoned(observation) or ["NODE"]
+            command = observation.commands.build_global_kubectl("uncordon", *names)
+            yield Remedy("let the node take Pods again (an administrator)", (command,))
+        case Lack.SELECTOR:
+            yield from _match_nodes(observation, tasks)
+        case Lack.TAINT:
+            path = build_template_path(tasks[0], "tolerations")
+            key, _, value = main.name.partition(":")
+            toleration: dict[str, Any] = {"key": key.strip(), "operator": "Exists"}
+            del value
+            has_some = bool(observation.get_template(tasks[0]).get("tolerations"))
+            operation = (
+                build_operation("add", f"{path}/-", toleration)
+                if has_some
+                else build_operation("add", path, [toleration])
+            )
+            yield change_template(observation, tasks, "tolerate the taint", operation)
+        case Lack.CLAIM_MISSING:
+            yield create_claim(observation, main.name)
+        case Lack.CLAIM_UNBOUND:
+            command = observation.commands.build_kubectl("describe", "persistentvolumeclaims")
+            yield Remedy(
+                "look at the claim: its storage class must be able to serve it", (command,)
+            )
+        case Lack.PODS | Lack.PORT | Lack.ANTI_AFFINITY | Lack.SPREAD | Lack.NO_NODES:
+            yield Remedy("add a node, or wait until one is free")
+        case _:
+            command = observation.commands.build_kubectl("describe", "pod", tasks[0].pod_name)
+            yield Remedy("look at the Pod", (command,))
+    yield from _run_fewer(observation, tasks)
+
+
+def create_claim(observation: Observation, name: str) -> Remedy:
+    """Build the remedy that creates a PersistentVolumeClaim."""
+    spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "10Gi"}}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    command = observation.commands.build_application(body)
+    return Remedy("create it, with the size and access mode that you need", (command,))
+
+
+def _lower_request(
+    observation: Observation, main: Shortage, tasks: Sequence[TaskFacts]
+) -> Iterator[Remedy]:
+    if observation.is_local and main.name == constants.GPU_RESOURCE:
+        needed = _sum_requests(tasks[0], main.name) * len(observation.tasks) or 1
+        command = observation.commands.build_framework("local", "up", "--gpus", str(needed))
+        yield Remedy("start the local cluster with GPUs, also `run --local --gpus`", (command,))
+    operations = []
+    template = observation.get_template(tasks[0])
+    fitting = max(
+        (int(a) for node in (observation.nodes or {}).values()
+         if _SIMPLE_QUANTITY.match(a := _read_allocatable(node, main.name))),
+        default=0,
+    )  # fmt: skip
+    value = str(fitting) if fitting else "QUANTITY"
+    for kind in ("initContainers", "containers"):
+        for index, container in enumerate(list_mappings(template.get(kind))):
+            for field in ("limits", "requests"):
+                if main.name in get_mapping(get_mapping(container, "resources"), field):
+                    name = main.name.replace("~", "~0").replace("/", "~1")
+                    path = build_template_path(tasks[0], kind, str(index), "resources", field, name)
+                    is_none = observation.nodes and not fitting
+                    operations.append(
+                        build_operation("remove", path)
+                        if is_none
+                        else build_operation("replace", path, value)
+                    )
+    if operations:
+        text = f"ask for less {main.name}"
+        yield change_template(observation, tasks, text, *operations)
+
+
+def _match_nodes(observation: Observation, tasks: Sequence[TaskFacts]) -> Iterator[Remedy]:
+    selector = get_mapping(observation.get_template(tasks[0]), "nodeSelector")
+    if not selector:
+        text = "change the node affinity of its template"
+        yield change_template(observation, tasks, text)
+        return
+    labels = [f"{key}={value}" for key, value in selector.items()]
+    node = next(iter(observation.nodes or {}), "NODE")
+    command = observation.commands.build_global_kubectl("label", "node", node, *labels)
+    yield Remedy("label a node that the selector is to choose (an administrator)", (command,))
+    removal = build_operation("remove", build_template_path(tasks[0], "nodeSelector"))
+    yield change_template(observation, tasks, "remove the nodeSelector", removal)
+
+
+def _run_fewer(observation: Observation, tasks: Sequence[TaskFacts]) -> Iterator[Remedy]:
+    role = [task for task in observation.tasks if task.key.role == tasks[0].key.role]
+    fitting = len(role) - len(tasks)
+    if fitting > 0 and tasks[0].role_index is not None:
+        path = f"/spec/taskRoles/{tasks[0].role_index}/taskNumber"
+        text = f"run with the {fitting} Task{'s' * (fitting != 1)} of {tasks[0].key.role} that fit"
+        yield change_spec(observation, text, build_operation("replace", path, fitting))
+
+
+def _list_cordoned(observation: Observation) -> list[str]:
+    nodes = observation.nodes or {}
+    return [name for name, node in nodes.items() if get_mapping(node, "spec").get("unschedulable")][
+        :10
+    ]
+
+
+def _read_allocatable(node: Any, resource: str) -> str:
+    return str(get_mapping(get_mapping(node, "status"), "allocatable").get(resource) or "")
+
+
+def _sum_requests(task: TaskFacts, resource: str) -> int:
+    """Sum up a resource that is counted in whole numbers; 0 if it is not."""
+    total = 0
+    for container in list_mappings(task.pod_spec.get("containers")):
+        resources = get_mapping(container, "resources")
+        amount = get_mapping(resources, "requests").get(resource) or get_mapping(
+            resources, "limits"
+        ).get(resource)
+        if amount is not None and _SIMPLE_QUANTITY.match(str(amount)):
+            total += int(amount)
+    return total
+
+
+def _join(pairs: Any) -> str:
+    return ", ".join(f"{key}={value}" for key, value in pairs.items())

@@ -1,0 +1,316 @@
+"""Pods that have a node and do not start: volume, image, configuration, sandbox. Pure."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from cli.why.cause import Cause, Kind, Remedy
+from cli.why.causes.scheduling import create_claim
+from cli.why.kubeletmessages import (
+    IMAGE_WAITS,
+    ImageFault,
+    MissingObject,
+    classify_image_fault,
+    find_missing_object,
+    find_volume,
+)
+from cli.why.observation import (
+    ContainerFacts,
+    EventFacts,
+    Observation,
+    TaskFacts,
+    get_mapping,
+    group_tasks,
+    list_mappings,
+)
+from cli.why.remedies import (
+    build_operation,
+    build_template_path,
+    change_template,
+    name_pods,
+    replace_framework,
+)
+
+_CONFIG_WAITS = frozenset(
+    {
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+        "PreCreateHookError",
+        "PreStartHookError",
+        "PostStartHookError",
+    }
+)
+_MOUNT_EVENTS = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
+_SANDBOX_EVENTS = ("FailedCreatePodSandBox", "FailedCreatePodContainer", "NetworkNotReady")
+_IMAGE_EVENTS = ("Failed",)
+_AS_ROOT = "runAsNonRoot"
+# A large image takes minutes; the Event "Pulling" is then the newest.
+_SLOW_SECONDS = 120
+
+
+def find_image(observation: Observation) -> Iterator[Cause]:
+    """Find images that cannot be pulled."""
+    found = []
+    for task, container, reason in _walk_waiting(observation):
+        if reason in IMAGE_WAITS:
+            text = _collect(task, container, *_IMAGE_EVENTS)
+            finding = (container.name, container.image, container.path, classify_image_fault(text))
+            found.append((task, finding))
+    for (name, image, path, fault), tasks in group_tasks(observation.tasks, found):
+        why = f": {fault}" if fault else ""
+        quote = _quote(tasks[0], name, *_IMAGE_EVENTS)
+        yield Cause(
+            Kind.IMAGE,
+            f"cannot pull the image {image} of its container {name}{why}",
+            tasks=tuple(task.key for task in tasks),
+            since=_find_since(tasks[0], *_IMAGE_EVENTS),
+            quote=quote,
+            remedies=tuple(_change_image(observation, tasks, name, path, fault)),
+        )
+
+
+def find_configuration(observation: Observation) -> Iterator[Cause]:
+    """Find containers that cannot be created."""
+    found = []
+    for task, container, reason in _walk_waiting(observation):
+        if reason in _CONFIG_WAITS:
+            message = str(container.get_state("waiting").get("message") or "")
+            found.append((task, (container.name, container.path, reason, message)))
+    for (name, path, reason, message), tasks in group_tasks(observation.tasks, found):
+        missing = find_missing_object(message)
+        what = missing.describe() if missing else f"{reason}: {message}".rstrip(": ")
+        yield Cause(
+            Kind.CONFIG,
+            f"cannot create its container {name}: {what}",
+            tasks=tuple(task.key for task in tasks),
+            since=_find_since(tasks[0], "Failed"),
+            quote=message,
+            remedies=tuple(_supply(observation, tasks, path, message, missing)),
+        )
+
+
+def find_volume_faults(observation: Observation) -> Iterator[Cause]:
+    """Find volumes that cannot be mounted."""
+    found = []
+    for task in _list_created(observation):
+        event = task.find_event(*_MOUNT_EVENTS)
+        if event is not None and not _has_started(task):
+            found.append((task, event.message))
+    for message, tasks in group_tasks(observation.tasks, found):
+        volume = find_volume(message)
+        missing = find_missing_object(message)
+        if missing is not None and not missing.name:
+            missing = MissingObject(missing.kind, _find_source(tasks[0], volume), missing.key)
+        what = missing.describe() if missing else _shorten_mount(message)
+        named = f" {volume}" if volume else ""
+        event = tasks[0].find_event(*_MOUNT_EVENTS)
+        yield Cause(
+            Kind.VOLUME,
+            f"cannot mount its volume{named}: {what}",
+            tasks=tuple(task.key for task in tasks),
+            since=event.since if event else None,
+            quote=message,
+            remedies=tuple(_mend_volume(observation, tasks, volume, missing)),
+        )
+
+
+def find_start_faults(observation: Observation) -> Iterator[Cause]:
+    """Find Pods whose sandbox cannot be made, and Pods that start slowly."""
+    found = []
+    for task in _list_created(observation):
+        event = task.find_event(*_SANDBOX_EVENTS)
+        if event is not None and not _has_started(task):
+            found.append((task, event.message))
+    for message, tasks in group_tasks(observation.tasks, found):
+        event = tasks[0].find_event(*_SANDBOX_EVENTS)
+        yield Cause(
+            Kind.POD_START,
+            f"cannot be started by its node {tasks[0].node}",
+            tasks=tuple(task.key for task in tasks),
+            since=event.since if event else None,
+            quote=message,
+            remedies=(_look_at(observation, tasks[0], "look at the node: its runtime or network"),),
+        )
+    named = {task.key for task, _ in found}
+    slow = [
+        (task, task.node)
+        for task in _list_created(observation)
+        if task.key not in named and _is_slow(observation, task)
+    ]
+    for node, tasks in group_tasks(observation.tasks, slow):
+        yield Cause(
+            Kind.POD_START,
+            f"has started no container on its node {node}, and no Event says why",
+            tasks=tuple(task.key for task in tasks),
+            since=tasks[0].created_at,
+            remedies=(_look_at(observation, tasks[0], "look at the Pod and its node"),),
+        )
+
+
+def _walk_waiting(
+    observation: Observation,
+) -> Iterator[tuple[TaskFacts, ContainerFacts, str]]:
+    """Give the first container of each Pod that waits for a reason of its own."""
+    for task in _list_created(observation):
+        for container in task.list_containers():
+            reason = str(container.get_state("waiting").get("reason") or "")
+            if reason in IMAGE_WAITS or reason in _CONFIG_WAITS:
+                yield task, container, reason
+                break
+
+
+def _list_created(observation: Observation) -> list[TaskFacts]:
+    return [t for t in observation.tasks if t.phase in {"Pending", "Running"} and t.node]
+
+
+def _has_started(task: TaskFacts) -> bool:
+    return any(c.get_state("running") or c.get_state("terminated") for c in task.list_containers())
+
+
+def _is_slow(observation: Observation, task: TaskFacts) -> bool:
+    created = task.created_at
+    if task.phase != "Pending" or created is None or _has_started(task) or task.is_terminating:
+        return False
+    if any(reason in IMAGE_WAITS | _CONFIG_WAITS for reason in _list_waits(task)):
+        return False
+    has_word = task.find_event("Pulling", *_MOUNT_EVENTS) is not None
+    return not has_word and (observation.now - created).total_seconds() > _SLOW_SECONDS
+
+
+def _list_waits(task: TaskFacts) -> list[str]:
+    return [str(c.get_state("waiting").get("reason") or "") for c in task.list_containers()]
+
+
+def _collect(task: TaskFacts, container: ContainerFacts, *reasons: str) -> str:
+    """Collect all that is said of a container's start: the state has the reason only."""
+    waiting = container.get_state("waiting")
+    event = _find_telling_event(task, *reasons)
+    said = (waiting.get("reason"), waiting.get("message"), event.message if event else "")
+    return " ".join(str(text) for text in said if text)
+
+
+def _find_telling_event(task: TaskFacts, *reasons: str) -> EventFacts | None:
+    """Find the Event with the details: others repeat the reason alone."""
+    events = [e for e in task.events if e.reason in reasons and e.is_warning]
+    telling = [event for event in events if len(event.message.split()) > 2]
+    return (telling or events or [None])[0]
+
+
+def _quote(task: TaskFacts, name: str, *reasons: str) -> str:
+    event = _find_telling_event(task, *reasons)
+    for container in task.list_containers():
+        if container.name == name:
+            message = str(container.get_state("waiting").get("message") or "")
+            told = event.message if event else ""
+            return max(told, message, key=len)
+    return event.message if event else ""
+
+
+def _find_since(task: TaskFacts, *reasons: str) -> datetime | None:
+    times = [e.since for e in task.events if e.reason in reasons and e.since]
+    return min(times, default=task.created_at)
+
+
+def _change_image(
+    observation: Observation, tasks: Sequence[TaskFacts], name: str, path: str, fault: ImageFault
+) -> Iterator[Remedy]:
+    commands = observation.commands
+    policy = build_template_path(tasks[0], path, "imagePullPolicy")
+    if fault is ImageFault.NEVER:
+        operation = build_operation("add", policy, "IfNotPresent")
+        yield change_template(observation, tasks, "let the node pull it", operation)
+    if fault is ImageFault.DENIED:
+        arguments = ("docker-registry", "registry-credentials", "--docker-server=REGISTRY")
+        account = ("--docker-username=USER", "--docker-password=PASSWORD")
+        create = commands.build_creation("secret", *arguments, *account)
+        secrets = build_template_path(tasks[0], "imagePullSecrets")
+        operation = build_operation("add", secrets, [{"name": "registry-credentials"}])
+        change = change_template(observation, tasks, "", operation)
+        yield Remedy("give it credentials of the registry", (create, *change.commands))
+    if fault is ImageFault.UNREACHABLE:
+        yield _look_at(observation, tasks[0], "let the node reach the registry, or use another")
+    pods = name_pods(observation, tasks)
+    image = build_operation("replace", build_template_path(tasks[0], path, "image"), "IMAGE")
+    if observation.is_attempt_over or not pods:
+        yield change_template(observation, tasks, "name an image that exists", image)
+        return
+    selected = pods if pods[0] == "-l" else [f"pod/{name}" for name in pods]
+    kind = ["pod"] if pods[0] == "-l" else []
+    set_image = commands.build_kubectl("set", "image", *kind, *selected, f"{name}=IMAGE")
+    text = "name an image that exists, in the template and in the Pods that wait"
+    yield Remedy(text, (commands.build_patch([image]), set_image))
+
+
+def _supply(
+    observation: Observation,
+    tasks: Sequence[TaskFacts],
+    path: str,
+    message: str,
+    missing: MissingObject | None,
+) -> Iterator[Remedy]:
+    if missing is not None:
+        yield _create_missing(observation, missing)
+    elif _AS_ROOT in message:
+        user = build_template_path(tasks[0], path, "securityContext")
+        container = next((c for c in tasks[0].list_containers() if c.path == path), None)
+        context = dict(get_mapping(container.spec if container else {}, "securityContext"))
+        operation = build_operation("add", user, {**context, "runAsUser": 1000})
+        yield change_template(observation, tasks, "let it run as another user", operation)
+    else:
+        text = "correct what the message names in the file, and replace the Framework"
+        yield replace_framework(observation, text)
+
+
+def _create_missing(observation: Observation, missing: MissingObject) -> Remedy:
+    commands = observation.commands
+    name = missing.name or "NAME"
+    if missing.key:
+        patch = f'{{"data":{{"{missing.key}":"VALUE"}}}}'
+        if missing.kind == "secret":
+            patch = f'{{"stringData":{{"{missing.key}":"VALUE"}}}}'
+        command = commands.build_kubectl("patch", missing.kind, name, "--type=merge", "-p", patch)
+        return Remedy("add the key; the kubelet tries again by itself", (command,))
+    words = ("secret", "generic") if missing.kind == "secret" else ("configmap",)
+    command = commands.build_creation(*words, name, "--from-literal=KEY=VALUE")
+    return Remedy("create it; the kubelet tries again by itself", (command,))
+
+
+def _mend_volume(
+    observation: Observation,
+    tasks: Sequence[TaskFacts],
+    volume: str,
+    missing: MissingObject | None,
+) -> Iterator[Remedy]:
+    if missing is not None:
+        yield _create_missing(observation, missing)
+        return
+    claim = _find_claim(tasks[0], volume)
+    if claim and observation.claims.get(claim, {}) is None:
+        yield create_claim(observation, claim)
+        return
+    yield _look_at(observation, tasks[0], "correct the volume or its storage")
+
+
+def _find_source(task: TaskFacts, volume: str) -> str:
+    """Find the name of the ConfigMap or Secret of a volume."""
+    for entry in list_mappings(task.pod_spec.get("volumes")):
+        if entry.get("name") == volume:
+            secret = get_mapping(entry, "secret").get("secretName")
+            return str(secret or get_mapping(entry, "configMap").get("name") or "")
+    return ""
+
+
+def _find_claim(task: TaskFacts, volume: str) -> str:
+    for entry in list_mappings(task.pod_spec.get("volumes")):
+        if entry.get("name") == volume:
+            return str(get_mapping(entry, "persistentVolumeClaim").get("claimName") or "")
+    return ""
+
+
+def _shorten_mount(message: str) -> str:
+    return message.rpartition(" : ")[2] if " : " in message else message
+
+
+def _look_at(observation: Observation, task: TaskFacts, text: str) -> Remedy:
+    command = observation.commands.build_kubectl("describe", "pod", task.pod_name)
+    return Remedy(text, (command,))

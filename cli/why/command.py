@@ -1,0 +1,98 @@
+"""``framework why``: opens the cluster, reads, and prints the answer."""
+
+import asyncio
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.exitcodes import CliError, ExitCode
+from cli.local import requires_local_cluster
+from cli.logs.errors import explain_framework
+from cli.options import ClusterChoice
+from cli.running.failures import KeptLogs
+from cli.session import explained, find_cluster, list_local_clusters, open_client
+from cli.terminal import print_document, print_line
+from cli.why.answers import build_structure, render_text
+from cli.why.commands import Commands
+from cli.why.gathering import Gatherer
+from cli.why.ranking import find_causes
+from framework.api.constants import KUBECONFIG_ENV
+from framework.clock import SystemClock
+from framework.kube.client import KubeClient
+from framework.kube.config import KubeConfig
+from framework.kube.errors import NotFoundError
+from framework.kube.resources import FRAMEWORKS
+
+
+@dataclass(frozen=True, slots=True)
+class WhyOptions:
+    """The options of ``framework why``."""
+
+    name: str
+    cluster: ClusterChoice = ClusterChoice()  # noqa: RUF009 frozen
+    shows_all: bool = False
+    is_json: bool = False
+
+
+def explain(options: WhyOptions) -> ExitCode:
+    """Print the answer.
+
+    Returns:
+        SUCCEEDED if nothing is wrong, FAILED if something holds the Framework or it failed.
+
+    Raises:
+        CliError: the cluster cannot be reached, or has no such Framework.
+    """
+    config = find_cluster(options.cluster)
+    return asyncio.run(_explain(options, config))
+
+
+async def _explain(options: WhyOptions, config: KubeConfig) -> ExitCode:
+    directory = _find_local_directory(config)
+    commands = Commands(
+        options.name, options.cluster, _find_kubeconfig(directory, options.cluster)
+    )
+    kept = None if directory is None else _open_kept_logs(directory)
+    async with open_client(config) as client:
+        with explained(config):
+            gatherer = Gatherer(client, config.namespace, options.name, kept)
+            try:
+                observation = await gatherer.gather(
+                    commands, SystemClock().now(), is_local=directory is not None
+                )
+            except NotFoundError as e:
+                raise await _explain_absence(client, config.namespace, options.name) from e
+    causes = find_causes(observation)
+    if options.is_json:
+        structure = build_structure(observation, causes)
+        print_document(json.dumps(structure, indent=2) + "\n")
+    else:
+        for line in render_text(observation, causes, shows_all=options.shows_all):
+            print_line(line)
+    return ExitCode.FAILED if causes else ExitCode.SUCCEEDED
+
+
+async def _explain_absence(client: KubeClient, namespace: str, name: str) -> CliError:
+    listed = (await client.list(FRAMEWORKS, namespace))["items"]
+    names = [str(item["metadata"]["name"]) for item in listed]
+    return CliError(ExitCode.FAILED, explain_framework(name, f"in namespace {namespace}", names))
+
+
+def _find_local_directory(config: KubeConfig) -> Path | None:
+    """Find the directory of the local cluster at this address; None if it is another cluster."""
+    clusters = list_local_clusters()
+    return next((place for local, place in clusters if local.server == config.server), None)
+
+
+def _find_kubeconfig(directory: Path | None, choice: ClusterChoice) -> str | None:
+    """Find the kubeconfig of a local cluster that no option and no variable names."""
+    if directory is None or choice.kubeconfig or os.environ.get(KUBECONFIG_ENV):
+        return None
+    return str(directory / "kubeconfig")
+
+
+def _open_kept_logs(directory: Path) -> KeptLogs:
+    with requires_local_cluster():
+        from cli.local.keptlogs import open_logs
+    return open_logs(directory)

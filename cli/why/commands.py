@@ -1,0 +1,96 @@
+"""Writes the commands of remedies, to be copied: for the same cluster as the answer. Pure."""
+
+import json
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cli.invocation import build_command
+from cli.options import ClusterChoice
+from framework.kube.resources import Object
+
+_COMPACT = (",", ":")
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """Commands about one Framework."""
+
+    name: str
+    """The Framework."""
+    choice: ClusterChoice = ClusterChoice()
+    """The cluster options of the user, which each command repeats."""
+    kubeconfig: str | None = None
+    """A kubeconfig that kubectl needs and ``framework`` finds by itself; None if it needs none."""
+
+    def build_framework(self, command: str, *arguments: str) -> str:
+        """Write a call of this program."""
+        return build_command(command, *arguments, *self._list_options(self.choice.kubeconfig))
+
+    def build_kubectl(self, *arguments: str) -> str:
+        """Write a call of kubectl in the namespace of the Framework."""
+        options = self._list_options(self.choice.kubeconfig or self.kubeconfig)
+        return shlex.join(["kubectl", *arguments, *options])
+
+    def build_global_kubectl(self, *arguments: str) -> str:
+        """Write a call of kubectl that names its namespace itself, or is about none."""
+        kubeconfig = self.choice.kubeconfig or self.kubeconfig
+        options = replace(self, choice=replace(self.choice, namespace=None))._list_options(
+            kubeconfig
+        )
+        return shlex.join(["kubectl", *arguments, *options])
+
+    def build_controller(self) -> str:
+        """Write the command that starts a controller on this machine."""
+        kubeconfig = self.choice.kubeconfig or self.kubeconfig
+        return shlex.join(
+            ["framework-controller", *(("--kubeconfig", kubeconfig) if kubeconfig else ())]
+        )
+
+    def build_patch(self, operations: Iterable[Object]) -> str:
+        """Write the command that changes the stored Framework by a JSON patch."""
+        patch = _render(list(operations))
+        return self.build_kubectl("patch", "framework", self.name, "--type=json", "-p", patch)
+
+    def build_replacement(self, operations: Sequence[Object] = ()) -> tuple[str, ...]:
+        """Write the commands that replace the Framework by a changed copy of itself.
+
+        Args:
+            operations: a JSON patch; without one the user edits the file between the commands.
+        """
+        run = self.build_framework("run", f"{self.name}.yaml", "--replace")
+        get = self.build_kubectl("get", "framework", self.name, "-o", "yaml")
+        if not operations:
+            return f"{get} >{shlex.quote(self.name)}.yaml", run
+        change = ["kubectl", "patch", "--local", "-f", "-", "--type=json", "-p"]
+        patch = shlex.join([*change, _render(list(operations)), "-o", "yaml"])
+        return f"{get} | {patch} >{shlex.quote(self.name)}.yaml", run
+
+    def build_injection(self) -> tuple[str, ...]:
+        """Write the commands that add the agents and the fields of the level restricted."""
+        file = f"{self.name}.yaml"
+        get = self.build_kubectl("get", "framework", self.name, "-o", "yaml")
+        inject = build_command("inject", "--restricted", "-", "--output", file)
+        return f"{get} | {inject}", self.build_framework("run", file, "--replace")
+
+    def build_creation(self, *arguments: str) -> str:
+        """Write a ``kubectl create KIND NAME ...`` that also a local cluster accepts."""
+        create = shlex.join(["kubectl", "create", *arguments, "--dry-run=client", "-o", "yaml"])
+        return f"{create} | {self.build_kubectl('apply', '-f', '-')}"
+
+    def build_application(self, body: Object) -> str:
+        """Write the command that applies an object."""
+        return f"echo {shlex.quote(_render(body))} | {self.build_kubectl('apply', '-f', '-')}"
+
+    def _list_options(self, kubeconfig: str | None) -> list[str]:
+        given = {
+            "-n": self.choice.namespace,
+            "--kubeconfig": kubeconfig,
+            "--context": self.choice.context,
+        }
+        return [word for option, value in given.items() if value for word in (option, value)]
+
+
+def _render(value: Any) -> str:
+    return json.dumps(value, separators=_COMPACT, ensure_ascii=False)

@@ -1,0 +1,258 @@
+"""Reads what an answer needs from the API server, with a bounded number of bounded requests.
+
+Only the Framework must be readable. What the user may not read, or does not arrive in time, is
+left out, and the answer says so.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import datetime
+from typing import TypeVar
+from urllib.parse import urlencode
+
+from cli.logs.containeroutput import split_output
+from cli.running.failures import KeptLogs
+from cli.why.commands import Commands
+from cli.why.observation import (
+    EventFacts,
+    Observation,
+    TaskFacts,
+    build_tasks,
+    parse_events,
+    read_status,
+)
+from cli.why.requests import LogRequest, Requests, plan_requests
+from framework.api import constants
+from framework.api.naming import build_configmap_name
+from framework.kube.client import KubeClient
+from framework.kube.errors import ForbiddenError, KubeError, NotFoundError
+from framework.kube.resources import (
+    CONFIGMAPS,
+    EVENTS,
+    FRAMEWORKS,
+    LEASES,
+    NODES,
+    PODS,
+    SECRETS,
+    Object,
+    Resource,
+)
+
+T = TypeVar("T")
+
+PERSISTENT_VOLUME_CLAIMS = Resource(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True
+)
+_TIMEOUT_SECONDS = 10.0
+_LOG_LINES = 15
+_LOG_BYTES = 16 * 1024
+_LEASE = ("frameworkbarrier-system", "framework-controller")
+_KINDS = {"Pod": PODS, "ConfigMap": CONFIGMAPS, "Secret": SECRETS}
+
+
+class Gatherer:
+    """Reads one Framework and what is around it."""
+
+    def __init__(
+        self, client: KubeClient, namespace: str, name: str, kept: KeptLogs | None = None
+    ) -> None:
+        """Prepare; nothing is read yet.
+
+        Args:
+            client: of the cluster.
+            namespace: of the Framework.
+            name: of the Framework.
+            kept: the logs of a local cluster, which it keeps longer than its Pods; None elsewhere.
+        """
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+        self._kept = kept
+        self._unseen: dict[str, None] = {}
+
+    async def gather(self, commands: Commands, now: datetime, *, is_local: bool) -> Observation:
+        """Read everything.
+
+        Raises:
+            KubeError: the Framework cannot be read.
+        """
+        # Pods first: then no Pod is newer than the status.
+        pods, configmap, events, lease = await asyncio.gather(
+            self._list_pods(),
+            self._get(CONFIGMAPS, build_configmap_name(self._name), "the ConfigMap of the attempt"),
+            self._list_events(f"involvedObject.kind={constants.FRAMEWORK_KIND}", self._name),
+            self._get_lease(),
+        )
+        framework = await self._client.get(
+            FRAMEWORKS, self._namespace, self._name, timeout_seconds=_TIMEOUT_SECONDS
+        )
+        status, fault = read_status(framework)
+        observation = Observation(
+            name=self._name,
+            namespace=self._namespace,
+            now=now,
+            framework=framework,
+            commands=commands,
+            status=status,
+            fault=fault,
+            tasks=build_tasks(framework, status, pods) if status is not None else (),
+            events=events,
+            configmap=configmap,
+            lease=lease,
+            is_local=is_local,
+        )
+        return await self._read_more(observation, plan_requests(observation))
+
+    async def _read_more(self, observation: Observation, requests: Requests) -> Observation:
+        events, nodes, claims, holder, logs = await asyncio.gather(
+            asyncio.gather(*(self._list_pod_events(task) for task in requests.pods)),
+            self._read_nodes(requests),
+            self._read_claims(requests.claims),
+            self._read_holder(requests.holder),
+            self._read_logs(requests.logs),
+        )
+        by_key = {task.key: found for task, found in zip(requests.pods, events, strict=True)}
+        tasks = [replace(task, events=by_key.get(task.key, ())) for task in observation.tasks]
+        return replace(
+            observation,
+            tasks=tuple(tasks),
+            nodes=nodes,
+            claims=claims,
+            holder=holder,
+            logs=logs,
+            unseen=tuple(self._unseen),
+        )
+
+    async def _list_pods(self) -> Mapping[str, Object]:
+        async def read() -> Mapping[str, Object]:
+            selector = f"{constants.FRAMEWORK_NAME}={self._name}"
+            listed = await self._client.list(
+                PODS, self._namespace, label_selector=selector, timeout_seconds=_TIMEOUT_SECONDS
+            )
+            return {str(pod["metadata"]["name"]): pod for pod in listed["items"]}
+
+        return await self._try("Pods", read, {})
+
+    async def _get(self, resource: Resource, name: str, what: str) -> Object | None:
+        async def read() -> Object | None:
+            return await self._client.get(
+                resource, self._namespace, name, timeout_seconds=_TIMEOUT_SECONDS
+            )
+
+        return await self._try(what, read, None)
+
+    async def _get_lease(self) -> Object | None:
+        """Read the Lease of the controller: only administrators may, so nothing is said of it."""
+        namespace, name = _LEASE
+        try:
+            return await self._client.get(
+                LEASES, namespace, name, timeout_seconds=_TIMEOUT_SECONDS
+            )
+        except KubeError:
+            return None
+
+    async def _list_events(self, selector: str, name: str) -> tuple[EventFacts, ...]:
+        async def read() -> tuple[EventFacts, ...]:
+            fields = f"{selector},involvedObject.name={name}"
+            listed = await self._client.list(
+                EVENTS, self._namespace, field_selector=fields, timeout_seconds=_TIMEOUT_SECONDS
+            )
+            return parse_events(listed["items"])
+
+        return await self._try("Events", read, ())
+
+    async def _list_pod_events(self, task: TaskFacts) -> tuple[EventFacts, ...]:
+        uid = task.status.attempt_status.pod_uid
+        return await self._list_events(f"involvedObject.uid={uid}", task.pod_name)
+
+    async def _read_nodes(self, requests: Requests) -> Mapping[str, Object] | None:
+        if not requests.nodes and not requests.lists_nodes:
+            return None
+        nodes: dict[str, Object] = {}
+        if requests.lists_nodes:
+            nodes |= await self._try("nodes", self._list_first_nodes, {})
+        for name in requests.nodes:
+            if name not in nodes and "nodes" not in self._unseen:
+                node = await self._try("nodes", lambda name=name: self._get_node(name), None)
+                nodes |= {} if node is None else {name: node}
+        return nodes
+
+    async def _list_first_nodes(self) -> dict[str, Object]:
+        pages = self._client.list_pages(NODES, timeout_seconds=_TIMEOUT_SECONDS)
+        async with aclosing(pages):
+            async for page, _ in pages:
+                return {str(node["metadata"]["name"]): node for node in page["items"]}
+        return {}
+
+    async def _get_node(self, name: str) -> Object:
+        return await self._client.get(NODES, None, name, timeout_seconds=_TIMEOUT_SECONDS)
+
+    async def _read_claims(self, names: tuple[str, ...]) -> Mapping[str, Object | None]:
+        what = "PersistentVolumeClaims"
+        found = {name: await self._get(PERSISTENT_VOLUME_CLAIMS, name, what) for name in names}
+        return {} if what in self._unseen else found
+
+    async def _read_holder(self, holder: tuple[str, str] | None) -> Object | None:
+        if holder is None:
+            return None
+        kind, name = holder
+        return await self._get(_KINDS[kind], name, f"{kind} {name}")
+
+    async def _read_logs(
+        self, requests: tuple[LogRequest, ...]
+    ) -> Mapping[tuple[str, str], tuple[str, ...]]:
+        logs = await asyncio.gather(*(self._read_log(request) for request in requests))
+        read = zip(requests, logs, strict=True)
+        return {(request.pod, request.container): lines for request, lines in read if lines}
+
+    async def _read_log(self, request: LogRequest) -> tuple[str, ...]:
+        """Read the last lines of a container; none if its log has gone."""
+        try:
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
+                raw = await self._read_live_log(request)
+        except ForbiddenError:
+            self._unseen["logs of containers"] = None
+            return ()
+        except (KubeError, TimeoutError):
+            raw = await self._read_kept_log(request)
+        return tuple(split_output(raw[-_LOG_BYTES:])[-_LOG_LINES:])
+
+    async def _read_live_log(self, request: LogRequest) -> bytes:
+        query = {
+            "container": request.container,
+            "tailLines": _LOG_LINES,
+            "limitBytes": _LOG_BYTES,
+            **({"previous": "true"} if request.is_previous else {}),
+        }
+        path = PODS.path(self._namespace, request.pod, "log")
+        return await self._client.get_raw(
+            f"{path}?{urlencode(query)}", timeout_seconds=_TIMEOUT_SECONDS
+        )
+
+    async def _read_kept_log(self, request: LogRequest) -> bytes:
+        if self._kept is None:
+            return b""
+        pieces = self._kept.stream(
+            self._namespace,
+            request.pod,
+            request.container,
+            tail_lines=_LOG_LINES,
+            uid=request.uid or None,
+        )
+        try:
+            async with aclosing(pieces):
+                return b"".join([piece async for piece in pieces])
+        except KubeError:
+            return b""
+
+    async def _try(self, what: str, read: Callable[[], Awaitable[T]], otherwise: T) -> T:
+        """Read something that an answer can do without."""
+        try:
+            return await read()
+        except NotFoundError:
+            return otherwise
+        except KubeError:
+            self._unseen[what] = None
+            return otherwise
