@@ -18,6 +18,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "See": {
         "get": "Print Frameworks, as a table or in another format.",
         "logs": "Print the logs of a Framework's Tasks.",
+        "why": "Say what holds a Framework or made it fail, and what helps.",
     },
     "Change": {
         "start": "Start Frameworks that wait to be started.",

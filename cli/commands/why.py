@@ -2,14 +2,15 @@
 
 import click
 
+from cli.arguments import framework_argument
 from cli.options import ClusterChoice, cluster_options
 
 
 @click.command()
-@click.argument("name")
+@framework_argument()
 @click.option("--all", "shows_all", is_flag=True, help="All causes, the root cause first.")
 @click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form of the answer."
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form of it."
 )
 @cluster_options
 def why(name: str, *, shows_all: bool, output: str, cluster: ClusterChoice) -> None:
@@ -19,6 +20,5 @@ def why(name: str, *, shows_all: bool, output: str, cluster: ClusterChoice) -> N
     """
     from cli.why.command import WhyOptions, explain
 
-    plain = name.rpartition("/")[2]
-    options = WhyOptions(plain, cluster, shows_all=shows_all, is_json=output == "json")
+    options = WhyOptions(name, cluster, shows_all=shows_all, is_json=output == "json")
     raise SystemExit(int(explain(options)))

@@ -50,9 +50,7 @@ def explain(options: WhyOptions) -> ExitCode:
 
 async def _explain(options: WhyOptions, config: KubeConfig) -> ExitCode:
     directory = _find_local_directory(config)
-    commands = Commands(
-        options.name, options.cluster, _find_kubeconfig(directory, options.cluster)
-    )
+    commands = Commands(options.name, options.cluster, _find_kubeconfig(directory, options.cluster))
     kept = None if directory is None else _open_kept_logs(directory)
     async with open_client(config) as client:
         with explained(config):

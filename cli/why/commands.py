@@ -3,7 +3,7 @@
 import json
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from cli.invocation import build_command
@@ -19,7 +19,7 @@ class Commands:
 
     name: str
     """The Framework."""
-    choice: ClusterChoice = ClusterChoice()
+    choice: ClusterChoice = field(default_factory=ClusterChoice)
     """The cluster options of the user, which each command repeats."""
     kubeconfig: str | None = None
     """A kubeconfig that kubectl needs and ``framework`` finds by itself; None if it needs none."""
@@ -36,9 +36,7 @@ class Commands:
     def build_global_kubectl(self, *arguments: str) -> str:
         """Write a call of kubectl that names its namespace itself, or is about none."""
         kubeconfig = self.choice.kubeconfig or self.kubeconfig
-        options = replace(self, choice=replace(self.choice, namespace=None))._list_options(
-            kubeconfig
-        )
+        options = self._list_options(kubeconfig, names_namespace=False)
         return shlex.join(["kubectl", *arguments, *options])
 
     def build_controller(self) -> str:
@@ -83,9 +81,9 @@ class Commands:
         """Write the command that applies an object."""
         return f"echo {shlex.quote(_render(body))} | {self.build_kubectl('apply', '-f', '-')}"
 
-    def _list_options(self, kubeconfig: str | None) -> list[str]:
+    def _list_options(self, kubeconfig: str | None, *, names_namespace: bool = True) -> list[str]:
         given = {
-            "-n": self.choice.namespace,
+            "-n": self.choice.namespace if names_namespace else None,
             "--kubeconfig": kubeconfig,
             "--context": self.choice.context,
         }

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 from urllib.parse import urlencode
 
@@ -147,9 +148,7 @@ class Gatherer:
         """Read the Lease of the controller: only administrators may, so nothing is said of it."""
         namespace, name = _LEASE
         try:
-            return await self._client.get(
-                LEASES, namespace, name, timeout_seconds=_TIMEOUT_SECONDS
-            )
+            return await self._client.get(LEASES, namespace, name, timeout_seconds=_TIMEOUT_SECONDS)
         except KubeError:
             return None
 
@@ -172,10 +171,11 @@ class Gatherer:
             return None
         nodes: dict[str, Object] = {}
         if requests.lists_nodes:
-            nodes |= await self._try("nodes", self._list_first_nodes, {})
+            none: dict[str, Object] = {}
+            nodes |= await self._try("nodes", self._list_first_nodes, none)
         for name in requests.nodes:
             if name not in nodes and "nodes" not in self._unseen:
-                node = await self._try("nodes", lambda name=name: self._get_node(name), None)
+                node = await self._try("nodes", partial(self._get_node, name), None)
                 nodes |= {} if node is None else {name: node}
         return nodes
 
@@ -186,7 +186,7 @@ class Gatherer:
                 return {str(node["metadata"]["name"]): node for node in page["items"]}
         return {}
 
-    async def _get_node(self, name: str) -> Object:
+    async def _get_node(self, name: str) -> Object | None:
         return await self._client.get(NODES, None, name, timeout_seconds=_TIMEOUT_SECONDS)
 
     async def _read_claims(self, names: tuple[str, ...]) -> Mapping[str, Object | None]:

@@ -70,7 +70,9 @@ _IMAGE_FAULTS = (
     (ImageFault.MISSING, re.compile(r"not found|manifest unknown|404|NotFound")),
     (ImageFault.INVALID, re.compile(r"couldn't parse image|invalid reference format|InvalidImage")),
 )
-_MISSING_OBJECT = re.compile(r'(?P<kind>configmap|secret)s? "(?P<name>[^"]+)" not found', re.I)
+_MISSING_OBJECT = re.compile(
+    r'(?P<kind>configmap|secret)s? "(?P<name>[^"]+)" not found', re.IGNORECASE
+)
 _MISSING_KEY = re.compile(
     r"couldn't find key (?P<key>\S+) in (?P<kind>ConfigMap|Secret) [^/\s]+/(?P<name>\S+)"
 )

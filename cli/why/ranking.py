@@ -3,11 +3,10 @@
 1. A cause of a deeper kind comes first (``Kind``): a barrier that waits is a result of the image
    that cannot be pulled.
 2. Of one kind, the cause that began first comes first; those without a time come last.
-3. If the attempt has ended, the cause with the Task that ended it comes before all others, which may
-   be results of the end.
+3. If the attempt has ended, the cause with the Task that ended it comes before all others, which
+   may be results of the end.
 """
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from cli.why.cause import Cause, Kind
@@ -55,7 +54,6 @@ def _find_decisive(observation: Observation) -> TaskKey | None:
     return TaskKey(end.trigger.task_role_name, end.trigger.task_index)
 
 
-def _get_rank(cause: Cause, decisive: TaskKey | None) -> Sequence[object]:
+def _get_rank(cause: Cause, decisive: TaskKey | None) -> tuple[bool, int, datetime]:
     is_decisive = decisive is not None and decisive in cause.tasks
     return not is_decisive, _DEPTH[cause.kind], cause.since or _LAST
-

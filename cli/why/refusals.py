@@ -40,6 +40,7 @@ class Refusal:
     """Of a quota: requested, used and limited, each resource with its quantity."""
 
 
+_AMOUNTS = frozenset({"requested", "used", "limited"})
 _PATTERNS: tuple[tuple[Refuser, re.Pattern[str]], ...] = (
     (
         Refuser.QUOTA,
@@ -92,10 +93,8 @@ def parse_refusal(message: str) -> Refusal:
         if found is None:
             continue
         groups = found.groupdict()
-        amounts = {
-            key: _parse_amounts(groups[key])
-            for key in ("requested", "used", "limited")
-            if key in groups
+        amounts: dict[str, Mapping[str, str]] = {
+            key: _parse_amounts(text) for key, text in groups.items() if key in _AMOUNTS
         }
         return Refusal(refuser, groups["name"].strip("\"'"), groups.get("details") or "", amounts)
     return Refusal(Refuser.OTHER, details=line)

@@ -62,7 +62,11 @@ def plan_requests(observation: Observation) -> Requests:
         lists_nodes=bool(unscheduled),
         claims=tuple(_list_claims(suspects)),
         holder=_find_holder(observation),
-        logs=(*_list_ended_logs(observation), *_list_live_logs(suspects), *_list_barriers(observation)),
+        logs=(
+            *_list_ended_logs(observation),
+            *_list_live_logs(suspects),
+            *_list_barriers(observation),
+        ),
     )
 
 
@@ -80,7 +84,8 @@ def _choose_suspects(tasks: Iterable[TaskFacts]) -> list[TaskFacts]:
     """Choose the first Task of each role and reason, and then further ones up to the limit."""
     suspects = [task for task in tasks if _is_suspect(task)]
     seen: set[tuple[str, ...]] = set()
-    first, rest = [], []
+    first: list[TaskFacts] = []
+    rest: list[TaskFacts] = []
     for task in suspects:
         reasons = {str(c.get_state("waiting").get("reason")) for c in task.list_containers()}
         sign = (task.key.role, task.phase, str(bool(task.node)), *sorted(reasons))
@@ -142,7 +147,9 @@ def _walk_live_logs(suspects: Iterable[TaskFacts]) -> Iterator[LogRequest]:
         for container in task.list_containers():
             if container.last:
                 yield LogRequest(task.pod_name, container.name, uid, is_previous=True)
-            elif container.get_state("running") and not container.is_ready and not container.is_init:
+            elif (
+                container.get_state("running") and not container.is_ready and not container.is_init
+            ):
                 yield LogRequest(task.pod_name, container.name, uid)
 
 

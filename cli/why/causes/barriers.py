@@ -17,9 +17,7 @@ _LINE = re.compile(
     r"(?:; (?P<rest>.*))?$"
 )
 _RIGHT = re.compile(r"missing right: (?P<right>[^;]+)")
-_SOURCE_FAULT = re.compile(
-    r"is (?P<state>unreachable|forbidden|not authenticated|not found)\b"
-)
+_SOURCE_FAULT = re.compile(r"is (?P<state>unreachable|forbidden|not authenticated|not found)\b")
 # A gang of many Pods is complete within this time on most clusters.
 _PATIENCE_SECONDS = 30
 _SHOWN_MISSING = 3

@@ -33,6 +33,20 @@ _MENDED = re.compile(
 )
 _VIOLATION_END = re.compile(r"\), (?=[a-zA-Z])")
 
+_WORDS = {
+    Refuser.QUOTA: "the quota {name} is used up ({details})",
+    Refuser.QUOTA_NEEDS: "the quota {name} requires that its containers state {details}",
+    Refuser.POD_SECURITY: "the namespace enforces the level {name} of Pod Security: {details}",
+    Refuser.POLICY: "the admission policy {name} denies it: {details}",
+    Refuser.WEBHOOK: "the admission webhook {name} denies it: {details}",
+    Refuser.WEBHOOK_DOWN: "the admission webhook {name} does not answer",
+    Refuser.SERVICE_ACCOUNT: "the namespace has no service account {name}",
+    Refuser.PRIORITY_CLASS: "the cluster has no priority class {name}",
+    Refuser.NAMESPACE: "the namespace {name} is being deleted",
+    Refuser.RIGHT: "the controller lacks the right to create {name}",
+    Refuser.INVALID: "its template is invalid: {details}",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class FailedCreate:
@@ -116,8 +130,7 @@ def _list_failed_creates(observation: Observation) -> Iterator[FailedCreate]:
         since = read_time(blocked.get("lastTransitionTime"))
         tasks = _find_tasks(observation, name) if kind == "Pod" else ()
         yield FailedCreate(kind, name, message, tasks, since)
-    for role, tasks, message, since in _walk_refused_tasks(observation):
-        del role
+    for tasks, message, since in _walk_refused_tasks(observation):
         yield FailedCreate("Pod", tasks[0].pod_name, message, tasks, since)
     if observation.is_attempt_over:
         return
@@ -134,19 +147,18 @@ def _list_failed_creates(observation: Observation) -> Iterator[FailedCreate]:
 
 def _walk_refused_tasks(
     observation: Observation,
-) -> Iterator[tuple[str, tuple[TaskFacts, ...], str, datetime | None]]:
+) -> Iterator[tuple[tuple[TaskFacts, ...], str, datetime | None]]:
     """Give the Tasks of each role whose attempts ended because their Pods were refused."""
     roles: dict[str, list[TaskFacts]] = {}
     for task in observation.tasks:
         end = task.status.attempt_status.completion_status
         if end is not None and end.code in _REFUSED_CODES:
             roles.setdefault(task.key.role, []).append(task)
-    for role, tasks in roles.items():
+    for tasks in roles.values():
         attempt = tasks[0].status.attempt_status
-        assert attempt.completion_status is not None
-        message = explain_diagnostics(attempt.completion_status.diagnostics)
-        since = attempt.completion_time
-        yield role, tuple(tasks), message.removeprefix("Pod refused: "), since
+        end = attempt.completion_status
+        message = explain_diagnostics(end.diagnostics if end else "")
+        yield tuple(tasks), message.removeprefix("Pod refused: "), attempt.completion_time
 
 
 def _find_tasks(observation: Observation, pod: str) -> tuple[TaskFacts, ...]:
@@ -178,34 +190,13 @@ def _build_cause(observation: Observation, failed: FailedCreate, refusal: Refusa
 
 
 def _describe(refusal: Refusal) -> str:
-    name, details = refusal.name, refusal.details
-    match refusal.refuser:
-        case Refuser.QUOTA:
-            return f"the quota {name} is used up ({_describe_amounts(refusal)})"
-        case Refuser.QUOTA_NEEDS:
-            return f"the quota {name} requires that its containers state {details}"
-        case Refuser.POD_SECURITY:
-            violations = _list_violations(details)
-            shown = "; ".join(violations)
-            return f"the namespace enforces the level {name} of Pod Security: {shown}"
-        case Refuser.POLICY:
-            return f"the admission policy {name} denies it: {details}"
-        case Refuser.WEBHOOK:
-            return f"the admission webhook {name} denies it: {details}"
-        case Refuser.WEBHOOK_DOWN:
-            return f"the admission webhook {name} does not answer"
-        case Refuser.SERVICE_ACCOUNT:
-            return f"the namespace has no service account {name}"
-        case Refuser.PRIORITY_CLASS:
-            return f"the cluster has no priority class {name}"
-        case Refuser.NAMESPACE:
-            return f"the namespace {name} is being deleted"
-        case Refuser.RIGHT:
-            return f"the controller lacks the right to create {name}"
-        case Refuser.INVALID:
-            return f"its template is invalid: {details}"
-        case _:
-            return "the API server refuses it"
+    details = refusal.details
+    if refusal.refuser is Refuser.QUOTA:
+        details = _describe_amounts(refusal)
+    elif refusal.refuser is Refuser.POD_SECURITY:
+        details = "; ".join(_list_violations(details))
+    words = _WORDS.get(refusal.refuser, "the API server refuses it")
+    return words.format(name=refusal.name, details=details)
 
 
 def _describe_amounts(refusal: Refusal) -> str:
@@ -261,6 +252,8 @@ def _list_remedies(
             text = "change what the message names, or ask the administrator about this policy;"
             yield replace_framework(observation, f"{text} edit the file, and replace the Framework")
             return
+        case _:
+            pass
     text = "correct what the message names in the file, and replace the Framework"
     yield replace_framework(observation, text)
 

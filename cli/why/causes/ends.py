@@ -224,9 +224,7 @@ def _list_remedies(
             if has_pod and end.kind is Kind.CRASH:
                 yield Remedy("read the whole log", (commands.build_framework(*words),))
             what = "command" if end.kind is Kind.CONFIG else "program"
-            yield replace_framework(
-                observation, f"correct the {what}, and replace the Framework"
-            )
+            yield replace_framework(observation, f"correct the {what}, and replace the Framework")
 
 
 def _run_again(observation: Observation, text: str) -> Remedy:

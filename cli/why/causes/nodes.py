@@ -105,4 +105,4 @@ def _end_deletion(
 def _is_ready(node: Object) -> bool:
     condition = find_condition(get_mapping(node, "status"), "Ready")
     # A node without the condition has just been added.
-    return condition.get("status", "True") == "True"
+    return bool(condition.get("status", "True") == "True")

@@ -72,9 +72,7 @@ def find_unready(observation: Observation) -> Iterator[Cause]:
             since=event.since if event else None,
             quote=message,
             log=observation.get_log(tasks[0], name),
-            remedies=(
-                Remedy("read its log; correct the program or the probe", (command,)),
-            ),
+            remedies=(Remedy("read its log; correct the program or the probe", (command,)),),
         )
 
 

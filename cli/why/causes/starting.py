@@ -192,8 +192,7 @@ def _collect(task: TaskFacts, container: ContainerFacts, *reasons: str) -> str:
 def _find_telling_event(task: TaskFacts, *reasons: str) -> EventFacts | None:
     """Find the Event with the details: others repeat the reason alone."""
     events = [e for e in task.events if e.reason in reasons and e.is_warning]
-    telling = [event for event in events if len(event.message.split()) > 2]
-    return (telling or events or [None])[0]
+    return max(events, key=lambda event: len(event.message), default=None)
 
 
 def _quote(task: TaskFacts, name: str, *reasons: str) -> str:

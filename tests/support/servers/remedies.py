@@ -1,0 +1,119 @@
+"""Carries out the remedies of ``framework why``, as a user does: the printed lines, in a shell."""
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.support.machine.prerequisites import MissingPrerequisiteError
+from tests.support.servers.binaries import find_programs
+from tests.support.servers.controlplane import KUBECTL_ENV
+from tests.support.waiting import HANG_SECONDS
+
+Answer = dict[str, Any]
+_FIELD = re.compile(r"^  remedy +(.*)$")
+_COMMAND_INDENT = " " * 14
+
+
+class Done(NamedTuple):
+    """A program that has ended."""
+
+    code: int
+    output: str
+
+
+class Shell:
+    """A user's shell: a folder, the programs ``framework`` and ``kubectl``, and a kubeconfig."""
+
+    def __init__(self, folder: Path, kubeconfig: str, kubectl: str) -> None:
+        programs = folder / "programs"
+        programs.mkdir(exist_ok=True)
+        (programs / "kubectl").symlink_to(kubectl)
+        path = os.pathsep.join(
+            [str(programs), str(Path(sys.executable).parent), os.environ["PATH"]]
+        )
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("KUBE", "FRAMEWORK"))}
+        self.folder = folder
+        self.env = {**kept, "PATH": path, "KUBECONFIG": kubeconfig}
+
+    async def run(self, command: str) -> Done:
+        """Run a command line to its end."""
+        child = await asyncio.create_subprocess_exec(
+            *("bash", "-o", "pipefail", "-c", command),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=self.folder,
+            env=self.env,
+        )
+        try:
+            output, _ = await asyncio.wait_for(child.communicate(), HANG_SECONDS)
+        finally:
+            if child.returncode is None:
+                child.kill()
+                await child.wait()
+        return Done(child.returncode or 0, output.decode())
+
+    async def ask(self, name: str, *options: str) -> Answer:
+        """Ask ``framework why``; fail the test if it does not answer."""
+        done = await self.run(" ".join(["framework why", name, "-o json", *options]))
+        assert done.code in {0, 1}, done.output
+        answer: Answer = json.loads(done.output)
+        assert answer["healthy"] == (done.code == 0), done
+        return answer
+
+    async def ask_until(self, name: str, kind: str | None, *options: str) -> Answer:
+        """Ask until the root cause is of this kind; None: until nothing is wrong."""
+        answer: Answer = {}
+        try:
+            async with asyncio.timeout(HANG_SECONDS):
+                while True:
+                    answer = await self.ask(name, *options)
+                    causes = answer["causes"]
+                    if (causes[0]["kind"] if causes else None) == kind:
+                        return answer
+                    await asyncio.sleep(0.2)
+        except TimeoutError as e:
+            raise AssertionError(f"not {kind}: {json.dumps(answer, indent=1)}") from e
+
+    async def read_answer(self, name: str, *options: str) -> str:
+        """Read the answer that users see."""
+        done = await self.run(" ".join(["framework why", name, *options]))
+        assert done.code in {0, 1}, done.output
+        return done.output
+
+    async def carry_out(self, commands: list[str], values: Mapping[str, str]) -> None:
+        """Run the lines of a remedy, with the user's values for its words in capitals."""
+        for command in commands:
+            for word, value in values.items():
+                command = re.sub(rf"\b{word}\b", value, command)  # noqa: PLW2901
+            done = await self.run(command)
+            assert done.code == 0, f"{command}\n{done.output}"
+
+
+def list_remedies(answer: str) -> list[tuple[str, list[str]]]:
+    """List the remedies of an answer as users see it, each with its command lines."""
+    found: list[tuple[str, list[str]]] = []
+    for line in answer.splitlines():
+        field = _FIELD.match(line)
+        if field is not None:
+            found.append((field.group(1), []))
+        elif line.startswith(_COMMAND_INDENT) and found:
+            found[-1][1].append(line.strip())
+    return found
+
+
+def find_kubectl() -> str | None:
+    """Find kubectl: in $FRAMEWORKBARRIER_KUBECTL, in the cache of the tests, on the PATH."""
+    named = os.environ.get(KUBECTL_ENV)
+    if named:
+        return named
+    try:
+        return str(find_programs(os.environ, ["kubectl"], build=False)["kubectl"])
+    except MissingPrerequisiteError:
+        return shutil.which("kubectl")
