@@ -28,13 +28,13 @@ _DEFAULT_SCHEDULER = "default-scheduler"
 # A scheduler binds a Pod, or says why not, within a second; a busy one within some.
 _UNSCHEDULED_SECONDS = 30
 _WORDS = {
-    Lack.PODS: "run as many Pods as they may",
-    Lack.CORDONED: "are cordoned",
-    Lack.SELECTOR: "do not match its node selector or node affinity",
-    Lack.PORT: "have no free host port for it",
-    Lack.ANTI_AFFINITY: "do not match its affinity to other Pods",
-    Lack.SPREAD: "do not match its topology spread constraints",
-    Lack.VOLUME_NODE: "cannot use its volume, which is on another node",
+    Lack.PODS: "too many Pods",
+    Lack.CORDONED: "cordoned",
+    Lack.SELECTOR: "its node selector or node affinity does not match",
+    Lack.PORT: "no free host port for it",
+    Lack.ANTI_AFFINITY: "its affinity to other Pods does not match",
+    Lack.SPREAD: "its topology spread constraints do not match",
+    Lack.VOLUME_NODE: "its volume is on another node",
     Lack.CLAIM_UNBOUND: "its PersistentVolumeClaim is not bound to a volume",
     Lack.NO_NODES: "the cluster has no nodes",
 }
@@ -140,17 +140,15 @@ def _describe(shortage: Shortage, task: TaskFacts) -> str:
             asked = f", of which it asks for {amount}" if amount else ""
             return f"{nodes} lack{'s' * (shortage.nodes == 1)} free {shortage.name}{asked}"
         case Lack.TAINT:
-            return f"{nodes} with the taint {shortage.name}, which it does not tolerate"
+            return f"{nodes}: the taint {shortage.name.rstrip(': ')}, which it does not tolerate"
         case Lack.CLAIM_MISSING:
             return f"its PersistentVolumeClaim {shortage.name} does not exist"
         case Lack.CLAIM_UNBOUND | Lack.NO_NODES:
             return _WORDS[shortage.lack]
         case Lack.OTHER:
             return f"{nodes}: {shortage.text}" if shortage.nodes else shortage.text
-        case lack if shortage.nodes == 1:
-            return f"1 node: {_WORDS[lack]}"
         case lack:
-            return f"{nodes} {_WORDS[lack]}"
+            return f"{nodes}: {_WORDS[lack]}"
 
 
 def _list_facts(observation: Observation, main: Shortage, task: TaskFacts) -> Iterator[str]:

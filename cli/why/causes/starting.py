@@ -43,7 +43,7 @@ _CONFIG_WAITS = frozenset(
 _MOUNT_EVENTS = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
 _SANDBOX_EVENTS = ("FailedCreatePodSandBox", "FailedCreatePodContainer", "NetworkNotReady")
 _IMAGE_EVENTS = ("Failed",)
-_AS_ROOT = "runAsNonRoot"
+_AS_ROOT = ("runAsNonRoot", "non-root policy")
 # A large image takes minutes; the Event "Pulling" is then the newest.
 _SLOW_SECONDS = 120
 
@@ -249,7 +249,7 @@ def _supply(
 ) -> Iterator[Remedy]:
     if missing is not None:
         yield _create_missing(observation, missing)
-    elif _AS_ROOT in message:
+    elif any(words in message for words in _AS_ROOT):
         user = build_template_path(tasks[0], path, "securityContext")
         container = next((c for c in tasks[0].list_containers() if c.path == path), None)
         context = dict(get_mapping(container.spec if container else {}, "securityContext"))

@@ -1,0 +1,474 @@
+"""The rules of ``framework why``: what was read, and the root cause with its remedy."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cli.why.cause import Cause, Kind
+from cli.why.observation import Observation
+from cli.why.ranking import count_waiting, find_causes
+from framework.api.completion import (
+    POD_CREATION_UNKNOWN_ERROR,
+    POD_EXTERNAL_DELETED,
+    STOP_FRAMEWORK_REQUESTED,
+    complete_task,
+)
+from framework.api.naming import TaskKey
+from framework.api.states import FrameworkState, TaskState
+from framework.api.types import (
+    CompletionPolicyTriggerStatus,
+    CompletionType,
+    ContainerCompletionStatus,
+    FrameworkAttemptCompletionStatus,
+    FrameworkStatus,
+    PodCompletionStatus,
+    RetryPolicyStatus,
+    TaskAttemptCompletionStatus,
+)
+from framework.api.wire import format_time
+from framework.kube.resources import Object
+from tests.cli.why.builders import event, observe, pending, unscheduled, wait
+from tests.support.builders import (
+    AT,
+    at,
+    build_pod_wire,
+    build_role_status,
+    build_status,
+    build_template_wire,
+    end_attempt,
+    end_task,
+)
+
+GPU = "nvidia.com/gpu"
+LACKS_GPU = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu. preemption: 0/3 x."
+MISSING_IMAGE = 'Failed to pull image "r/x:1": rpc error: code = NotFound desc = r/x:1: not found'
+FANCY = {"retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 0}}
+
+
+def find_root(observation: Observation) -> Cause:
+    causes = find_causes(observation)
+    assert causes
+    return causes[0]
+
+
+def list_commands(cause: Cause) -> list[str]:
+    return [command for remedy in cause.remedies for command in remedy.commands]
+
+
+def block(reason: str, message: str) -> Object:
+    """The wire of a status with the condition Blocked."""
+    condition = {
+        "type": "Blocked",
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": format_time(at(5)),
+    }
+    return {"conditions": [condition]}
+
+
+def fail(*containers: ContainerCompletionStatus, code: int = 1, **pod: Any) -> FrameworkStatus:
+    """A status in which worker/0 failed, and with it the Framework."""
+    completion = TaskAttemptCompletionStatus(
+        code,
+        "Phrase",
+        CompletionType("Failed", ()),
+        "x",
+        PodCompletionStatus(containers=containers, **pod),
+    )
+    return fail_with(completion)
+
+
+def fail_with(completion: TaskAttemptCompletionStatus) -> FrameworkStatus:
+    role = build_role_status("worker", 2, TaskState.COMPLETED)
+    ended = end_task(role.tasks[0], completion, completion_time=at(100))
+    other = end_task(role.tasks[1], complete_task(-220, "x"))
+    status = build_status(replace(role, tasks=(ended, other)), state=FrameworkState.COMPLETED)
+    trigger = CompletionPolicyTriggerStatus("", "worker", 0)
+    end = FrameworkAttemptCompletionStatus(
+        completion.code, "Phrase", CompletionType("Failed", ()), "x", trigger
+    )
+    return end_attempt(status, end)
+
+
+def retry(delay: int) -> FrameworkStatus:
+    """A status in which worker/0 failed and waits for its retry."""
+    role = build_role_status("worker", 2)
+    completion = TaskAttemptCompletionStatus(
+        3, "Phrase", CompletionType("Failed", ()), "x",
+        PodCompletionStatus(containers=(ContainerCompletionStatus("main", "Error", "lost", 0, 3),)),
+    )  # fmt: skip
+    ended = replace(
+        end_task(role.tasks[0], completion),
+        state=TaskState.ATTEMPT_COMPLETED,
+        transition_time=at(290),
+        retry_policy_status=RetryPolicyStatus(2, 2, delay),
+    )
+    return build_status(replace(role, tasks=(ended, role.tasks[1])))
+
+
+def lose_image(index: int = 0) -> Object:
+    return pending(index, wait("ImagePullBackOff", 'Back-off pulling image "r/x:1"'))
+
+
+CASES: dict[str, tuple[Callable[[], Observation], Kind, tuple[str, ...], str]] = {
+    "image": (
+        lambda: observe([lose_image()], events={0: [event("Failed", MISSING_IMAGE)]}),
+        Kind.IMAGE,
+        ("cannot pull the image", "the registry has no such image"),
+        "kubectl set image pod/gang-worker-0 main=IMAGE",
+    ),
+    "resource": (
+        lambda: observe([unscheduled(0, LACKS_GPU)]),
+        Kind.UNSCHEDULABLE,
+        ("3 nodes lack free nvidia.com/gpu",),
+        "/spec/taskRoles/0/taskNumber",
+    ),
+    "cordoned": (
+        lambda: observe(
+            [unscheduled(0, "0/1 nodes are available: 1 node(s) were unschedulable.")],
+            nodes={"n1": {"spec": {"unschedulable": True}}},
+        ),
+        Kind.UNSCHEDULABLE,
+        ("1 node: cordoned",),
+        "kubectl uncordon n1",
+    ),
+    "taint": (
+        lambda: observe(
+            [unscheduled(0, "0/1 nodes are available: 1 node(s) had untolerated taint {gpu: a}.")]
+        ),
+        Kind.UNSCHEDULABLE,
+        ("1 node: the taint gpu: a",),
+        '"value":[{"key":"gpu","operator":"Exists"}]',
+    ),
+    "claim": (
+        lambda: observe(
+            [unscheduled(0, '0/1 nodes are available: persistentvolumeclaim "data" not found.')]
+        ),
+        Kind.VOLUME,
+        ("its PersistentVolumeClaim data does not exist",),
+        "kubectl apply -f -",
+    ),
+    "silent scheduler": (
+        lambda: observe(
+            [build_pod_wire(phase="Pending", spec={"nodeName": "", "schedulerName": "volcano"})]
+        ),
+        Kind.UNSCHEDULABLE,
+        ("waits for the scheduler volcano",),
+        "schedulerName",
+    ),
+    "lost node": (
+        lambda: observe(
+            [build_pod_wire(index=0)],
+            task_state=TaskState.ATTEMPT_RUNNING,
+            nodes={
+                "node": {
+                    "status": {
+                        "conditions": [
+                            {"type": "Ready", "status": "Unknown", "message": "Kubelet stopped"}
+                        ]
+                    }
+                }
+            },
+        ),
+        Kind.NODE,
+        ("is on the node node, which is not ready",),
+        "kubectl delete node node",
+    ),
+    "sandbox": (
+        lambda: observe(
+            [pending(0, wait("ContainerCreating"))],
+            events={0: [event("FailedCreatePodSandBox", "failed to set up network")]},
+        ),
+        Kind.POD_START,
+        ("cannot be started by its node node",),
+        "kubectl describe pod gang-worker-0",
+    ),
+    "slow start": (
+        lambda: observe([pending(0, wait("ContainerCreating"))]),
+        Kind.POD_START,
+        ("has started no container on its node",),
+        "kubectl describe pod gang-worker-0",
+    ),
+    "out of memory": (
+        lambda: observe(
+            status=fail(ContainerCompletionStatus("main", "OOMKilled", "", 9, 137), code=137),
+            role={
+                "task": {
+                    "pod": build_template_wire(
+                        containers=[
+                            {
+                                "name": "main",
+                                "image": "x",
+                                "resources": {"limits": {"memory": "512Mi"}},
+                            }
+                        ]
+                    )
+                }
+            },
+        ),
+        Kind.OUT_OF_MEMORY,
+        ("ran out of memory: its container main was killed",),
+        '"value":"1024Mi"',
+    ),
+    "evicted": (
+        lambda: observe(status=fail(reason="Evicted", message="The node was low on memory.")),
+        Kind.NODE,
+        ("was ended by its node: Evicted",),
+        "framework run gang.yaml --replace",
+    ),
+    "agent": (
+        lambda: observe(
+            status=fail(
+                ContainerCompletionStatus(
+                    "barrier", "Error", '{"reason":"BadConfig","message":"correct X"}', 0, 210
+                ),
+                code=210,
+            )
+        ),
+        Kind.AGENT,
+        ("ended because of its barrier: correct X",),
+        "framework run gang.yaml --replace",
+    ),
+    "barrier that gave up": (
+        lambda: observe(
+            status=fail(
+                ContainerCompletionStatus(
+                    "barrier",
+                    "Error",
+                    json.dumps(
+                        {
+                            "reason": "GangIncomplete",
+                            "message": "timed out",
+                            "missing": [{"role": "worker", "index": 1, "reason": LACKS_GPU}],
+                        }
+                    ),
+                    0,
+                    201,
+                ),
+                code=201,
+            )
+        ),
+        Kind.GANG,
+        ("gave up waiting for the gang: its barrier missed worker/1 (0/3 nodes",),
+        "framework run gang.yaml --replace",
+    ),
+    "lost Pod": (
+        lambda: observe(status=fail_with(complete_task(POD_EXTERNAL_DELETED, "x"))),
+        Kind.POD_LOST,
+        ("lost its Pod",),
+        "framework run gang.yaml --replace",
+    ),
+    "retry": (
+        lambda: observe(status=retry(60)),
+        Kind.CRASH,
+        ("exited with 3",),
+        "framework run gang.yaml --replace",
+    ),
+    "refused": (
+        lambda: observe(
+            status=fail_with(
+                complete_task(
+                    POD_CREATION_UNKNOWN_ERROR,
+                    "Failed to create Pod: "
+                    + json.dumps(
+                        {
+                            "message": (
+                                'pods "gang-worker-0" is forbidden: violates PodSecurity '
+                                '"restricted:latest": runAsNonRoot != true (pod must set it), '
+                                "seccompProfile (pod must set it)"
+                            )
+                        }
+                    ),
+                )
+            )
+        ),
+        Kind.REFUSED,
+        ("enforces the level restricted of Pod Security: runAsNonRoot != true",),
+        "framework inject --restricted - --output gang.yaml",
+    ),
+    "quota": (
+        lambda: observe(
+            task_state=TaskState.ATTEMPT_CREATION_PENDING,
+            wire_status=block(
+                "CreationRefused",
+                'Pod gang-worker-1 cannot be created: pods "gang-worker-1" is forbidden: exceeded '
+                "quota: team, requested: pods=1, used: pods=4, limited: pods=4",
+            ),
+        ),
+        Kind.QUOTA,
+        ("the quota team is used up (pods: 4 of 4 used, a Pod needs 1)",),
+        '{"spec":{"hard":{"pods":"6"}}}',
+    ),
+    "name": (
+        lambda: observe(
+            task_state=TaskState.ATTEMPT_CREATION_PENDING,
+            wire_status=block(
+                "NameTaken", "Pod gang-worker-0 cannot be created: delete or rename (x)"
+            ),
+            holder={"metadata": {"ownerReferences": [{"kind": "Job", "name": "eval"}]}},
+        ),
+        Kind.NAME_TAKEN,
+        ("another Pod has the name gang-worker-0",),
+        "kubectl delete pod gang-worker-0",
+    ),
+    "limit": (
+        lambda: observe(wire_status=block("TooManyTasks", "20000 Tasks, and 10000 are allowed")),
+        Kind.LIMIT,
+        ("a limit of the controller holds it: TooManyTasks",),
+        "framework run gang.yaml --replace",
+    ),
+    "unreadable": (
+        lambda: observe(wire_status=block("UnreadableFramework", "spec.x: must be a list")),
+        Kind.UNREADABLE,
+        ("the controller cannot read it",),
+        "framework run gang.yaml --replace",
+    ),
+    "controller": (
+        lambda: observe(wire_status={"observedGeneration": 1}, metadata={"generation": 2}),
+        Kind.NO_CONTROLLER,
+        ("no controller has seen its last change",),
+        "kubectl get deployment/framework-controller -n frameworkbarrier-system",
+    ),
+    "lease": (
+        lambda: observe(
+            lease={"spec": {"renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 15}}
+        ),
+        Kind.NO_CONTROLLER,
+        ("its controller does not run any more",),
+        "kubectl scale deployment/framework-controller --replicas=1",
+    ),
+    "finalizer": (
+        lambda: observe(
+            metadata={
+                "deletionTimestamp": format_time(AT),
+                "finalizers": ["foregroundDeletion", "a.io/x"],
+            }
+        ),
+        Kind.DELETION,
+        ("the finalizer a.io/x holds the deletion",),
+        '[{"op":"remove","path":"/metadata/finalizers/1"}]',
+    ),
+    "suspended": (
+        lambda: observe(spec={"suspend": True}),
+        Kind.SUSPENDED,
+        ("is suspended",),
+        "/spec/suspend",
+    ),
+    "stopped": (
+        lambda: observe(
+            spec={"executionType": "Stop"},
+            status=end_attempt(
+                build_status(state=FrameworkState.COMPLETED), STOP_FRAMEWORK_REQUESTED
+            ),
+        ),
+        Kind.STOPPED,
+        ("was stopped by a user",),
+        "framework run gang.yaml --replace",
+    ),
+    "unready": (
+        lambda: observe(
+            [
+                build_pod_wire(
+                    containers=[
+                        {"name": "main", "ready": False, "state": {"running": {"startedAt": "x"}}}
+                    ]
+                )
+            ],
+            task_state=TaskState.ATTEMPT_RUNNING,
+            events={0: [event("Unhealthy", "Readiness probe failed: HTTP 503")]},
+        ),
+        Kind.READINESS,
+        ("runs, and its container main is not ready",),
+        "framework logs gang worker/0 --container main",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rule_finds_its_cause(name: str) -> None:
+    build, kind, words, command = CASES[name]
+    cause = find_root(build())
+    assert cause.kind is kind
+    for text in words:
+        assert text in cause.text
+    assert any(command in line for line in list_commands(cause)), list_commands(cause)
+
+
+def barrier_pod(index: int) -> Object:
+    """A Pod whose barrier runs."""
+    init = {"name": "barrier", "image": "frameworkbarrier/framework-barrier"}
+    state = {"name": "barrier", "state": {"running": {"startedAt": format_time(AT)}}}
+    return build_pod_wire(
+        index=index,
+        phase="Pending",
+        spec={"initContainers": [init]},
+        init_containers=[state],
+        containers=[wait("PodInitializing")],
+    )
+
+
+def test_gang_of_which_all_run_has_no_cause() -> None:
+    running = {"name": "main", "ready": True, "state": {"running": {"startedAt": "x"}}}
+    pods = [build_pod_wire(index=index, containers=[running]) for index in range(2)]
+    assert find_causes(observe(pods, task_state=TaskState.ATTEMPT_RUNNING)) == ()
+
+
+def test_image_that_is_missing_is_deeper_than_the_barriers_that_wait() -> None:
+    pods = [barrier_pod(0), barrier_pod(1), lose_image(2)]
+    observation = observe(pods, number=3)
+    cause = find_root(observation)
+    assert (cause.kind, cause.tasks) == (Kind.IMAGE, (TaskKey("worker", 2),))
+    assert count_waiting(observation, cause) == 2
+
+
+def test_tasks_of_a_role_with_the_same_fault_are_one_cause() -> None:
+    (cause,) = find_causes(observe([lose_image(0), lose_image(1)]))
+    assert cause.tasks == (TaskKey("worker", 0), TaskKey("worker", 1))
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("waiting after 40 s; ConfigMap gang-attempt is unreachable: timed out", Kind.API_SERVER),
+        ("2/2 ready after 40 s; not reached yet: ps/0 (10.0.0.9:2222)", Kind.REQUIREMENT),
+        ("2/2 ready after 40 s; ps is not running yet", Kind.REQUIREMENT),
+    ],
+)
+def test_newest_line_of_a_barrier_names_the_cause(line: str, kind: Kind) -> None:
+    log = ("barrier: 1/2 ready after 10 s; waiting for worker/1 (x)", f"barrier: {line}")
+    observation = observe([barrier_pod(0)], logs={("gang-worker-0", "barrier"): log})
+    assert find_root(observation).kind is kind
+
+
+def test_missing_right_of_a_barrier_is_its_cause() -> None:
+    log = ("barrier: missing right: watch configmaps in team; run kubectl create role x",)
+    observation = observe([barrier_pod(0)], logs={("gang-worker-0", "barrier"): log})
+    cause = find_root(observation)
+    assert cause.kind is Kind.API_SERVER
+    assert "lacks a right: watch configmaps in team" in cause.text
+
+
+def test_task_that_would_be_retried_gets_its_template_changed_in_place() -> None:
+    tainted = unscheduled(0, "0/1 nodes are available: 1 node(s) had untolerated taint {gpu: a}.")
+    patched = list_commands(find_root(observe([tainted], role={"task": build_task(FANCY)})))
+    assert patched[0].startswith("kubectl patch framework gang --type=json")
+    assert patched[1] == "kubectl delete pod gang-worker-0"
+
+
+def build_task(fields: Object) -> Object:
+    return {**fields, "pod": build_template_wire()}
+
+
+def test_task_that_would_fail_gets_its_framework_replaced() -> None:
+    tainted = unscheduled(0, "0/1 nodes are available: 1 node(s) had untolerated taint {gpu: a}.")
+    remedy = find_root(observe([tainted])).remedies[0]
+    assert remedy.commands[-1] == "framework run gang.yaml --replace"
+
+
+def test_retry_has_the_time_of_the_next_attempt() -> None:
+    (fact,) = find_root(observe(status=retry(60))).facts
+    assert fact == "the next attempt, number 3, starts at 2026-01-01T00:05:50Z, in 50 s"
