@@ -24,7 +24,8 @@ SCHEDULER = {
     "taint": (
         (
             "0/3 nodes are available: 1 node(s) had untolerated taint "
-            "{node-role.kubernetes.io/control-plane: }, 2 node(s) had untolerated taint {gpu: a100}. "
+            "{node-role.kubernetes.io/control-plane: }, 2 node(s) had untolerated taint "
+            "{gpu: a100}. "
             "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
         ),
         [(Lack.TAINT, 2, "gpu: a100"), (Lack.TAINT, 1, "node-role.kubernetes.io/control-plane: ")],
@@ -103,7 +104,8 @@ IMAGES = {
     ),
     "invalid": (
         (
-            'Failed to apply default image tag "A:b:c": couldn\'t parse image name: invalid reference '
+            'Failed to apply default image tag "A:b:c": couldn\'t parse image name: invalid '
+            "reference "
             "format"
         ),
         ImageFault.INVALID,
