@@ -157,8 +157,6 @@ class Observation:
     """The ConfigMap of the attempt."""
     nodes: Mapping[str, Object] | None = None
     """Nodes by name; None if they were not asked for, or may not be read."""
-    quotas: tuple[Object, ...] = ()
-    """The quotas of the namespace."""
     claims: Mapping[str, Object | None] = field(default_factory=dict)
     """The claims that Pods name; None for one that does not exist."""
     holder: Object | None = None

@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from cli.why.commands import Commands
-from cli.why.observation import EventFacts, Observation, TaskFacts, build_tasks, read_status
+from cli.why.observation import EventFacts, Observation, build_tasks, read_status
 from framework.api.codec import encode_status
 from framework.api.states import FrameworkState, TaskState
-from framework.api.types import FrameworkStatus, TaskStatus
+from framework.api.types import FrameworkStatus
 from framework.kube.resources import Object
 from tests.support.builders import (
     AT,
@@ -88,11 +88,3 @@ def unscheduled(index: int, message: str, **spec: Any) -> Object:
 def event(reason: str, message: str) -> EventFacts:
     """A Warning of the kubelet."""
     return EventFacts(reason, message, is_warning=True, since=AT, last=at(200))
-
-
-def find_task(status: FrameworkStatus, index: int) -> TaskStatus:
-    return status.attempt_status.task_roles[0].tasks[index]
-
-
-def find_facts(observation: Observation, index: int) -> TaskFacts:
-    return observation.tasks[index]

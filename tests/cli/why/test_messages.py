@@ -104,9 +104,8 @@ IMAGES = {
     ),
     "invalid": (
         (
-            'Failed to apply default image tag "A:b:c": couldn\'t parse image name: invalid '
-            "reference "
-            "format"
+            'Failed to apply default image tag "A:b:c": failed to parse image name: invalid '
+            "reference format"
         ),
         ImageFault.INVALID,
     ),
