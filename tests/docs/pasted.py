@@ -5,11 +5,14 @@ from pathlib import Path
 
 from tests.docs.commands import read_blocks, read_page
 
-# What torchrun reads, in the place of torchrun.
+# What torchrun reads, in the place of torchrun. As torchrun, it does not end before all nodes have
+# joined: a node that has succeeded is no longer a member.
 _STUB = """\
 #!/bin/sh
 test -f "$1" || exit 3
 echo "torchrun $1: node $PET_NODE_RANK of $PET_NNODES, $PET_NPROC_PER_NODE processes"
+touch "joined-$PET_NODE_RANK"
+until [ -e joined-0 ] && [ -e joined-1 ]; do sleep 0.02; done
 """
 
 

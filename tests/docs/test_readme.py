@@ -53,7 +53,7 @@ def test_pasted_framework_runs_torchrun_in_each_pod(tmp_path: Path) -> None:
     ran = run_pasted(tmp_path, read_pasted())
     assert ran.returncode == 0, ran.stdout + ran.stderr
     for rank in range(2):
-        assert f"[worker/{rank}] torchrun train.py: node {rank} of 2, 1 processes" in ran.stdout
+        assert f"[worker/{rank}] torchrun train.py: node {rank} of 2, 1 processes" in ran.stdout, ran.stdout
 
 
 @pytest.mark.local
@@ -63,7 +63,7 @@ def test_pasted_framework_with_gpus_runs_a_process_for_each(tmp_path: Path) -> N
     script = script.replace("run --local", "run --local --gpus 4")
     ran = run_pasted(tmp_path, script)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "[worker/1] torchrun train.py: node 1 of 2, gpu processes" in ran.stdout
+    assert "[worker/1] torchrun train.py: node 1 of 2, gpu processes" in ran.stdout, ran.stdout
 
 
 def test_pasted_framework_is_valid() -> None:
