@@ -1,4 +1,4 @@
-# Everything runs through .venv, which `make init` builds and every other target asks for.
+# Everything runs in .venv, which `make init` builds and every other target needs.
 # Works in any path, as any user, with Python >= 3.11 and make.
 
 SHELL := /bin/sh
@@ -18,7 +18,7 @@ JOBS ?= auto
 # takes 138 s, with 2 processes 197 s.
 TEST_JOBS ?= 4
 
-# A checkout that was moved has a .venv full of old paths.
+# The scripts in the .venv of a moved checkout have the old paths.
 ifneq ($(shell cat $(STAMP) 2>/dev/null),$(shell pwd))
 .PHONY: $(STAMP)
 endif
@@ -45,7 +45,7 @@ demo: $(STAMP) ## run examples/gang.yaml on a local cluster and follow it to its
 ##@ Check
 
 .PHONY: fmt
-fmt: $(STAMP) ## format the code and mend what ruff can mend
+fmt: $(STAMP) ## format the code, and apply the fixes of ruff
 	@$(TIMED) sh -c '$(BIN)/ruff check --fix --exit-zero --quiet . && $(BIN)/ruff format .'
 
 .PHONY: lint
@@ -105,11 +105,11 @@ fuzz: $(STAMP) ## decoders of outside input within time and memory, for SECONDS=
 	@$(ATHERIS) || echo "atheris cannot be installed here: fuzzing goes on without coverage"
 	@$(TIMED) $(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(ARGS)
 
-# Lives of a cluster with faults; `SEEDS=17-17` lives through one again.
+# Simulations of a cluster with faults; `SEEDS=17-17` repeats one.
 SEEDS ?= 300
 
 .PHONY: simulate
-simulate: $(STAMP) ## the controller through SEEDS simulated lives with faults (SEEDS=300, or 17-20)
+simulate: $(STAMP) ## simulations of the controller with faults (SEEDS=300, or 17-20)
 	@SEEDS=$(SEEDS) $(TIMED) $(PYTEST) -n $(JOBS) --maxprocesses 4 -q \
 		tests/simulation/test_simulation.py $(ARGS)
 
@@ -117,7 +117,7 @@ simulate: $(STAMP) ## the controller through SEEDS simulated lives with faults (
 WORKLOADS ?= 1x1 1x4 50x4 200x4 500x1 1x1000
 
 .PHONY: bench
-bench: $(STAMP) ## Frameworks to their end on a real API server, beside the floor (WORKLOADS="1x100 200x4")
+bench: $(STAMP) ## time and cost of Frameworks on a real API server, and the minimum (WORKLOADS="1x100 200x4")
 	@$(TIMED) $(BIN)/python -m benchmarks.frameworks $(WORKLOADS) --floor --verbose $(ARGS)
 
 .PHONY: cover
@@ -125,13 +125,13 @@ cover: $(STAMP) ## the tests again, with branch coverage
 	@$(TIMED) $(PYTEST) -n $(JOBS) --maxprocesses 4 --cov --cov-report=term $(ARGS)
 
 .PHONY: verify
-verify: $(STAMP) ## all that must hold before a commit; fails when it changed a file
+verify: $(STAMP) ## all checks before a commit; fails if it changes a file
 	@$(TIMED) sh -eu -c '$(MAKE) lint && $(MAKE) manifests-check && $(MAKE) test && $(MAKE) test-slow && git diff --exit-code'
 
 ##@ Generate
 
 .PHONY: golden
-golden: $(STAMP) ## rewrite the golden files from what the code does now: read the diff
+golden: $(STAMP) ## rewrite the golden files with the present output: read the diff
 	@$(TIMED) $(PYTEST) --update-golden $(ARGS)
 
 .PHONY: manifests
@@ -169,7 +169,7 @@ COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-u
 	--annotation-style=line
 
 .PHONY: lock
-lock: $(STAMP) ## pin requirements anew (ARGS=--upgrade for the newest)
+lock: $(STAMP) ## pin the requirements again (ARGS=--upgrade for the newest)
 	@$(TIMED) sh -eu -c '$(COMPILE) $(ARGS) -o requirements/runtime.txt pyproject.toml localcluster/requirements.in && \
 		$(COMPILE) $(ARGS) -o requirements/dev.txt requirements/dev.in && \
 		$(COMPILE) $(ARGS) -o requirements/fuzz.txt requirements/fuzz.in && \
@@ -187,7 +187,7 @@ images: $(STAMP) ## build the three images (ARGS="--base IMAGE --only barrier --
 	@$(TIMED) $(BIN)/python -m tools.images $(ARGS)
 
 .PHONY: base-digest
-base-digest: $(STAMP) ## write into images/base the digest that its tag has now (ARGS=NAME:TAG: another)
+base-digest: $(STAMP) ## write the present digest of its tag into images/base (ARGS=NAME:TAG: another)
 	@$(TIMED) sh -eu -c '$(BIN)/python -m tools.baseimage $(ARGS) && $(BIN)/python -m tools.manifests'
 
 .PHONY: sign
@@ -195,7 +195,7 @@ sign: $(STAMP) ## push the images and sign the release (ARGS="--registry HOST/TE
 	@$(TIMED) $(BIN)/python -m tools.sign $(ARGS)
 
 .PHONY: release-check
-release-check: $(STAMP) ## build and install what would be released, twice (ARGS=--images: images too)
+release-check: $(STAMP) ## build and install the release, twice (ARGS=--images: images too)
 	@$(TIMED) $(BIN)/python -m tools.releasecheck $(ARGS)
 
 ##@ Clean

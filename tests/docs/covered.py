@@ -84,7 +84,11 @@ COVERED: Mapping[str, Mapping[str, How]] = {
         "kubectl apply -k deploy/admission": KUBE,
         "kubectl apply -k deploy/agents/drain": KUBE,
     },
-    "docs/api.md": {_PATCH_OF_RESCALE: LOCAL},
+    "docs/api.md": {
+        "framework scale rescale worker=6": LOCAL,
+        "framework remove rescale worker/1": LOCAL,
+        _PATCH_OF_RESCALE: LOCAL,
+    },
     "docs/cli.md": {
         "framework inject --restricted train.yaml | kubectl apply -f -": KUBE,
         "framework inject train.yaml -o injected.yaml && framework lint injected.yaml": LOCAL,

@@ -105,7 +105,7 @@ def test_second_shell_of_the_examples_rescales_a_gang(folder: Path) -> None:
         return command.replace("/tmp/rescale", str(folder / "rescale"))
 
     first, *second = map(adapt, list_local("examples/README.md"))
-    (patch,) = list_local("docs/api.md")
+    scale, remove, patch = list_local("docs/api.md")
     ready = 'kubectl get framework rescale -o jsonpath="{.status.readyTasks}" 2>&1 || true'
     with start(folder, first) as program:
 
@@ -116,6 +116,7 @@ def test_second_shell_of_the_examples_rescales_a_gang(folder: Path) -> None:
         wait_until(lambda: has("4/4"))
         listed = run(folder, *second)
         assert listed.count("pod/rescale-worker-") == 4
-        run(folder, second[0], patch)
-        wait_until(lambda: has("2/2"))
+        for command, tasks in ((scale, "6/6"), (remove, "5/5"), (patch, "1/1")):
+            run(folder, second[0], command)
+            wait_until(lambda tasks=tasks: has(tasks))
     assert program.returncode == 130

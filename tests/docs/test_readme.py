@@ -53,7 +53,9 @@ def test_pasted_framework_runs_torchrun_in_each_pod(tmp_path: Path) -> None:
     ran = run_pasted(tmp_path, read_pasted())
     assert ran.returncode == 0, ran.stdout + ran.stderr
     for rank in range(2):
-        assert f"[worker/{rank}] torchrun train.py: node {rank} of 2, 1 processes" in ran.stdout, ran.stdout
+        assert f"[worker/{rank}] torchrun train.py: node {rank} of 2, 1 processes" in ran.stdout, (
+            ran.stdout
+        )
 
 
 @pytest.mark.local
