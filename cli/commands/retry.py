@@ -9,11 +9,11 @@ from cli.steer.options import SteerOptions, steer_options
 @click.command()
 @framework_argument()
 @task_argument("tasks", nargs=-1, required=True, metavar="ROLE/INDEX...")
-@steer_options(wait="Wait until the next attempts run.", has_objects=False)
+@steer_options(wait="Wait until the next attempts run.")
 def retry(name: str, tasks: tuple[str, ...], *, options: SteerOptions) -> None:
     """End the current attempts of Tasks of Framework NAME, and let the next ones begin.
 
-    The Pods are deleted. A Task is refused if its retry policy would not retry it.
+    The Pods are deleted. These retries do not count against maxRetryCount.
     """
     from cli.steer.commands import retry_tasks
 

@@ -177,5 +177,5 @@ def apply_operations(body: Object, operations: Sequence[Object]) -> Object:
         target: Any = changed
         for key in parents:
             target = target[int(key) if isinstance(target, list) else key]
-        target[last] = operation["value"]
+        target[last.replace("~1", "/")] = operation["value"]
     return changed

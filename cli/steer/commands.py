@@ -8,18 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from cli.exitcodes import CliError, ExitCode
 from cli.printing.output import Form
 from cli.steer.apply import Outcome, fetch_gang
-from cli.steer.changes import Change, Computation, compute_start, compute_stop
+from cli.steer.changes import Computation, compute_start, compute_stop
 from cli.steer.conditions import parse_wanted
-from cli.steer.effects import Goal, Retried, Scaled, Stopped, Verdict
-from cli.steer.options import CLIENT, SERVER, SteerOptions
-from cli.steer.retrying import Retry, compute_retry
+from cli.steer.effects import Goal, Scaled, Stopped, Verdict
+from cli.steer.options import SteerOptions
+from cli.steer.retrying import build_retried, retrying
 from cli.steer.scaling import removal, scaling
 from cli.steer.session import Session, report_effect, run_session
 from cli.steer.targets import parse_names, parse_sizes, parse_tasks, title
 from cli.terminal import print_error, print_line
-from framework.api.naming import TaskKey
-from framework.kube.errors import ConflictError, NotFoundError
-from framework.kube.resources import PODS
 
 _STAYS = "the change stays"
 
@@ -83,50 +80,11 @@ def _change_all(
 def retry_tasks(word: str, tasks: Sequence[str], options: SteerOptions) -> ExitCode:
     """Run ``framework retry``."""
     keys = parse_tasks(tasks)
-    (name,) = parse_names([word])
 
-    async def act(session: Session) -> ExitCode:
-        goals: list[Goal] = []
-        for key in keys:
-            try:
-                goals += await _retry_task(session, name, key)
-            except CliError as e:
-                session.fail(e)
-        left = "the Pods stay deleted, and the controller creates the next ones"
-        return await session.wait(goals, report_effect, left)
+    def build_goal(outcome: Outcome) -> Goal:
+        return build_retried(outcome.before, keys)
 
-    return run_session(options, act)
-
-
-async def _retry_task(session: Session, name: str, key: TaskKey) -> list[Goal]:
-    """Delete the Pod of a Task; return what to wait for."""
-    gang = await fetch_gang(session.client, session.namespace, name)
-    retry = compute_retry(gang, key)
-    is_deleted = bool(retry.pod_uid)
-    if is_deleted and session.options.dry_run != CLIENT:
-        is_deleted = await _delete_pod(session, retry)
-    note = retry.note if is_deleted or not retry.pod_uid else "its Pod was gone already"
-    verb = "retried" if is_deleted else "unchanged"
-    change = Change(f"{verb} {key}", ({},) if is_deleted else (), (f"{key}: {note}",))
-    session.show(gang.body, name, change)
-    if not session.options.waits:
-        return []
-    return [Retried(name, gang.uid, key, retry.attempt)]
-
-
-async def _delete_pod(session: Session, retry: Retry) -> bool:
-    try:
-        await session.client.delete(
-            PODS,
-            session.namespace,
-            retry.pod_name,
-            uid=retry.pod_uid,
-            dry_run=session.options.dry_run == SERVER,
-        )
-    except (NotFoundError, ConflictError):
-        # The Pod has ended meanwhile, or is the one of the next attempt.
-        return False
-    return True
+    return _change_all(parse_names([word]), retrying(keys), options, build_goal)
 
 
 def wait_for_frameworks(words: Sequence[str], wanted: str, options: SteerOptions) -> ExitCode:

@@ -4,18 +4,19 @@ A goal is asked again at each change of its Framework. It is reached, it can nev
 is still open; then it says what is missing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from cli.steer.changes import Gang
 from cli.steer.scaling import name_tasks
-from framework.api.constants import BLOCKED_CONDITION
+from framework.api.constants import BLOCKED_CONDITION, FOREGROUND_DELETION_FINALIZER
 from framework.api.naming import TaskKey
 from framework.api.states import TASK_ENDED, TaskState
 from framework.api.types import ExecutionType, TaskRoleSpec, TaskRoleStatus, TaskStatus
 
-FOREGROUND_FINALIZER = "foregroundDeletion"
+# Names in a sentence.
+_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,34 +104,42 @@ class Scaled:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """The next attempt of a Task runs."""
+    """The next attempts of Tasks run."""
 
     name: str
     uid: str
-    task: TaskKey
-    attempt: int
-    """Number of the attempt before."""
+    ended: Mapping[TaskKey, int]
+    """By Task, the number of the attempt that ends."""
 
     def judge(self, gang: Gang | None) -> Verdict:
-        """Judge by the entry of the Task."""
+        """Judge by the entries of the Tasks."""
         if gang is None or gang.uid != self.uid:
             return Verdict(failure="was deleted")
         if gang.is_completed or gang.is_completing:
-            return Verdict(failure=f"{self.task}: the attempt of the Framework has ended")
-        found = [t for r, t in _walk_tasks(gang) if (r.name, t.index) == tuple(self.task)]
-        if not found or found[0].deletion_pending:
-            return Verdict(failure=f"{self.task}: was scaled down")
-        (task,) = found
-        number = task.attempt_status.id
-        if number <= self.attempt:
-            if task.state is TaskState.COMPLETED:
-                return Verdict(failure=f"{self.task}: has ended, and is not retried")
-            return Verdict(text=f"{self.task}: attempt {self.attempt} ends")
-        if task.state is TaskState.ATTEMPT_RUNNING or task.state in TASK_ENDED:
-            return Verdict(is_reached=True, text=f"{self.task}: attempt {number} runs")
-        return Verdict(
-            text="; ".join([f"{self.task}: attempt {number} starts", *explain_blocked(gang)])
-        )
+            return Verdict(failure="the attempt of the Framework has ended")
+        verdicts = [_judge_retry(gang, key, attempt) for key, attempt in self.ended.items()]
+        failed = next((verdict for verdict in verdicts if verdict.failure), None)
+        missing = [verdict.text for verdict in verdicts if not verdict.is_reached]
+        if failed is not None:
+            return failed
+        if missing:
+            return Verdict(text="; ".join([*missing[:_SHOWN], *explain_blocked(gang)]))
+        return Verdict(is_reached=True, text="; ".join(v.text for v in verdicts[:_SHOWN]))
+
+
+def _judge_retry(gang: Gang, key: TaskKey, ended: int) -> Verdict:
+    found = [t for r, t in _walk_tasks(gang) if (r.name, t.index) == tuple(key)]
+    if not found or found[0].deletion_pending:
+        return Verdict(failure=f"{key}: was scaled down")
+    (task,) = found
+    number = task.attempt_status.id
+    if number <= ended and task.state is TaskState.COMPLETED:
+        return Verdict(failure=f"{key}: has ended, and is not retried")
+    if number <= ended:
+        return Verdict(text=f"{key}: attempt {ended} ends")
+    if task.state is TaskState.ATTEMPT_RUNNING or task.state in TASK_ENDED:
+        return Verdict(is_reached=True, text=f"{key}: attempt {number} runs")
+    return Verdict(text=f"{key}: attempt {number} starts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +154,8 @@ class Deleted:
         if gang is None or gang.uid != self.uid:
             return Verdict(is_reached=True)
         finalizers = [str(f) for f in gang.body["metadata"].get("finalizers") or ()]
-        others = [f for f in finalizers if f != FOREGROUND_FINALIZER]
-        if FOREGROUND_FINALIZER in finalizers:
+        others = [f for f in finalizers if f != FOREGROUND_DELETION_FINALIZER]
+        if FOREGROUND_DELETION_FINALIZER in finalizers:
             return Verdict(text="waits for its ConfigMap and its Pods")
         if others:
             return Verdict(
@@ -183,6 +192,5 @@ def _walk_tasks(gang: Gang) -> Iterator[tuple[TaskRoleStatus, TaskStatus]]:
 
 
 def _name_some(names: list[str]) -> str:
-    shown = 5
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return ", ".join(names[:shown]) + more
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

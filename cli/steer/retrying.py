@@ -1,122 +1,139 @@
-"""Computes a retry of a Task: which Pod is deleted, and how the attempt is counted. Pure.
+"""Computes the request to retry Tasks: which Pods it names, and what follows. Pure.
 
-A Pod that another client deletes ends its attempt with -101 (PodExternalDeleted, Transient). The
-retry policy of the role then decides, as after any failure. A Pod is deleted only if it decides for
-a retry: otherwise the Task, and maybe the whole Framework, would fail.
-
-Rules: docs/design/failure-handling.md, "Retry policy".
+The annotation ``frameworkbarrier.io/retry`` of a Framework lists the UIDs of Pods. The controller
+ends the attempts of these Pods with -260 and begins the next ones (docs/design/failure-handling.md,
+"Requested retries"). UIDs of Pods that are not those of current attempts any more have no effect,
+and are left out of the new value.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
-from cli.steer.changes import Gang
+from cli.steer.changes import Change, Computation, Gang, build_guard
+from cli.steer.effects import Retried
 from cli.steer.scaling import check_resizable, find_role
-from controller.core.policies.retry_policy import decide_retry
-from framework.api.completion import POD_EXTERNAL_DELETED, complete_task
+from framework.api.constants import RETRY_ANNOTATION
 from framework.api.naming import TaskKey
-from framework.api.states import TASK_ALIVE, TaskState
-from framework.api.types import ExecutionType, TaskRoleSpec, TaskStatus
-from framework.api.wire import format_time
+from framework.api.states import TaskState
+from framework.api.types import ExecutionType, TaskStatus
+from framework.kube.resources import Object
+
+_POINTER = "/metadata/annotations"
+_KEY_POINTER = f"{_POINTER}/{RETRY_ANNOTATION.replace('/', '~1')}"
+_NEW = frozenset({TaskState.ATTEMPT_CREATION_PENDING, TaskState.ATTEMPT_CREATION_REQUESTED})
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
+class _Retry:
     """The retry of one Task."""
 
-    task: TaskKey
-    """The Task."""
-    pod_name: str = ""
-    """Pod to delete; "" if the next attempt comes without that."""
-    pod_uid: str = ""
-    """UID of the Pod: no other Pod of this name is deleted."""
-    attempt: int = 0
-    """Number of the attempt that ends."""
-    note: str = ""
+    uid: str | None
+    """UID of the Pod; None if there is none yet."""
+    note: str
     """What follows."""
 
 
-def compute_retry(gang: Gang, key: TaskKey) -> Retry:
-    """Compute the retry of a Task.
+def retrying(keys: Sequence[TaskKey]) -> Computation:
+    """Return the computation of ``retry``."""
 
-    Raises:
-        CliError: there is no such Task, or it would not be retried.
-    """
-    check_resizable(gang)
-    position, role = find_role(gang, key.role)
-    title = f"{gang.name}: {key}"
-    if gang.spec.execution_type is ExecutionType.STOP or gang.is_completing:
-        raise CliError(ExitCode.USAGE, f"{title}: its attempt of the Framework is being ended")
-    task = _find_task(gang, key)
-    if task is None or task.deletion_pending:
-        raise CliError(ExitCode.FAILED, f"{title}: there is no such Task now")
-    attempt = task.attempt_status
-    if task.state is TaskState.COMPLETED:
-        raise CliError(ExitCode.USAGE, f"{title}: {_explain_completed(gang, task, key)}")
-    if task.state is TaskState.ATTEMPT_COMPLETED:
-        return Retry(key, attempt=attempt.id, note=_explain_waiting(task))
-    if task.state not in TASK_ALIVE or attempt.pod_uid is None:
-        note = "its Pod is being created" if _is_new(task) else "its attempt ends already"
-        return Retry(key, attempt=attempt.id, note=f"{note}: no Pod is deleted")
-    note = _explain_count(title, position, role, task)
-    return Retry(key, attempt.pod_name, attempt.pod_uid, attempt.id, note)
+    def compute(gang: Gang) -> Change:
+        _check_runs(gang)
+        retries = {key: _compute_retry(gang, key) for key in keys}
+        notes = tuple(f"{key}: {retry.note}" for key, retry in retries.items())
+        listed = _list_requests(gang)
+        wanted = [retry.uid for retry in retries.values() if retry.uid is not None]
+        if set(wanted) <= set(listed):
+            return Change("unchanged", notes=notes)
+        known = {task.attempt_status.pod_uid for task in _list_tasks(gang)}
+        kept = [uid for uid in listed if uid in known and uid not in wanted]
+        return Change("retried", _build_patch(gang, ",".join([*kept, *wanted])), notes)
+
+    return compute
+
+
+def build_retried(gang: Gang, keys: Sequence[TaskKey]) -> Retried:
+    """Build the goal of a retry: each Task has a later attempt than it had in ``gang``."""
+    ended = {}
+    for key in keys:
+        task = _find_task(gang, key)
+        if task is not None:
+            ended[key] = task.attempt_status.id - int(task.state in _NEW)
+    return Retried(gang.name, gang.uid, ended)
 
 
 def _find_task(gang: Gang, key: TaskKey) -> TaskStatus | None:
     role = None if gang.status is None else gang.status.attempt_status.find_role(key.role)
     tasks = () if role is None else role.tasks
-    return tasks[key.index] if key.index < len(tasks) else None
+    task = tasks[key.index] if key.index < len(tasks) else None
+    return None if task is None or task.deletion_pending else task
 
 
-def _is_new(task: TaskStatus) -> bool:
-    return task.state in {TaskState.ATTEMPT_CREATION_PENDING, TaskState.ATTEMPT_CREATION_REQUESTED}
+def _check_runs(gang: Gang) -> None:
+    check_resizable(gang)
+    if gang.spec.execution_type is ExecutionType.STOP or gang.is_completing:
+        raise CliError(
+            ExitCode.USAGE, f"{gang.name}: its attempt ends, and all of its Tasks with it"
+        )
+
+
+def _compute_retry(gang: Gang, key: TaskKey) -> _Retry:
+    find_role(gang, key.role)
+    task = _find_task(gang, key)
+    if task is None:
+        raise CliError(ExitCode.FAILED, f"{gang.name}: {key}: there is no such Task now")
+    number, uid = task.attempt_status.id, task.attempt_status.pod_uid
+    if task.state is TaskState.COMPLETED:
+        raise CliError(ExitCode.USAGE, f"{gang.name}: {key}: {_explain_completed(gang, task, key)}")
+    if uid is None or task.state in _NEW:
+        return _Retry(None, f"attempt {number} begins already: its Pod is being created")
+    delay = task.retry_policy_status.retry_delay_seconds
+    if task.state is TaskState.ATTEMPT_COMPLETED and delay:
+        return _Retry(uid, f"attempt {number + 1} begins now, without its pause of {delay} s")
+    if task.attempt_status.completion_status is not None:
+        return _Retry(uid, f"attempt {number} ends already; the next one begins without a pause")
+    return _Retry(
+        uid,
+        f"attempt {number} ends with -260 (RetryTaskRequested); this retry does not count against "
+        "maxRetryCount",
+    )
 
 
 def _explain_completed(gang: Gang, task: TaskStatus, key: TaskKey) -> str:
     ended = task.attempt_status.completion_status
     how = "" if ended is None else f" ({ended.type.name}: {ended.phrase})"
-    remove, undo = (
-        build_command("remove", gang.name, str(key)),
-        build_command("remove", "--undo", gang.name, str(key)),
-    )
+    remove = build_command("remove", gang.name, str(key))
+    undo = build_command("remove", "--undo", gang.name, str(key))
     return (
         f"has ended{how}, and a Task that has ended is not retried; to replace it by a new Task, "
         f"use `{remove}` and then `{undo}`"
     )
 
 
-def _explain_waiting(task: TaskStatus) -> str:
-    delay = task.retry_policy_status.retry_delay_seconds
-    if not delay:
-        return "its attempt has ended, and the retry policy decides about the next one"
-    since = format_time(task.transition_time)
-    return (
-        f"its next attempt begins {delay} s after {since}, because its last ones ended at once; "
-        "the controller does not begin it earlier"
-    )
+def _list_requests(gang: Gang) -> list[str]:
+    annotations = gang.body["metadata"].get("annotations") or {}
+    value = str(annotations.get(RETRY_ANNOTATION) or "")
+    return [uid for part in value.split(",") if (uid := part.strip())]
 
 
-def _explain_count(title: str, position: int, role: TaskRoleSpec, task: TaskStatus) -> str:
-    """Explain how the retry counts.
+def _list_tasks(gang: Gang) -> list[TaskStatus]:
+    if gang.status is None:
+        return []
+    return [task for _, task in gang.status.attempt_status.walk_tasks()]
 
-    Raises:
-        CliError: there would be no retry.
-    """
-    policy, retries = role.task.retry_policy, task.retry_policy_status
-    completion = complete_task(POD_EXTERNAL_DELETED, "")
-    decision = decide_retry(policy, retries, completion.code, completion.type)
-    used, limit = retries.accountable_retried_count, policy.max_retry_count
-    path = f"spec.taskRoles[{position}].task.retryPolicy"
-    if not decision.should_retry:
-        raise CliError(
-            ExitCode.USAGE,
-            f"{title}: would not be retried: {used} of {limit} retries are used, and without its "
-            f"Pod the Task would fail; raise {path}.maxRetryCount, or set fancyRetryPolicy there",
+
+def _build_patch(gang: Gang, value: str) -> tuple[Object, ...]:
+    metadata = gang.body["metadata"]
+    annotations = metadata.get("annotations")
+    if annotations is None:
+        # Another client may add annotations meanwhile. That they are absent cannot be tested.
+        version = metadata.get("resourceVersion")
+        return (
+            *build_guard(gang),
+            {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+            {"op": "add", "path": _POINTER, "value": {RETRY_ANNOTATION: value}},
         )
-    attempt = f"attempt {task.attempt_status.id} ends with -101 (PodExternalDeleted)"
-    if not decision.is_accountable:
-        return f"{attempt}; with fancyRetryPolicy, this retry does not count"
-    if limit < 0:
-        return f"{attempt}; maxRetryCount {limit} is no limit"
-    return f"{attempt}; this is retry {used + 1} of {limit} ({path}.maxRetryCount)"
+    old = annotations.get(RETRY_ANNOTATION)
+    tests = [] if old is None else [{"op": "test", "path": _KEY_POINTER, "value": old}]
+    return (*build_guard(gang), *tests, {"op": "add", "path": _KEY_POINTER, "value": value})

@@ -117,9 +117,11 @@ class Draft:
         self.urgency = Urgency.NONE
         # Set if the Framework exceeds a limit: no role or Task is added, no attempt starts.
         self.hold: Hold | None = None
-        # Computed at the first use in this decision: see refusals, gang_keys and drain.
+        # Computed at the first use in this decision: see refusals, gang_keys, drain and
+        # retry_requests.
         self.refusals: Refusals | None = None
         self.has_gang_key: bool | None = None
+        self.retry_requests: frozenset[str] | None = None
         self.leaving: dict[str, Leaving] | None = None
         self.acknowledgements: list[Acknowledgement] | None = None
         self._task_count: int | None = None

@@ -78,6 +78,8 @@ ACKNOWLEDGED_GENERATION_ANNOTATION = ANNOTATION_PREFIX + "acknowledged-generatio
 CREATION_PROOF_ANNOTATION = ANNOTATION_PREFIX + "creation-proof"
 # On a Pod template: PID 1 is the wrapper, which ends when the attempt completes.
 WRAPPER_ANNOTATION = ANNOTATION_PREFIX + "wrapper"
+# On a Framework, written by its user: UIDs of Pods whose Tasks are to be retried, with commas.
+RETRY_ANNOTATION = ANNOTATION_PREFIX + "retry"
 
 # Key in the Secret ``{framework}-gang-key``.
 GANG_KEY = "gang-key"

@@ -20,6 +20,7 @@ from framework.api.completion import (
     POD_CREATION_UNKNOWN_ERROR,
     POD_EXTERNAL_DELETED,
     POD_LOCAL_CACHE_CREATION_TIMEOUT,
+    RETRY_TASK_REQUESTED,
     STOP_FRAMEWORK_REQUESTED,
     SUCCEEDED,
 )
@@ -31,7 +32,12 @@ from framework.api.types import (
 )
 
 INHERITED_CODES = frozenset(
-    {STOP_FRAMEWORK_REQUESTED, FRAMEWORK_ATTEMPT_COMPLETION, DELETE_TASK_REQUESTED}
+    {
+        STOP_FRAMEWORK_REQUESTED,
+        FRAMEWORK_ATTEMPT_COMPLETION,
+        DELETE_TASK_REQUESTED,
+        RETRY_TASK_REQUESTED,
+    }
 )
 """Codes of Tasks that ended with the gang or on request, not by themselves."""
 PLAIN_REASONS = frozenset({"", "Error", "Completed"})
@@ -50,6 +56,7 @@ _WORDS = {
     STOP_FRAMEWORK_REQUESTED: "was stopped by a user",
     FRAMEWORK_ATTEMPT_COMPLETION: "was ended with its Framework",
     DELETE_TASK_REQUESTED: "was removed by scaling down",
+    RETRY_TASK_REQUESTED: "was retried by a user",
 }
 # A shell reports the end of a process by signal N as 128 + N; so does the kubelet.
 _SIGNAL_BASE = 128

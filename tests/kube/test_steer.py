@@ -26,7 +26,6 @@ TITLE = f"framework.{GROUP}/gang"
 # docs/cli.md, "Change Frameworks".
 RIGHTS = {
     *(Right(GROUP, "frameworks", verb) for verb in ("get", "list", "watch", "patch", "delete")),
-    Right("", "pods", "delete"),
 }
 
 

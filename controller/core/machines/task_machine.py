@@ -9,9 +9,9 @@ Steps of ``sync_task``, which the Framework's machine calls for each Task in sta
    - Finished: move to AttemptDeletionPending with its completion, and delete it. A Pod that
      ``retention`` keeps stays, and its Task moves to AttemptCompleted.
    - Live: move to AttemptPreparing or AttemptRunning. If the Task is scaled down, delete the Pod
-     as soon as ``drain`` allows.
+     as soon as ``drain`` allows. If a user asked for a retry, end the attempt with -260.
 3. AttemptCompleted: move to Completed, or to AttemptCreationPending with the next attempt when the
-   end is stored and the pause is over.
+   end is stored, and the pause is over or ended by a user.
 4. AttemptCreationPending: create the Pod. A Task that is scaled down, or whose Pod the server will
    never create, ends without a Pod.
 
@@ -43,7 +43,7 @@ from controller.core.history import object_snapshots
 from controller.core.machines import completing
 from controller.core.objects import ownership, refusals
 from controller.core.objects.gang_keys import ensure_gang_key
-from controller.core.policies import retention, retry_backoff
+from controller.core.policies import retention, retry_backoff, retry_requests
 from controller.core.policies.coalescing import may_coalesce_end
 from controller.core.policies.retry_policy import decide_retry
 from controller.core.roster import drain
@@ -51,6 +51,7 @@ from controller.core.status import initial_status
 from framework.api.completion import (
     DELETE_TASK_REQUESTED,
     POD_EXTERNAL_DELETED,
+    RETRY_TASK_REQUESTED,
     complete_failed_pod,
     complete_succeeded_pod,
     complete_task,
@@ -131,7 +132,18 @@ def _observe_live(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView)
         completion = complete_task(DELETE_TASK_REQUESTED, initial_status.SCALE_DOWN_DIAGNOSTICS)
         task = completing.begin_task_end(draft, role, task, completion)
         _delete_pod(draft, role, task)
+    elif _should_retry_now(draft, role, task):
+        completion = complete_task(RETRY_TASK_REQUESTED, retry_requests.DIAGNOSTICS)
+        task = completing.begin_task_end(draft, role, task, completion)
+        _delete_pod(draft, role, task)
     return task
+
+
+def _should_retry_now(draft: Draft, role: RoleDraft, task: TaskStatus) -> bool:
+    """Return whether a user asked for the retry of a Task that runs and may be retried."""
+    if draft.is_completing or task.deletion_pending or role.spec is None:
+        return False
+    return retry_requests.is_retry_requested(draft, task)
 
 
 def _observe_ended(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -> TaskStatus:
@@ -201,6 +213,7 @@ def _retry_or_complete(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskS
     # With no delay, retry now and skip the time comparison: the wall clock may have moved back.
     delay = task.retry_policy_status.retry_delay_seconds or 0
     is_due = task.deletion_pending or role.spec is None or delay == 0
+    is_due = is_due or retry_requests.is_retry_requested(draft, task)
     if not is_due and not draft.has_elapsed(task.transition_time, delay):
         return task
     return _retry(draft, role, task, is_accountable=decision.is_accountable)

@@ -4,12 +4,13 @@
 
 1. The role has left the spec: no retry.
 2. The completion code is -210, -220 or -230, an end that was asked for: no retry.
-3. With ``fancyRetryPolicy``, a Transient failure is retried and does not count against
+3. The completion code is -260, a retry that a user asked for: retry, and do not count it.
+4. With ``fancyRetryPolicy``, a Transient failure is retried and does not count against
    ``maxRetryCount``; a Permanent failure is not retried.
-4. ``maxRetryCount`` -2: each completion is retried.
-5. A success is not retried.
-6. ``maxRetryCount`` -1: each failure is retried.
-7. A failure is retried while fewer than ``maxRetryCount`` retries have been counted.
+5. ``maxRetryCount`` -2: each completion is retried.
+6. A success is not retried.
+7. ``maxRetryCount`` -1: each failure is retried.
+8. A failure is retried while fewer than ``maxRetryCount`` retries have been counted.
 
 Example: maxRetryCount 1 and fancyRetryPolicy. The attempts end as Transient, Unknown, Unknown. The
 first is retried and not counted, the second is retried and counted, the third is not retried.
@@ -26,6 +27,7 @@ from framework.api.completion import (
     DELETE_TASK_REQUESTED,
     FRAMEWORK_ATTEMPT_COMPLETION,
     PERMANENT,
+    RETRY_TASK_REQUESTED,
     STOP_FRAMEWORK_REQUESTED,
     TRANSIENT,
 )
@@ -59,6 +61,10 @@ def decide_retry(
         return _stop("the role is no longer in the spec")
     if code in _FINAL_CODES:
         return _stop(f"completion code is {code}")
+    if code == RETRY_TASK_REQUESTED:
+        return RetryDecision(
+            should_retry=True, reason="a user asked for the retry", is_accountable=False
+        )
     if policy.fancy_retry_policy and completion.is_failed:
         if completion.has_attribute(TRANSIENT):
             is_conflict = completion.has_attribute(CONFLICT)

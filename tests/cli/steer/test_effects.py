@@ -30,7 +30,7 @@ _T = TaskState
 STOPPED = end_attempt(build_status(state=FrameworkState.COMPLETED), STOP_FRAMEWORK_REQUESTED)
 BLOCKED = Condition("Blocked", "True", reason="CreationRefused", message="quota")
 SCALED = Scaled("gang", FRAMEWORK_UID, 1, ("worker",))
-RETRIED = Retried("gang", FRAMEWORK_UID, TaskKey("worker", 0), 0)
+RETRIED = Retried("gang", FRAMEWORK_UID, {TaskKey("worker", 0): 0})
 GOALS: list[Goal] = [
     Stopped("gang", FRAMEWORK_UID),
     SCALED,
@@ -122,7 +122,7 @@ def build_attempt(number: int, state: TaskState) -> Gang:
         (build_attempt(1, _T.ATTEMPT_COMPLETED), True, ""),
         (build_attempt(2, _T.ATTEMPT_RUNNING), True, ""),
         (build(build_leaving(0, _T.ATTEMPT_RUNNING)), False, "scaled down"),
-        (build_gang(None, STOPPED), False, "has ended"),
+        (build_gang(None, STOPPED), False, "attempt of the Framework has ended"),
     ],
 )
 def test_retried_task_is_waited_for_until_its_next_attempt_runs(
