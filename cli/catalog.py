@@ -32,6 +32,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Write and check": {
         "init": "Write the first file of a gang.",
         "inject": "Add the agents to the Frameworks of a file.",
+        "convert": "Print the Frameworks that TfJobs and TrainingJobs become.",
         "lint": "Find errors that the API server does not report.",
     },
     "This machine": {

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.exitcodes import CliError, ExitCode
+from cli.kinds import expand
 from cli.templates import list_roles
 from framework.api import constants
 from framework.api.codec import decode_framework
@@ -27,6 +28,7 @@ from framework.strictyaml import Document, YamlError, load_documents
 
 _RBAC = "rbac.authorization.k8s.io"
 _CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True)
+_DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
 # In the order in which they are applied: what others refer to comes first.
 SUPPORTING = (
     resources.NAMESPACES,
@@ -40,6 +42,7 @@ SUPPORTING = (
     Resource(_RBAC, "v1", "roles", "Role", namespaced=True),
     Resource(_RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True),
     Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", namespaced=True),
+    _DEPLOYMENTS,
 )
 # Fields that the server writes: `kubectl get -o yaml` prints them, and a new object has none.
 _SERVERS_METADATA = frozenset(
@@ -112,16 +115,16 @@ def load_manifests(
     problems: list[str] = []
     warnings: list[str] = []
     found: list[Manifest] = []
-    for source, document in _read_all(files, problems):
-        try:
-            manifest = _read_manifest(document, source, namespace, default_namespace)
-            found.append(manifest)
-            if is_local:
-                _check_local(manifest)
-            if manifest.resource is resources.FRAMEWORKS:
-                warnings += _check_framework(manifest)
-        except FieldErrors as e:
-            problems += [f"{source}: {error}" for error in e.errors]
+    for source, written in read_documents(files, problems):
+        for document in expand(source, written, problems, warnings):
+            try:
+                manifest = _read_manifest(document, source, namespace, default_namespace)
+                if is_local and document is not written and manifest.resource is _DEPLOYMENTS:
+                    continue  # TensorBoard: a note of the conversion says that it does not run.
+                found.append(manifest)
+                warnings += _check(manifest, is_local=is_local)
+            except FieldErrors as e:
+                problems += [f"{source}: {error}" for error in e.errors]
     problems += _find_duplicates(found)
     frameworks = tuple(m for m in found if m.resource is resources.FRAMEWORKS)
     if not problems and not frameworks:
@@ -152,8 +155,15 @@ def name_source(file: str) -> str:
     return "standard input" if file == "-" else file
 
 
-def read_objects(files: Sequence[str]) -> dict[str, list[tuple[str, Object]]]:
+def read_objects(
+    files: Sequence[str], notes: list[str] | None = None
+) -> dict[str, list[tuple[str, Object]]]:
     """Read the objects of all files, of whatever kind; each Framework among them is valid.
+
+    Args:
+        files: paths; ``-`` is standard input.
+        notes: if given, TfJobs and TrainingJobs are replaced by what they become, and what is
+            translated is added here.
 
     Returns:
         By file, each object after its place: the file, and the line if it has several documents.
@@ -162,16 +172,25 @@ def read_objects(files: Sequence[str]) -> dict[str, list[tuple[str, Object]]]:
         CliError: with every fault of every file.
     """
     problems: list[str] = []
-    objects = {file: list(_read_objects(file, problems)) for file in dict.fromkeys(files)}
+    objects = {file: list(_read_objects(file, problems, notes)) for file in dict.fromkeys(files)}
     if problems:
         raise CliError(ExitCode.USAGE, *problems)
     return objects
 
 
-def _read_objects(file: str, problems: list[str]) -> Iterator[tuple[str, Object]]:
+def _read_objects(
+    file: str, problems: list[str], notes: list[str] | None
+) -> Iterator[tuple[str, Object]]:
     """Read one file; those of several may be variants of one Framework."""
     frameworks: list[Manifest] = []
-    for source, document in _read_all([file], problems):
+    documents = read_documents([file], problems)
+    if notes is not None:
+        documents = (
+            (source, document)
+            for source, written in documents
+            for document in expand(source, written, problems, notes)
+        )
+    for source, document in documents:
         body = document.value
         try:
             if not isinstance(body, dict):
@@ -188,7 +207,8 @@ def _read_objects(file: str, problems: list[str]) -> Iterator[tuple[str, Object]
     problems += _find_duplicates(frameworks)
 
 
-def _read_all(files: Sequence[str], problems: list[str]) -> Iterator[tuple[str, Document]]:
+def read_documents(files: Sequence[str], problems: list[str]) -> Iterator[tuple[str, Document]]:
+    """Go through the documents of all files, each after its place; add what cannot be read."""
     for file in files:
         source = name_source(file)
         try:
@@ -273,6 +293,13 @@ def _find_resource(body: Mapping[str, Any]) -> Resource:
     )
 
 
+def _check(manifest: Manifest, *, is_local: bool) -> list[str]:
+    """Refuse a faulty object; return warnings."""
+    if is_local:
+        _check_local(manifest)
+    return _check_framework(manifest) if manifest.resource is resources.FRAMEWORKS else []
+
+
 def _check_framework(manifest: Manifest) -> list[str]:
     """Refuse a faulty Framework; return warnings about unknown fields."""
     try:
@@ -331,6 +358,8 @@ def _check_local(manifest: Manifest) -> None:
     """Refuse objects that a local cluster does not serve."""
     if manifest.resource is _CLAIMS:
         raise _fault("kind", f"{_CLAIMS.kind} {_NO_CLAIMS}")
+    if manifest.resource is _DEPLOYMENTS:
+        raise _fault("kind", "Deployment is not served by a local cluster: leave it out")
     if manifest.resource is not resources.FRAMEWORKS:
         return
     errors = [

@@ -57,7 +57,7 @@ def inject_file(file: str, options: InjectionOptions, output: str | None) -> Exi
     if output is None:
         print_document(text)
     else:
-        _write(output, text)
+        write_output(output, text)
         print_error(f"{output}: {len(objects)} objects; {_explain_peers(frameworks)}")
     return ExitCode.SUCCEEDED
 
@@ -68,7 +68,10 @@ def lint_files(files: Sequence[str], options: LintOptions, *, as_json: bool) -> 
     Raises:
         CliError: a file is faulty, or there is no Framework in any.
     """
-    by_file = read_objects(files)
+    notes: list[str] = []
+    by_file = read_objects(files, notes)
+    for note in notes:
+        print_error(f"note: {note}")
     objects = [each for read in by_file.values() for each in read]
     frameworks = [(source, body) for source, body in objects if _is_framework(body)]
     if not frameworks:
@@ -103,7 +106,12 @@ def _print_all(source: str, severity: str, lines: Iterable[str]) -> None:
         print_error(f"{severity}: {source}: {line}")
 
 
-def _write(file: str, text: str) -> None:
+def write_output(file: str, text: str) -> None:
+    """Write a file that the user named.
+
+    Raises:
+        CliError: it cannot be written.
+    """
     try:
         Path(file).write_text(text, encoding="utf-8")
     except OSError as e:

@@ -13,14 +13,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from cli.authoring.supporting_objects import (
-    ACCOUNT,
-    ACCOUNT_PREFIX,
-    build_past_rights,
-    build_rights,
-    build_service,
-    is_added,
-)
 from cli.authoring.users import USER_ID, choose_agent_user
 from cli.templates import (
     ContainerTemplate,
@@ -31,21 +23,25 @@ from cli.templates import (
 )
 from framework.api import constants, images, naming
 from framework.api.gang_key import refers_to_gang_key
+from framework.kinds.agent_objects import (
+    ACCOUNT,
+    ACCOUNT_PREFIX,
+    AGENT_RESOURCES,
+    TOKEN_VOLUME,
+    VOLUME,
+    build_past_rights,
+    build_rights,
+    build_service,
+    build_token_volume,
+    is_added,
+)
 from framework.kube.resources import Object
 from framework.version import VERSION
 
-VOLUME = "frameworkbarrier-volume"
-TOKEN_VOLUME = "frameworkbarrier-token"
 KEY_VOLUME = "frameworkbarrier-gang-key"
 # Where `peers` and `watch` look for it; a test compares the two.
 KEY_DIR = "/var/run/frameworkbarrier"
-_TOKEN_SECONDS = 600
 _AGENTS = frozenset({images.BARRIER, images.RENDEZVOUS})
-# An agent's own: 20 MB of memory; little else but waiting.
-AGENT_RESOURCES = {
-    "requests": {"cpu": "10m", "memory": "32Mi"},
-    "limits": {"cpu": "1", "memory": "128Mi"},
-}
 _STARTUP_TRIES = 600
 _MAX_LABEL = 63
 
@@ -203,7 +199,7 @@ def _inject_role(framework: Object, role: RoleTemplate, options: InjectionOption
         if container.is_agent:
             _add_mount(container.body, token)
     _add_volume(spec, {"name": mount["name"], "emptyDir": {}})
-    _add_volume(spec, _build_token_volume())
+    _add_volume(spec, build_token_volume())
     if any(container.is_rendezvous for container in role.list_containers()):
         _mount_gang_key(framework, role)
     if options.dns:
@@ -404,26 +400,6 @@ def _add_mount(container: Object, mount: Object) -> None:
     mounts = _default(container, "volumeMounts", [])
     if not any(get_mount_path(item) == mount["mountPath"] for item in mounts):
         mounts.append(dict(mount))
-
-
-def _build_token_volume() -> Object:
-    """Build what the kubelet mounts by itself otherwise, with a token of ten minutes."""
-    field = {"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}
-    return {
-        "name": TOKEN_VOLUME,
-        "projected": {
-            "sources": [
-                {"serviceAccountToken": {"path": "token", "expirationSeconds": _TOKEN_SECONDS}},
-                {
-                    "configMap": {
-                        "name": "kube-root-ca.crt",
-                        "items": [{"key": "ca.crt", "path": "ca.crt"}],
-                    }
-                },
-                {"downwardAPI": {"items": [field]}},
-            ]
-        },
-    }
 
 
 def _build_image(program: str, options: InjectionOptions) -> str:

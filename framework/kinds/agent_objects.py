@@ -1,17 +1,26 @@
-"""The objects that an injection adds beside a Framework: account, rights, headless Service. Pure.
+"""What agents need beside a Framework and in its Pods: account, rights, Service, token. Pure.
 
-The rights are those of deploy/agents/one-framework (a test compares the two). All of them carry two
-labels, by which a later injection recognizes them (``is_added``).
+`framework inject` and the compile steps of other kinds add them. The rights are those of
+deploy/agents/one-framework (a test compares the two). All objects carry two labels, by which a
+later injection recognizes them (``is_added``).
 """
 
 from collections.abc import Iterator
 from typing import Any
 
 from framework.api import constants
-from framework.kube.resources import Object
+from framework.kinds.compiled import Object
 
 ACCOUNT = "frameworkbarrier"
 ACCOUNT_PREFIX = f"{ACCOUNT}-"
+VOLUME = "frameworkbarrier-volume"
+TOKEN_VOLUME = "frameworkbarrier-token"
+_TOKEN_SECONDS = 600
+# An agent's own: 20 MB of memory; little else but waiting.
+AGENT_RESOURCES = {
+    "requests": {"cpu": "10m", "memory": "32Mi"},
+    "limits": {"cpu": "1", "memory": "128Mi"},
+}
 # The ClusterRole of deploy/admission; a policy limits the accounts that have it.
 _ACKNOWLEDGE_ROLE = "frameworkbarrier-acknowledge"
 _RBAC = "rbac.authorization.k8s.io"
@@ -101,3 +110,23 @@ def _build_object(framework: Object, api_version: str, kind: str, name: str) -> 
     if framework["metadata"].get("namespace"):
         metadata["namespace"] = framework["metadata"]["namespace"]
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+
+def build_token_volume() -> Object:
+    """Build what the kubelet mounts by itself otherwise, with a token of ten minutes."""
+    field = {"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}
+    return {
+        "name": TOKEN_VOLUME,
+        "projected": {
+            "sources": [
+                {"serviceAccountToken": {"path": "token", "expirationSeconds": _TOKEN_SECONDS}},
+                {
+                    "configMap": {
+                        "name": "kube-root-ca.crt",
+                        "items": [{"key": "ca.crt", "path": "ca.crt"}],
+                    }
+                },
+                {"downwardAPI": {"items": [field]}},
+            ]
+        },
+    }

@@ -1,0 +1,45 @@
+"""Runs ``framework convert``: a file with other kinds in, Frameworks and their objects out."""
+
+from cli.authoring.commands import write_output
+from cli.authoring.yamltext import render_yaml
+from cli.exitcodes import CliError, ExitCode
+from cli.kinds import expand
+from cli.manifests import name_source, read_documents
+from cli.terminal import print_document, print_error
+from framework.kinds.catalog import describe_kinds, find_compile
+from framework.kube.resources import Object
+
+
+def convert_file(file: str, output: str | None) -> ExitCode:
+    """Write a file's objects, with Frameworks in place of the other kinds.
+
+    Raises:
+        CliError: the file is faulty or has none of these kinds, or the output cannot be written.
+    """
+    problems: list[str] = []
+    warnings: list[str] = []
+    objects: list[Object] = []
+    converted = 0
+    for source, document in read_documents([file], problems):
+        body = document.value
+        if not isinstance(body, dict):
+            problems.append(f"{source}: must be an object with apiVersion, kind and metadata")
+            continue
+        converted += find_compile(body) is not None
+        objects += [each.value for each in expand(source, document, problems, warnings)]
+    if not converted and not problems:
+        problems.append(
+            f"{name_source(file)}: nothing to convert in it: give a file with an object of one of "
+            f"these kinds: {describe_kinds()}"
+        )
+    if problems:
+        raise CliError(ExitCode.USAGE, *problems)
+    for warning in warnings:
+        print_error(f"warning: {warning}")
+    text = render_yaml(objects)
+    if output is None:
+        print_document(text)
+    else:
+        write_output(output, text)
+        print_error(f"{output}: {len(objects)} objects")
+    return ExitCode.SUCCEEDED

@@ -1,0 +1,36 @@
+"""Replaces TfJobs and TrainingJobs of the user's files by what they become. Pure."""
+
+from collections.abc import Iterator
+
+from framework.api.fielderrors import FieldErrors
+from framework.kinds.catalog import find_compile
+from framework.kinds.compiled import Compiled
+from framework.strictyaml import Document
+
+
+def compile_document(document: Document) -> Compiled | None:
+    """Compile an object of another kind; None for any other document.
+
+    Raises:
+        FieldErrors: the object has faults.
+    """
+    body = document.value
+    step = find_compile(body) if isinstance(body, dict) else None
+    return None if step is None else step(body)
+
+
+def expand(
+    source: str, document: Document, problems: list[str], warnings: list[str]
+) -> Iterator[Document]:
+    """Go through the objects that a document becomes; itself, if it is of no such kind."""
+    try:
+        compiled = compile_document(document)
+    except FieldErrors as e:
+        problems += [f"{source}: {error}" for error in e.errors]
+        return
+    if compiled is None:
+        yield document
+        return
+    warnings += [f"{source}: {note}" for note in compiled.notes]
+    for body in (*compiled.supporting, compiled.framework):
+        yield Document(document.line, body)

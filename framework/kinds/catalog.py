@@ -1,0 +1,27 @@
+"""The kinds that become Frameworks, by apiVersion and kind. Pure."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from framework.kinds.compiled import Compiled
+from framework.kinds.tfjob import types as tfjob
+from framework.kinds.tfjob.compile import compile_tfjob
+from framework.kinds.trainingjob import types as trainingjob
+from framework.kinds.trainingjob.compile import compile_trainingjob
+
+Compile: TypeAlias = Callable[[Mapping[str, Any]], Compiled]
+
+KINDS: Mapping[tuple[str, str], Compile] = {
+    (tfjob.API_VERSION, tfjob.KIND): compile_tfjob,
+    (trainingjob.API_VERSION, trainingjob.KIND): compile_trainingjob,
+}
+
+
+def find_compile(body: Mapping[str, Any]) -> Compile | None:
+    """Find the compile step of an object; None for an object of another kind."""
+    return KINDS.get((str(body.get("apiVersion")), str(body.get("kind"))))
+
+
+def describe_kinds() -> str:
+    """List the kinds, for messages."""
+    return ", ".join(f"{kind} ({api_version})" for api_version, kind in KINDS)

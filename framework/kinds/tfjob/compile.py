@@ -1,0 +1,200 @@
+"""Compiles a TfJob into a Framework and the objects beside it. Pure.
+
+1. Decode the object and set its defaults; refuse it with all faults.
+2. Each replica type becomes a role: ``master``, ``ps``, ``worker``. The attempt ends with the
+   master; a failure of another role does not end it.
+3. ``restartPolicy`` becomes Never, and the controller retries a Task as the original does: codes 1
+   to 127 and OOMKilled are permanent. Of 128 to 255, it retries the signals that are transient in
+   its default config (docs/tfjob.md, "Exit codes").
+4. Only the container ``tensorflow`` gets TF_CONFIG: from the rendezvous agent that starts its
+   command, or, if a template has no command, in all roles as a variable with the names of the
+   Services.
+
+Example: MASTER, WORKER and 2 PS without a template become the roles master/0, worker/0, ps/0 and
+ps/1, and the Services master-76no-0, worker-76no-0, ps-76no-0 and ps-76no-1.
+"""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from framework.api import constants
+from framework.kinds import agents
+from framework.kinds.agent_objects import build_rights
+from framework.kinds.compiled import Compiled, Note, Object
+from framework.kinds.decoding import note_unknown
+from framework.kinds.templates import (
+    add_env,
+    add_labels,
+    translate_gpus,
+    translate_restart_policy,
+)
+from framework.kinds.tfjob.decode import decode_tfjob
+from framework.kinds.tfjob.defaults import find_faults, find_tensorflow, set_defaults
+from framework.kinds.tfjob.supporting import (
+    build_labels,
+    build_metadata,
+    build_services,
+    build_tensorboard,
+    name_role,
+    render_tf_config,
+)
+from framework.kinds.tfjob.types import CONTAINER, MASTER, TfJob, TfReplicaSpec
+
+TF_CONFIG_ANNOTATION = constants.ANNOTATION_PREFIX + "tf-config"
+"""On a TfJob: ``services`` takes TF_CONFIG with the names of the Services for all containers."""
+_BY_SERVICES = "services"
+_SERVER = f"{constants.WORKING_DIR}/agent/site/peers_tensorflow_server.py"
+# Images of TensorFlow before 1.14 have Python 2.7 by the name python, newer ones Python 3.
+_RUN_SERVER = f'exec "$(command -v python || command -v python3)" {_SERVER}'
+_RETRIED = (
+    "the controller retries a Task that ends with a transient code, instead of the kubelet its "
+    "container"
+)
+
+
+def compile_tfjob(body: Mapping[str, Any]) -> Compiled:
+    """Compile a TfJob.
+
+    Raises:
+        FieldErrors: with all faults; paths are as the user wrote them.
+    """
+    job = set_defaults(decode_tfjob(body))
+    faults = list(find_faults(job))
+    if faults:
+        raise job.spelling.show_errors(faults)
+    notes = _note_unknown_fields(job)
+    framework = {
+        "apiVersion": constants.API_VERSION,
+        "kind": constants.FRAMEWORK_KIND,
+        "metadata": build_metadata(job, job.meta.name, job.meta.labels),
+        "spec": {
+            "executionType": "Start",
+            "retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 0},
+            "completedPodPolicy": "Retain",
+            "taskRoles": [
+                _build_role(job, replica, f"spec.replicaSpecs[{index}]", notes)
+                for index, replica in enumerate(job.spec.replica_specs)
+                if replica.replicas
+            ],
+        },
+    }
+    supporting = [*_build_rights(framework), *build_services(job)]
+    if job.spec.tensorboard is not None:
+        supporting += build_tensorboard(job, job.spec.tensorboard)
+        notes.append(
+            Note(
+                "spec.tensorboard",
+                "is a Deployment, which the end of the job does not delete, as in the original; "
+                "a local cluster does not run it",
+            )
+        )
+    return Compiled(framework, tuple(supporting), job.spelling.show_notes(notes))
+
+
+def _note_unknown_fields(job: TfJob) -> list[Note]:
+    notes = list(note_unknown(job.spec.extra, "spec"))
+    for index, replica in enumerate(job.spec.replica_specs):
+        notes += note_unknown(replica.extra, f"spec.replicaSpecs[{index}]")
+    if job.spec.tensorboard is not None:
+        notes += note_unknown(job.spec.tensorboard.extra, "spec.tensorboard")
+    return notes
+
+
+def _build_rights(framework: Object) -> list[Object]:
+    accounts = {
+        str(role["task"]["pod"]["spec"]["serviceAccountName"])
+        for role in framework["spec"]["taskRoles"]
+    }
+    return list(build_rights(framework, sorted(accounts), drains=False))
+
+
+def _build_role(job: TfJob, replica: TfReplicaSpec, path: str, notes: list[Note]) -> Object:
+    count = 1 if replica.replica_type == MASTER else constants.UNLIMITED
+    return {
+        "name": name_role(replica),
+        "taskNumber": replica.replicas,
+        "frameworkAttemptCompletionPolicy": {
+            "minFailedTaskCount": count,
+            "minSucceededTaskCount": count,
+        },
+        "task": {
+            "retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 0},
+            "podGracefulDeletionTimeoutSec": 600,
+            "pod": _build_pod(job, replica, path, notes),
+        },
+    }
+
+
+def _build_pod(job: TfJob, replica: TfReplicaSpec, path: str, notes: list[Note]) -> Object:
+    if replica.template is None:
+        template = _build_default_ps(job)
+        notes.append(
+            Note(path, f"has no template: runs the server of TensorFlow in {job.spec.tf_image}")
+        )
+    else:
+        template = copy.deepcopy(dict(replica.template))
+        place = f"{path}.template"
+        notes += translate_restart_policy(template["spec"], place, _RETRIED)
+        notes += translate_gpus(template["spec"], place)
+    add_labels(template, build_labels(job, replica))
+    agents.prepare(template, job.meta.name)
+    container = find_tensorflow(template)
+    if container is None:
+        raise AssertionError("find_faults requires the container")
+    if not container.get("command"):
+        notes.append(_explain_services(path, template, container))
+    if _is_by_services(job):
+        _set_tf_config(job, replica, template, container)
+    else:
+        agents.add_installer(template)
+        agents.wrap(template, container, _build_settings(job))
+    return template
+
+
+def _build_default_ps(job: TfJob) -> Object:
+    container = {
+        "name": CONTAINER,
+        "image": job.spec.tf_image,
+        "command": ["sh", "-c", _RUN_SERVER],
+    }
+    return {"spec": {"restartPolicy": "Never", "containers": [container]}}
+
+
+def _is_by_services(job: TfJob) -> bool:
+    """Return whether TF_CONFIG has the names of the Services; the same for all of its roles."""
+    containers = [find_tensorflow(r.template) for r in job.spec.replica_specs if r.template]
+    is_chosen = job.meta.annotations.get(TF_CONFIG_ANNOTATION) == _BY_SERVICES
+    return is_chosen or any(each and not each.get("command") for each in containers)
+
+
+def _set_tf_config(job: TfJob, replica: TfReplicaSpec, template: Object, container: Object) -> None:
+    """Give the container TF_CONFIG as the original does, when the gang is complete."""
+    add_env(container, {"TF_CONFIG": render_tf_config(job, replica)})
+    if replica.template is None:
+        agents.add_installer(template)
+    agents.add_barrier(template)
+
+
+def _explain_services(path: str, template: Object, container: Object) -> Note:
+    index = template["spec"]["containers"].index(container)
+    return Note(
+        f"{path}.template.spec.containers[{index}].command",
+        "is missing, so that the agent cannot start it: TF_CONFIG has the names of the Services, "
+        "as in the original",
+    )
+
+
+def _build_settings(job: TfJob) -> dict[str, str]:
+    """Build the settings with which the agent renders the TF_CONFIG of the original."""
+    ports = ",".join(
+        f"{name_role(replica)}={replica.port}"
+        for replica in job.spec.replica_specs
+        if replica.replicas
+    )
+    return {
+        "FB_PORTS": ports,
+        "FB_FORMATS": "tf_config",
+        "FB_TF_MASTER_TYPE": "master",
+        "FB_TF_ENVIRONMENT": "cloud",
+    }

@@ -1,0 +1,118 @@
+"""The objects beside the Framework of a TfJob: Services with the old names, TensorBoard. Pure.
+
+A Service of a replica is headless, and has its address before the Pod is ready: TensorFlow connects
+to the Pod itself, and the barrier does not wait for a name.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+
+from framework.api.constants import TASK_INDEX
+from framework.kinds.compiled import Object
+from framework.kinds.tfjob.types import TensorBoardSpec, TfJob, TfReplicaSpec
+
+_TENSORBOARD_PORT = 6006
+_INDEX_PLACEHOLDER = f"{{{{{TASK_INDEX}}}}}"
+
+
+def name_role(replica: TfReplicaSpec) -> str:
+    """Return the name of the role, which is also the type of its tasks in TF_CONFIG."""
+    return replica.replica_type.lower()
+
+
+def build_labels(job: TfJob, replica: TfReplicaSpec, index: int | None = None) -> dict[str, str]:
+    """Build the labels of a replica; without an index, those of the Pod template."""
+    return {
+        "mlkube.io": "",
+        "job_type": replica.replica_type,
+        "runtime_id": job.spec.runtime_id,
+        "task_index": _INDEX_PLACEHOLDER if index is None else str(index),
+    }
+
+
+def build_services(job: TfJob) -> Iterator[Object]:
+    """Build a Service for each replica: ``worker-76no-0``."""
+    for replica in job.spec.replica_specs:
+        for index in range(replica.replicas or 0):
+            labels = build_labels(job, replica, index)
+            ports = [{"name": "tf-port", "port": replica.port}]
+            yield {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": build_metadata(job, _name_service(job, replica, index), labels),
+                "spec": {
+                    "clusterIP": "None",
+                    "publishNotReadyAddresses": True,
+                    "selector": labels,
+                    "ports": ports,
+                },
+            }
+
+
+def build_metadata(job: TfJob, name: str, labels: Mapping[str, str]) -> Object:
+    """Build the metadata of an object in the namespace of the job."""
+    metadata: Object = {"name": name}
+    if job.meta.namespace:
+        metadata["namespace"] = job.meta.namespace
+    if labels:
+        metadata["labels"] = dict(labels)
+    return metadata
+
+
+def render_tf_config(job: TfJob, replica: TfReplicaSpec) -> str:
+    """Render TF_CONFIG with the names of the Services, as the original does.
+
+    The index is a placeholder, which the controller replaces for each Task.
+    """
+    cluster = {
+        name_role(each): [
+            f"{_name_service(job, each, index)}:{each.port}" for index in range(each.replicas or 0)
+        ]
+        for each in job.spec.replica_specs
+        if each.replicas
+    }
+    task = {"type": name_role(replica), "index": _INDEX_PLACEHOLDER}
+    config = {"cluster": cluster, "task": task, "environment": "cloud"}
+    text = json.dumps(config, separators=(",", ":"))
+    return text.replace(f'"{_INDEX_PLACEHOLDER}"', _INDEX_PLACEHOLDER)
+
+
+def _name_service(job: TfJob, replica: TfReplicaSpec, index: int) -> str:
+    return f"{name_role(replica)}-{job.spec.runtime_id}-{index}"
+
+
+def build_tensorboard(job: TfJob, tensorboard: TensorBoardSpec) -> Iterator[Object]:
+    """Build the Deployment and the Service of TensorBoard: ``tensorboard-76no``."""
+    name = f"tensorboard-{job.spec.runtime_id}"
+    labels = {"mlkube.io": "", "runtime_id": job.spec.runtime_id, "app": "tensorboard"}
+    yield {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": build_metadata(job, name, labels),
+        "spec": {
+            "type": tensorboard.service_type or "ClusterIP",
+            "selector": labels,
+            "ports": [{"name": "tb-port", "port": 80, "targetPort": _TENSORBOARD_PORT}],
+        },
+    }
+    container: Object = {
+        "name": "tensorboard",
+        "image": job.spec.tf_image,
+        "command": ["tensorboard", "--logdir", tensorboard.log_dir, "--host", "0.0.0.0"],  # noqa: S104  # for the Service
+        "ports": [{"containerPort": _TENSORBOARD_PORT}],
+    }
+    pod: Object = {"containers": [container]}
+    if tensorboard.volume_mounts:
+        container["volumeMounts"] = [dict(mount) for mount in tensorboard.volume_mounts]
+    if tensorboard.volumes:
+        pod["volumes"] = [dict(volume) for volume in tensorboard.volumes]
+    yield {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": build_metadata(job, name, labels),
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }

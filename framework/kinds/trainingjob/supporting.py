@@ -1,0 +1,53 @@
+"""The Services beside the Framework of a TrainingJob, and its metadata. Pure."""
+
+from collections.abc import Iterator, Mapping
+
+from framework.api.constants import TASK_INDEX
+from framework.api.naming import build_pod_name
+from framework.kinds.compiled import Object
+from framework.kinds.trainingjob.types import GROUP, WORKER, CompleteJob
+
+_SSH_PORT = 22
+_SERVICE_PORT = 9009
+_INDEX_PLACEHOLDER = f"{{{{{TASK_INDEX}}}}}"
+
+
+def build_labels(job: CompleteJob, role: str, index: int | None = None) -> dict[str, str]:
+    """Build the labels of a Pod; without an index, those of the Pod template."""
+    labels = {
+        "group-name": GROUP,
+        "training-job-name": job.meta.name,
+        "training-job-role": role,
+    }
+    if role == WORKER:
+        labels["replica-index"] = _INDEX_PLACEHOLDER if index is None else str(index)
+    return labels
+
+
+def build_services(job: CompleteJob) -> Iterator[Object]:
+    """Build a headless Service for each worker, with the name of its Pod."""
+    for index in range(job.worker_count):
+        labels = build_labels(job, WORKER, index)
+        yield {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": build_metadata(job, build_pod_name(job.meta.name, WORKER, index), labels),
+            "spec": {
+                "clusterIP": "None",
+                "selector": labels,
+                "ports": [
+                    {"name": "ssh-port", "port": _SSH_PORT},
+                    {"name": "kubeai-service-port", "port": _SERVICE_PORT},
+                ],
+            },
+        }
+
+
+def build_metadata(job: CompleteJob, name: str, labels: Mapping[str, str]) -> Object:
+    """Build the metadata of an object in the namespace of the job."""
+    metadata: Object = {"name": name}
+    if job.meta.namespace:
+        metadata["namespace"] = job.meta.namespace
+    if labels:
+        metadata["labels"] = dict(labels)
+    return metadata

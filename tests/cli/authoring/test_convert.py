@@ -1,0 +1,93 @@
+"""`framework convert`: what it prints, warns of and refuses; `lint` takes the same files."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from cli.main import main
+from tests.framework.kinds.jobs import build_template, build_tfjob, build_trainingjob
+
+CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app"}, "data": {"a": "b"}}
+
+
+def call(command: str, *documents: Any) -> Result:
+    text = yaml.safe_dump_all(documents)
+    return CliRunner().invoke(main, [command, "-"], input=text)
+
+
+def test_convert_prints_what_each_becomes_and_keeps_the_rest() -> None:
+    done = call("convert", CONFIG, build_tfjob(), build_trainingjob())
+    assert done.exit_code == 0, done.stderr
+    objects = list(yaml.safe_load_all(done.stdout))
+    assert objects[0] == CONFIG
+    names = [body["metadata"]["name"] for body in objects if body["kind"] == "Framework"]
+    assert names == ["job", "elastic"]
+    assert "TfJob" not in done.stdout
+
+
+def test_convert_warns_of_what_is_translated_on_standard_error() -> None:
+    done = call("convert", CONFIG, build_tfjob())
+    (first, *_) = done.stderr.splitlines()
+    assert first.startswith(
+        "warning: standard input:8: spec.replicaSpecs[0].template.spec.restartPolicy: is OnFailure;"
+    )
+    assert "warning" not in done.stdout
+
+
+def test_convert_twice_prints_the_same() -> None:
+    first, second = (call("convert", build_tfjob()) for _ in range(2))
+    assert first.stdout == second.stdout
+    again = CliRunner().invoke(main, ["convert", "-"], input=first.stdout)
+    assert again.exit_code == 2
+    assert "nothing to convert in it" in again.stderr
+
+
+def test_convert_writes_a_file(tmp_path: Path) -> None:
+    source, target = tmp_path / "job.yaml", tmp_path / "out.yaml"
+    source.write_text(yaml.safe_dump(build_trainingjob()))
+    done = CliRunner().invoke(main, ["convert", str(source), "-o", str(target)])
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert f"{target}: 6 objects" in done.stderr
+    assert [body["kind"] for body in yaml.safe_load_all(target.read_text())] == [
+        "ServiceAccount",
+        "Role",
+        "RoleBinding",
+        "Service",
+        "Service",
+        "Framework",
+    ]
+
+
+@pytest.mark.parametrize("command", ["convert", "lint", "run"])
+def test_faults_are_reported_together_and_nothing_is_printed(command: str) -> None:
+    faulty = build_trainingjob(slotsPerWorker=0, launcherAttachMode="kubexec")
+    done = CliRunner().invoke(main, [command, "-"], input=yaml.safe_dump_all([CONFIG, faulty]))
+    assert (done.exit_code, done.stdout) == (2, "")
+    lines = [line.split(": ")[2] for line in done.stderr.splitlines() if "standard input" in line]
+    assert lines == ["spec.launcherAttachMode", "spec.slotsPerWorker"]
+
+
+def test_hostile_text_is_escaped() -> None:
+    body = build_tfjob(runtimeId="\x1b[31m")
+    done = call("convert", body)
+    assert done.exit_code == 2
+    assert "\x1b" not in done.stderr
+
+
+def test_document_that_is_no_object_is_named() -> None:
+    done = call("convert", "text")
+    assert (done.exit_code, "must be an object" in done.stderr) == (2, True)
+
+
+def test_lint_takes_the_kinds_as_they_are() -> None:
+    done = call("lint", build_tfjob(), build_trainingjob())
+    assert (done.exit_code, done.stdout) == (0, "nothing found\n")
+    assert "note: standard input:1: spec.replicaSpecs[0]" in done.stderr
+    broken = build_tfjob()
+    broken["spec"]["replicaSpecs"][0]["template"] = build_template(args=[8080])
+    found = call("lint", broken)
+    assert found.exit_code == 1
+    assert "containers[0].args[0]: 8080 is not a string" in found.stdout

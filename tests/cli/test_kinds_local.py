@@ -1,0 +1,183 @@
+"""TfJobs and TrainingJobs run to their end on a local cluster, as they are and converted.
+
+The objects are those of the examples of the originals, with scripts in place of the training.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from cli.exitcodes import ExitCode
+from cli.main import main
+from tests.cli.test_sessions import call, list_local
+
+pytestmark = [pytest.mark.local, pytest.mark.slow]
+
+WAIT = "sleep 1000 & wait"
+# The master connects to all others, which serve until they are ended.
+TRAIN = """
+import json, os, socket, time
+config = json.loads(os.environ["TF_CONFIG"])
+cluster, task = config["cluster"], config["task"]
+def split(address):
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+def connect(address):
+    while True:
+        try:
+            return socket.create_connection(split(address))
+        except OSError:
+            time.sleep(0.05)
+if task["type"] == "master":
+    for kind in ("worker", "ps"):
+        for index, address in enumerate(cluster[kind]):
+            print(connect(address).makefile().readline().strip(), flush=True)
+    print("config", json.dumps(config), flush=True)
+else:
+    with socket.create_server(split(cluster[task["type"]][task["index"]])) as server:
+        while True:
+            server.accept()[0].sendall(f"serves {task['type']}/{task['index']}\\n".encode())
+"""
+TFJOB = """
+apiVersion: "mlkube.io/v1beta1"
+kind: "TfJob"
+metadata:
+  name: "example-job"
+spec:
+  runtimeid: "1234"
+  replica_specs:
+    - replicas: 1
+      tf_port: 2222
+      tf_replica_type: MASTER
+      template: &template
+        spec:
+          containers:
+            - image: gcr.io/tf-on-k8s-dogfood/tf_sample:latest
+              name: tensorflow
+              command: [python3, -c]
+              args: [SCRIPT]
+          restartPolicy: OnFailure
+    - replicas: 1
+      tf_port: 2223
+      tf_replica_type: WORKER
+      template: *template
+    - replicas: 2
+      tf_port: 2224
+      tf_replica_type: PS
+""".replace("SCRIPT", json.dumps(TRAIN))
+# Without the server of TensorFlow, which is not installed here, and without an agent.
+PRINT = """'import os; print("config", os.environ["TF_CONFIG"], flush=True)'"""
+CAMEL = {
+    "replica_specs": "replicaSpecs",
+    "tf_port": "tfPort",
+    "tf_replica_type": "tfReplicaType",
+    "runtimeid": "runtimeId",
+}
+TRAININGJOB = """
+apiVersion: kai.alibabacloud.com/v1alpha1
+kind: TrainingJob
+metadata:
+  name: elastic-training
+spec:
+  cleanPodPolicy: Running
+  slotsPerWorker: 2
+  etReplicaSpecs:
+    launcher:
+      replicas: 1
+      template:
+        spec:
+          containers:
+          - command: [sh, -c]
+            args:
+            - sh /etc/edl/discover_hosts.sh; cat /etc/edl/hostfile /job/hostfile; ls /root/.ssh
+            image: horovod:1
+            name: mnist-elastic
+    worker:
+      maxReplicas: 9
+      minReplicas: 1
+      replicas: 2
+      template:
+        spec:
+          containers:
+          - {command: [sh, -c, "WAIT"], image: horovod:1, name: mnist-elastic}
+---
+apiVersion: v1
+kind: Secret
+metadata:
+  name: elastic-training
+stringData: {id_rsa: private, id_rsa.pub: public, config: text}
+""".replace("WAIT", WAIT)
+
+
+def convert(text: str) -> str:
+    done = CliRunner().invoke(main, ["convert", "-"], input=text)
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
+
+
+def replace_servers(text: str) -> str:
+    """Put the script in place of the server of TensorFlow, which is not installed."""
+    documents = list(yaml.safe_load_all(text))
+    for role in documents[-1]["spec"]["taskRoles"]:
+        (container,) = role["task"]["pod"]["spec"]["containers"]
+        if role["name"] == "ps":
+            agent = container["command"][: container["command"].index("--") + 1]
+            container["command"] = [*agent, "python3", "-c", TRAIN]
+    return yaml.safe_dump_all(documents)
+
+
+def run(tmp_path: Path, text: str) -> str:
+    file = tmp_path / "job.yaml"
+    file.write_text(text)
+    code, output = call(*list_local(tmp_path / "state"), "--logs", str(file))
+    assert code == ExitCode.SUCCEEDED, output
+    return output
+
+
+def read_config(output: str) -> Any:
+    (text,) = [line.split(" config ")[1] for line in output.splitlines() if " config " in line]
+    return json.loads(text)
+
+
+def test_tfjob_of_the_first_dialect_runs_converted(tmp_path: Path) -> None:
+    output = run(tmp_path, replace_servers(convert(TFJOB)))
+    served = [line for line in output.splitlines() if "serves" in line]
+    assert served == [f"[master/0] serves {name}" for name in ("worker/0", "ps/0", "ps/1")]
+    config = read_config(output)
+    assert (config["task"], config["environment"]) == ({"type": "master", "index": 0}, "cloud")
+    ports = [address.rpartition(":")[2] for each in config["cluster"].values() for address in each]
+    assert ports == ["2222", "2223", "2224", "2224"]
+
+
+def test_tfjob_of_the_second_dialect_runs_as_it_is(tmp_path: Path) -> None:
+    text = TFJOB.replace(json.dumps(TRAIN), PRINT)
+    for old, new in CAMEL.items():
+        text = text.replace(old, new)
+    cluster = read_config(run(tmp_path, text.partition("    - replicas: 1\n      tfPort: 2223")[0]))
+    assert list(cluster["cluster"]) == ["master"]
+
+
+def test_tfjob_by_services_gets_their_names(tmp_path: Path) -> None:
+    annotation = 'name: "example-job"\n  annotations: {frameworkbarrier.io/tf-config: services}'
+    text = TFJOB.replace('name: "example-job"', annotation, 1).replace(json.dumps(TRAIN), PRINT)
+    config = next(line for line in run(tmp_path, text).splitlines() if "[master/0] config" in line)
+    cluster = json.loads(config.partition(" config ")[2])["cluster"]
+    assert cluster["ps"] == ["ps-1234-0:2224", "ps-1234-1:2224"]
+
+
+@pytest.mark.parametrize("is_converted", [True, False], ids=["converted", "as-it-is"])
+def test_trainingjob_finds_its_hosts(
+    tmp_path: Path,
+    is_converted: bool,  # noqa: FBT001  # a parameter of pytest
+) -> None:
+    output = run(tmp_path, convert(TRAININGJOB) if is_converted else TRAININGJOB)
+    lines = [line.split("] ")[1] for line in output.splitlines() if line.startswith("[launcher/0]")]
+    discovered, hosts, deepspeed, files = lines[:2], lines[2:4], lines[4:6], lines[6:]
+    assert discovered == hosts
+    assert all(line.endswith(":2") for line in hosts)
+    assert deepspeed == [line.replace(":", " slots=") for line in hosts]
+    assert files == ["authorized_keys", "config", "id_rsa", "id_rsa.pub"]

@@ -1,0 +1,185 @@
+"""TrainingJob -> Framework: launcher and workers, ends, restarts, host files, ssh, Services."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from cli.authoring.rules import LintOptions, lint
+from framework.api.codec import decode_framework
+from framework.api.validation import validate_framework
+from framework.kinds.trainingjob.compile import compile_trainingjob
+from tests.framework.kinds.jobs import (
+    Wire,
+    build_trainingjob,
+    edit,
+    get_container,
+    get_env,
+    get_pod,
+    get_role,
+    list_init,
+    list_names,
+)
+
+WORKER = ("spec", "etReplicaSpecs", "worker")
+POD = ("template", "spec", "containers", 0)
+
+
+def compile_with(*changes: Any, **spec: Any) -> Any:
+    body = build_trainingjob(**spec)
+    for change in changes:
+        change(body)
+    return compile_trainingjob(body)
+
+
+def test_framework_is_valid_lints_clean_and_ends_with_its_launcher() -> None:
+    body = build_trainingjob()
+    before = copy.deepcopy(body)
+    framework = compile_trainingjob(body).framework
+    assert body == before
+    assert validate_framework(decode_framework(framework)) == ()
+    assert lint(framework, LintOptions(quota=())) == []
+    ends = {
+        role["name"]: (role["taskNumber"], *role["frameworkAttemptCompletionPolicy"].values())
+        for role in framework["spec"]["taskRoles"]
+    }
+    assert ends == {"launcher": (1, 1, 1), "worker": (2, -1, -1)}
+
+
+def test_launcher_waits_for_running_workers_and_gets_their_slots() -> None:
+    compiled = compile_with()
+    pod = get_pod(compiled, "launcher")
+    assert list_init(pod) == ["barrier", "rendezvous", "training-job-files"]
+    barrier, rendezvous, _ = pod["spec"]["initContainers"]
+    assert get_env(barrier) == {"BARRIER_REQUIRE": "worker=running"}
+    assert rendezvous["args"] == ["watch"]
+    assert get_env(rendezvous)["FB_SLOTS"] == "worker=2"
+
+
+def test_launcher_finds_the_host_files_at_the_paths_of_the_original() -> None:
+    pod = get_pod(compile_with(), "launcher")
+    links = pod["spec"]["initContainers"][-1]
+    for link in (
+        "current/hosts.horovod /etc/edl/hostfile",
+        "discover_hosts.sh /etc/edl/discover_hosts.sh",
+        "current/hosts.deepspeed /job/hostfile",
+        "current/hosts.deepspeed /etc/mpi/deepspeed-hostfile",
+    ):
+        assert f"ln -sf /mnt/frameworkbarrier/{link}" in links["command"][-1]
+    (container,) = pod["spec"]["containers"]
+    assert links["image"] == container["image"]
+    paths = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert {"/etc/edl", "/etc/mpi", "/job", "/root/.ssh", "/mnt/frameworkbarrier"} == paths
+
+
+@pytest.mark.parametrize(
+    ("limits", "spec", "slots"),
+    [
+        ({"nvidia.com/gpu": "8"}, {}, 8),
+        ({"nvidia.com/gpu": 4}, {}, 4),
+        ({"cpu": "2"}, {}, 1),
+        ({"nvidia.com/gpu": "9" * 5000}, {}, 1),
+        ({"nvidia.com/gpu": "8"}, {"slotsPerWorker": 3}, 3),
+    ],
+)
+def test_slots_are_those_of_the_spec_or_the_gpus(limits: Wire, spec: Wire, slots: int) -> None:
+    compiled = compile_with(edit(*WORKER, *POD, resources={"limits": limits}), **spec)
+    rendezvous = get_pod(compiled, "launcher")["spec"]["initContainers"][1]
+    assert get_env(rendezvous)["FB_SLOTS"] == f"worker={slots}"
+
+
+def test_workers_without_a_command_run_an_ssh_server_and_have_no_agent() -> None:
+    compiled = compile_with()
+    pod, container = get_pod(compiled, "worker"), get_container(compiled, "worker")
+    assert "/usr/sbin/sshd && { sleep 365d" in container["command"][-1]
+    assert "initContainers" not in pod["spec"]
+    assert "serviceAccountName" not in pod["spec"]
+    own = get_container(compile_with(edit(*WORKER, *POD, command=["mine"])), "worker")
+    assert own["command"] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "secret"),
+    [({}, "elastic"), ({"arena.kubeflow.org/ssh-secret": "keys"}, "keys")],
+)
+def test_key_is_mounted_in_both_roles(annotations: Wire, secret: str) -> None:
+    compiled = compile_with(edit("metadata", annotations=annotations))
+    for role in ("launcher", "worker"):
+        volumes = get_pod(compiled, role)["spec"]["volumes"]
+        (source,) = [volume["secret"] for volume in volumes if "secret" in volume]
+        assert (source["secretName"], source["defaultMode"]) == (secret, 0o600)
+        paths = [item["path"] for item in source["items"]]
+        assert paths == ["id_rsa", "id_rsa.pub", "authorized_keys", "config"]
+    assert any(f"mount the Secret {secret}" in note.message for note in compiled.notes)
+
+
+def test_each_worker_has_a_service_with_the_name_of_its_pod_that_selects_it() -> None:
+    compiled = compile_with()
+    assert list_names(compiled, "Service") == ["elastic-worker-0", "elastic-worker-1"]
+    service = compiled.supporting[-1]
+    assert [port["port"] for port in service["spec"]["ports"]] == [22, 9009]
+    labels = get_pod(compiled, "worker")["metadata"]["labels"]
+    assert {**labels, "replica-index": "1"} == service["spec"]["selector"]
+    assert labels == {
+        "group-name": "kai.alibabacloud.com",
+        "training-job-name": "elastic",
+        "training-job-role": "worker",
+        "replica-index": "{{FC_TASK_INDEX}}",
+    }
+    assert "replica-index" not in get_pod(compiled, "launcher")["metadata"]["labels"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "retries"),
+    [
+        ({}, 0),
+        ({"backoffLimit": 3}, 0),
+        ({"restartPolicy": "OnFailure"}, 6),
+        ({"restartPolicy": "OnFailure", "backoffLimit": 3}, 3),
+    ],
+)
+def test_job_is_started_again_on_failure_only(spec: Wire, retries: int) -> None:
+    policy = compile_with(**spec).framework["spec"]["retryPolicy"]
+    assert policy["maxRetryCount"] == retries
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (None, (False, 0)),
+        ("Never", (False, 0)),
+        ("OnFailure", (False, -1)),
+        ("Always", (False, -2)),
+        ("ExitCode", (True, 0)),
+    ],
+)
+def test_workers_are_replaced_by_their_restart_policy(
+    policy: str | None, expected: tuple[bool, int]
+) -> None:
+    compiled = compile_with(edit(*WORKER, restartPolicy=policy))
+    retry = get_role(compiled, "worker")["task"]["retryPolicy"]
+    assert (retry["fancyRetryPolicy"], retry["maxRetryCount"]) == expected
+
+
+def test_suspended_job_does_not_start() -> None:
+    annotations = {"job-supervisor.kube-ai.io/job-suspended": "true"}
+    compiled = compile_with(edit("metadata", annotations=annotations))
+    assert compiled.framework["spec"]["executionType"] == "Stop"
+    assert compile_with().framework["spec"]["executionType"] == "Start"
+
+
+def test_what_is_left_out_is_noted() -> None:
+    compiled = compile_with(
+        edit("spec", "etReplicaSpecs", "launcher", restartPolicy="Always"),
+        cleanPodPolicy="None",
+        other=1,
+    )
+    assert [note.path for note in compiled.notes] == [
+        "spec.other",
+        "spec.etReplicaSpecs.launcher.restartPolicy",
+        "spec.etReplicaSpecs.worker",
+        "spec.cleanPodPolicy",
+        "",
+        "spec.etReplicaSpecs.launcher.template.spec.restartPolicy",
+        "spec.etReplicaSpecs.worker.template.spec.restartPolicy",
+    ]

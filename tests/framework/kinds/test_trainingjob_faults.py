@@ -1,0 +1,133 @@
+"""Faults of TrainingJobs: each is named by field, with its reason and its remedy."""
+
+import pytest
+
+from framework.api.fielderrors import FieldErrors
+from framework.kinds.trainingjob.compile import compile_trainingjob
+from tests.framework.kinds.jobs import DROPPED, Change, build_trainingjob, edit
+
+AT = "spec.etReplicaSpecs"
+SPECS = ("spec", "etReplicaSpecs")
+SECRET = "arena.kubeflow.org/ssh-secret"
+
+MISTAKES: dict[str, tuple[Change, str, str]] = {
+    "spec-text": (edit(spec="x"), "spec", "must be an object, not string"),
+    "no-metadata": (edit(metadata=DROPPED), "metadata", "is required: write an object with a name"),
+    "digit-name": (edit("metadata", name="1a"), "metadata.name", "beginning with a letter"),
+    "long-name": (edit("metadata", name="a" * 63), "metadata.name", "use at most 51 characters"),
+    "annotation": (
+        edit("metadata", annotations={"a": True}),
+        "metadata.annotations[a]",
+        "must be a string, not boolean: quote it",
+    ),
+    "secret": (
+        edit("metadata", annotations={SECRET: "my key"}),
+        f"metadata.annotations[{SECRET}]",
+        "'my key' is not the name of a Secret: use a-z, 0-9, '-' and '.'",
+    ),
+    "kubexec": (
+        edit("spec", launcherAttachMode="kubexec"),
+        "spec.launcherAttachMode",
+        "kubexec is not available yet: leave it out",
+    ),
+    "attach-mode": (
+        edit("spec", launcherAttachMode="rsh"),
+        "spec.launcherAttachMode",
+        "must be one of ssh, kubexec; not 'rsh'",
+    ),
+    "clean-pods": (
+        edit("spec", cleanPodPolicy="running"),
+        "spec.cleanPodPolicy",
+        "must be one of All, Running, None; not 'running'",
+    ),
+    "slots": (
+        edit("spec", slotsPerWorker=0),
+        "spec.slotsPerWorker",
+        "must be from 1 to 1024, not 0: it is the number of processes per worker",
+    ),
+    "backoff": (
+        edit("spec", backoffLimit=-1),
+        "spec.backoffLimit",
+        "must be from 0 to 1000, not -1: it is the number of restarts of the job",
+    ),
+    "restart-policy": (
+        edit("spec", restartPolicy="Always"),
+        "spec.restartPolicy",
+        "must be one of Never, OnFailure; not 'Always'",
+    ),
+    "no-replicas": (
+        edit("spec", etReplicaSpecs=DROPPED),
+        AT,
+        "is required: write an object with launcher and worker",
+    ),
+    "no-launcher": (
+        edit(*SPECS, launcher=DROPPED),
+        f"{AT}.launcher",
+        "is required: write the Pod that starts the training",
+    ),
+    "no-worker": (
+        edit(*SPECS, worker=DROPPED),
+        f"{AT}.worker",
+        "is required: write the Pods in which the training runs",
+    ),
+    "launchers": (
+        edit(*SPECS, "launcher", replicas=2),
+        f"{AT}.launcher.replicas",
+        "is 2, and a job has one launcher: write 1",
+    ),
+    "no-workers": (
+        edit(*SPECS, "worker", replicas=0, minReplicas=DROPPED),
+        f"{AT}.worker.replicas",
+        "must be from 1 to 10000, not 0: it is the number of workers",
+    ),
+    "min": (
+        edit(*SPECS, "worker", minReplicas=3),
+        f"{AT}.worker.minReplicas",
+        "is 3, and replicas is 2: write a number from 1 to replicas",
+    ),
+    "max": (
+        edit(*SPECS, "worker", maxReplicas=1),
+        f"{AT}.worker.maxReplicas",
+        "is 1, and replicas is 2: write at least replicas",
+    ),
+    "no-template": (
+        edit(*SPECS, "worker", template=DROPPED),
+        f"{AT}.worker.template",
+        "is required: write a Pod template",
+    ),
+    "no-containers": (
+        edit(*SPECS, "worker", "template", "spec", containers=DROPPED),
+        f"{AT}.worker.template.spec.containers",
+        "is required: list at least one container",
+    ),
+    "name-of-a-part": (
+        edit(*SPECS, "launcher", "template", "spec", "containers", 0, name="rendezvous"),
+        f"{AT}.launcher.template.spec.containers[0].name",
+        "rendezvous is the name of a part that is added: give it another name",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistake_is_named_with_field_reason_and_remedy(name: str) -> None:
+    change, path, message = MISTAKES[name]
+    body = build_trainingjob()
+    change(body)
+    with pytest.raises(FieldErrors) as caught:
+        compile_trainingjob(body)
+    errors = {error.path: error.message for error in caught.value.errors}
+    assert message in errors[path]
+
+
+def test_all_mistakes_of_a_kind_are_reported_together() -> None:
+    body = build_trainingjob(slotsPerWorker=0, backoffLimit=-1)
+    body["spec"]["etReplicaSpecs"] = {"worker": {"replicas": 0}}
+    with pytest.raises(FieldErrors) as caught:
+        compile_trainingjob(body)
+    assert [error.path for error in caught.value.errors] == [
+        "spec.slotsPerWorker",
+        "spec.backoffLimit",
+        f"{AT}.launcher",
+        f"{AT}.worker.replicas",
+        f"{AT}.worker.template",
+    ]
