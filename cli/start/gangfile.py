@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cli.authoring.injection import AGENT_RESOURCES
+from framework.kinds.agent_objects import AGENT_RESOURCES
 from cli.start.stacks import WORKER, Stack
 from framework.api import images
 from framework.api.constants import GPU_RESOURCE
