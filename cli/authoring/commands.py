@@ -53,12 +53,7 @@ def inject_file(file: str, options: InjectionOptions, output: str | None) -> Exi
         _print_all(source, "note", _list_token_holders(framework))
         left = find_what_injection_leaves(framework)
         _print_all(source, "warning", (f"{f.path}: {f.message}; {f.fix}" for f in left))
-    text = render_yaml(objects)
-    if output is None:
-        print_document(text)
-    else:
-        write_output(output, text)
-        print_error(f"{output}: {len(objects)} objects; {_explain_peers(frameworks)}")
+    print_objects(objects, output, _explain_peers(frameworks))
     return ExitCode.SUCCEEDED
 
 
@@ -106,20 +101,25 @@ def _print_all(source: str, severity: str, lines: Iterable[str]) -> None:
         print_error(f"{severity}: {source}: {line}")
 
 
-def write_output(file: str, text: str) -> None:
-    """Write a file that the user named.
+def print_objects(objects: Sequence[Object], output: str | None, explanation: str) -> None:
+    """Print objects as YAML, or write them to a file that the user named, and say so.
 
     Raises:
-        CliError: it cannot be written.
+        CliError: the file cannot be written.
     """
+    text = render_yaml(objects)
+    if output is None:
+        print_document(text)
+        return
     try:
-        Path(file).write_text(text, encoding="utf-8")
+        Path(output).write_text(text, encoding="utf-8")
     except OSError as e:
         raise CliError(
             ExitCode.USAGE,
-            f"{file}: cannot be written: {e.strerror}; "
+            f"{output}: cannot be written: {e.strerror}; "
             "give a file that you may write, in a directory that exists",
         ) from e
+    print_error(f"{output}: {len(objects)} objects; {explanation}")
 
 
 def _list_changes(framework: Object) -> Iterator[str]:

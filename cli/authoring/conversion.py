@@ -1,11 +1,10 @@
 """Runs ``framework convert``: a file with other kinds in, Frameworks and their objects out."""
 
-from cli.authoring.commands import write_output
-from cli.authoring.yamltext import render_yaml
+from cli.authoring.commands import print_objects
 from cli.exitcodes import CliError, ExitCode
 from cli.kinds import expand
 from cli.manifests import name_source, read_documents
-from cli.terminal import print_document, print_error
+from cli.terminal import print_error
 from framework.kinds.catalog import describe_kinds, find_compile
 from framework.kube.resources import Object
 
@@ -36,10 +35,5 @@ def convert_file(file: str, output: str | None) -> ExitCode:
         raise CliError(ExitCode.USAGE, *problems)
     for warning in warnings:
         print_error(f"warning: {warning}")
-    text = render_yaml(objects)
-    if output is None:
-        print_document(text)
-    else:
-        write_output(output, text)
-        print_error(f"{output}: {len(objects)} objects")
+    print_objects(objects, output, f"{converted} converted")
     return ExitCode.SUCCEEDED

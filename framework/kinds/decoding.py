@@ -1,4 +1,4 @@
-"""What the decoders of all kinds share: metadata, unknown fields, checks of numbers. Pure."""
+"""What all kinds share: metadata, unknown fields, checks of numbers. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from framework.api.constants import MAX_TASK_NUMBER
 from framework.api.fielderrors import FieldError
 from framework.api.naming import is_framework_name
 from framework.api.wire import Errors, json_type
-from framework.kinds.compiled import Note
+from framework.kinds.compiled import Note, Object
 
 MAX_NAME = 63
 """Characters of a name in DNS: Pods and Services have the name of the job in theirs."""
@@ -58,6 +58,16 @@ def decode_meta(body: Mapping[str, Any], suffix: str, errors: Errors) -> JobMeta
         namespace = ""
     texts = [_decode_texts(metadata, key, errors) for key in ("labels", "annotations")]
     return JobMeta(name, namespace, *texts)
+
+
+def build_metadata(job: JobMeta, name: str, labels: Mapping[str, str]) -> Object:
+    """Build the metadata of an object in the namespace of the job."""
+    metadata: Object = {"name": name}
+    if job.namespace:
+        metadata["namespace"] = job.namespace
+    if labels:
+        metadata["labels"] = dict(labels)
+    return metadata
 
 
 def _decode_texts(metadata: Mapping[str, Any], key: str, errors: Errors) -> Mapping[str, str]:

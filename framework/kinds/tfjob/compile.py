@@ -22,7 +22,7 @@ from framework.api import constants
 from framework.kinds import agents
 from framework.kinds.agent_objects import build_rights
 from framework.kinds.compiled import Compiled, Note, Object
-from framework.kinds.decoding import note_unknown
+from framework.kinds.decoding import build_metadata, note_unknown
 from framework.kinds.templates import (
     add_env,
     add_labels,
@@ -33,7 +33,6 @@ from framework.kinds.tfjob.decode import decode_tfjob
 from framework.kinds.tfjob.defaults import find_faults, find_tensorflow, set_defaults
 from framework.kinds.tfjob.supporting import (
     build_labels,
-    build_metadata,
     build_services,
     build_tensorboard,
     name_role,
@@ -67,7 +66,7 @@ def compile_tfjob(body: Mapping[str, Any]) -> Compiled:
     framework = {
         "apiVersion": constants.API_VERSION,
         "kind": constants.FRAMEWORK_KIND,
-        "metadata": build_metadata(job, job.meta.name, job.meta.labels),
+        "metadata": build_metadata(job.meta, job.meta.name, job.meta.labels),
         "spec": {
             "executionType": "Start",
             "retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 0},

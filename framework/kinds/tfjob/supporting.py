@@ -5,10 +5,11 @@ to the Pod itself, and the barrier does not wait for a name.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from framework.api.constants import TASK_INDEX
 from framework.kinds.compiled import Object
+from framework.kinds.decoding import build_metadata
 from framework.kinds.tfjob.types import TensorBoardSpec, TfJob, TfReplicaSpec
 
 _TENSORBOARD_PORT = 6006
@@ -39,7 +40,7 @@ def build_services(job: TfJob) -> Iterator[Object]:
             yield {
                 "apiVersion": "v1",
                 "kind": "Service",
-                "metadata": build_metadata(job, _name_service(job, replica, index), labels),
+                "metadata": build_metadata(job.meta, _name_service(job, replica, index), labels),
                 "spec": {
                     "clusterIP": "None",
                     "publishNotReadyAddresses": True,
@@ -47,16 +48,6 @@ def build_services(job: TfJob) -> Iterator[Object]:
                     "ports": ports,
                 },
             }
-
-
-def build_metadata(job: TfJob, name: str, labels: Mapping[str, str]) -> Object:
-    """Build the metadata of an object in the namespace of the job."""
-    metadata: Object = {"name": name}
-    if job.meta.namespace:
-        metadata["namespace"] = job.meta.namespace
-    if labels:
-        metadata["labels"] = dict(labels)
-    return metadata
 
 
 def render_tf_config(job: TfJob, replica: TfReplicaSpec) -> str:
@@ -88,7 +79,7 @@ def build_tensorboard(job: TfJob, tensorboard: TensorBoardSpec) -> Iterator[Obje
     yield {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": build_metadata(job, name, labels),
+        "metadata": build_metadata(job.meta, name, labels),
         "spec": {
             "type": tensorboard.service_type or "ClusterIP",
             "selector": labels,
@@ -109,7 +100,7 @@ def build_tensorboard(job: TfJob, tensorboard: TensorBoardSpec) -> Iterator[Obje
     yield {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": build_metadata(job, name, labels),
+        "metadata": build_metadata(job.meta, name, labels),
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": labels},

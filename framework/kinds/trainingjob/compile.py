@@ -21,7 +21,7 @@ from framework.api.fielderrors import FieldErrors
 from framework.kinds import agents
 from framework.kinds.agent_objects import build_rights
 from framework.kinds.compiled import Compiled, Note, Object
-from framework.kinds.decoding import note_unknown
+from framework.kinds.decoding import build_metadata, note_unknown
 from framework.kinds.templates import (
     add_labels,
     add_mount,
@@ -37,7 +37,7 @@ from framework.kinds.trainingjob.defaults import (
     complete,
     find_faults,
 )
-from framework.kinds.trainingjob.supporting import build_labels, build_metadata, build_services
+from framework.kinds.trainingjob.supporting import build_labels, build_services
 from framework.kinds.trainingjob.types import (
     LAUNCHER,
     WORKER,
@@ -90,7 +90,7 @@ def compile_trainingjob(body: Mapping[str, Any]) -> Compiled:
     framework = {
         "apiVersion": constants.API_VERSION,
         "kind": constants.FRAMEWORK_KIND,
-        "metadata": build_metadata(job, job.meta.name, job.meta.labels),
+        "metadata": build_metadata(job.meta, job.meta.name, job.meta.labels),
         "spec": {
             "executionType": "Stop" if job.is_suspended else "Start",
             "retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": job.max_restarts},

@@ -72,7 +72,7 @@ def find_slots(template: Mapping[str, Any]) -> int:
 def find_faults(job: TrainingJob) -> Iterator[FieldError]:
     """Find all faults of a TrainingJob."""
     spec = job.spec
-    if spec.attach_mode is AttachMode.KUBEXEC:
+    if (spec.attach_mode or AttachMode.SSH) is AttachMode.KUBEXEC:
         yield FieldError(
             "spec.launcherAttachMode",
             "kubexec is not available yet: leave it out, and use images with an ssh server",

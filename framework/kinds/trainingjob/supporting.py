@@ -1,10 +1,11 @@
-"""The Services beside the Framework of a TrainingJob, and its metadata. Pure."""
+"""The Services beside the Framework of a TrainingJob. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from framework.api.constants import TASK_INDEX
 from framework.api.naming import build_pod_name
 from framework.kinds.compiled import Object
+from framework.kinds.decoding import build_metadata
 from framework.kinds.trainingjob.types import GROUP, WORKER, CompleteJob
 
 _SSH_PORT = 22
@@ -31,7 +32,9 @@ def build_services(job: CompleteJob) -> Iterator[Object]:
         yield {
             "apiVersion": "v1",
             "kind": "Service",
-            "metadata": build_metadata(job, build_pod_name(job.meta.name, WORKER, index), labels),
+            "metadata": build_metadata(
+                job.meta, build_pod_name(job.meta.name, WORKER, index), labels
+            ),
             "spec": {
                 "clusterIP": "None",
                 "selector": labels,
@@ -41,13 +44,3 @@ def build_services(job: CompleteJob) -> Iterator[Object]:
                 ],
             },
         }
-
-
-def build_metadata(job: CompleteJob, name: str, labels: Mapping[str, str]) -> Object:
-    """Build the metadata of an object in the namespace of the job."""
-    metadata: Object = {"name": name}
-    if job.meta.namespace:
-        metadata["namespace"] = job.meta.namespace
-    if labels:
-        metadata["labels"] = dict(labels)
-    return metadata

@@ -23,7 +23,6 @@ from tests.support.builders import (
 )
 
 SPEC = build_spec(build_role("master"), build_role("worker", 2))
-NO_FACTS = TfJobFacts()
 RUNNING = (build_role_status("master"), build_role_status("worker", 2))
 
 
