@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from framework.kinds.agent_objects import AGENT_RESOURCES
 from cli.start.stacks import WORKER, Stack
 from framework.api import images
 from framework.api.constants import GPU_RESOURCE
+from framework.kinds.agent_objects import AGENT_RESOURCES
 
 ACCOUNT_PREFIX = "frameworkbarrier-"
 _HOROVOD_SIZES = re.compile(r"-np \d+ --min-np 1 --max-np (\d+)")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import yaml
 
-from cli.authoring.supporting_objects import build_rights
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
 from cli.printing.yamltext import render_yaml
@@ -16,6 +15,7 @@ from cli.start.stacks import PLAIN, STACKS, Stack
 from cli.terminal import print_error, print_line
 from framework.api import constants
 from framework.api.naming import is_framework_name
+from framework.kinds.agent_objects import build_rights
 from framework.kube.resources import Object
 
 # In a wheel the examples are beside this module (pyproject.toml); in a checkout in their folder.
