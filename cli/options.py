@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from functools import wraps
 from typing import Any
 
@@ -60,6 +61,27 @@ def _complete_contexts(ctx: click.Context, _: click.Parameter, incomplete: str) 
     from cli.start.livenames import list_contexts
 
     return [name for name in list_contexts(read_choice(ctx)) if name.startswith(incomplete)]
+
+
+class Moment(click.ParamType[datetime]):
+    """A time with its zone, as in RFC 3339."""
+
+    name = "time"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        """Read 2026-01-02T03:04:05Z, or with an offset instead of Z."""
+        if isinstance(value, datetime):
+            return value
+        try:
+            moment = datetime.fromisoformat(str(value).strip())
+        except ValueError:
+            moment = None
+        if moment is None or moment.tzinfo is None:
+            example = "2026-01-02T03:04:05Z"
+            self.fail(f"{value!r} is not a time with a zone; write it as {example}", param, ctx)
+        return moment
 
 
 _CLUSTER_OPTIONS = (

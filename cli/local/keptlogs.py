@@ -10,8 +10,7 @@ from pathlib import Path
 
 from cli.exitcodes import CliError, ExitCode
 from cli.logs.errors import explain_container, explain_framework, explain_task
-from cli.logs.output import LogOptions, LogPrinter, name_task
-from cli.terminal import print_error
+from cli.logs.output import LogOptions, LogPrinter, name_task, print_in_order
 from framework.api import constants
 from framework.clock import SystemClock
 from framework.kube.errors import KubeError
@@ -26,7 +25,7 @@ class RunLogs:
         """Read from ``store``."""
         self._store = store
 
-    async def stream(
+    async def stream(  # noqa: PLR0913 one argument for each option of the API
         self,
         namespace: str,
         pod: str,
@@ -34,6 +33,9 @@ class RunLogs:
         *,
         follow: bool = False,
         tail_lines: int | None = None,
+        since_seconds: int | None = None,
+        previous: bool = False,
+        timestamps: bool = False,
         uid: str | None = None,
     ) -> AsyncGenerator[bytes]:
         """Give a log in pieces; with ``follow`` until the container has ended.
@@ -42,7 +44,15 @@ class RunLogs:
             KubeError: there is no such log, because the container never started.
         """
         pieces = self._store.stream(
-            namespace, pod, container, follow=follow, tail_lines=tail_lines, uid=uid
+            namespace,
+            pod,
+            container,
+            follow=follow,
+            tail_lines=tail_lines,
+            since_seconds=since_seconds,
+            previous=previous,
+            timestamps=timestamps,
+            uid=uid,
         )
         try:
             async with aclosing(pieces):
@@ -69,24 +79,30 @@ def list_kept(directory: Path, namespace: str, labels: Mapping[str, str]) -> lis
 async def print_kept(options: LogOptions, labels: dict[str, str], directory: Path) -> ExitCode:
     """Print the logs a local cluster left in files."""
     kept = _select_kept(options, labels, directory)
-    store = LogStore(directory / "logs", SystemClock())
-    printer = LogPrinter(options, has_prefix=len(kept) > 1)
-    is_complete = True
-    for log, title in zip(kept, _name_all(kept), strict=True):
-        chunks = store.stream(
-            log.namespace,
-            log.pod,
-            log.container,
-            tail_lines=options.tail_lines,
-            previous=options.previous,
-            uid=log.uid,
+    store = RunLogs(LogStore(directory / "logs", SystemClock()))
+    merges = 1 < len(kept) <= options.max_requests
+    logs = [
+        (
+            title,
+            store.stream(
+                log.namespace,
+                log.pod,
+                log.container,
+                tail_lines=options.query.tail_lines,
+                since_seconds=options.query.since_seconds,
+                previous=options.query.previous,
+                timestamps=options.query.timestamps or merges,
+                uid=log.uid,
+            ),
         )
-        try:
-            await printer.print_chunks(title, chunks)
-        except StatusError as e:
-            print_error(f"error: {title}: {e}")
-            is_complete = False
-    return ExitCode.SUCCEEDED if is_complete else ExitCode.FAILED
+        for log, title in zip(kept, _name_all(kept), strict=True)
+    ]
+    printer = LogPrinter(options, has_prefix=len(kept) > 1)
+    errors = await print_in_order(printer, logs, options.max_requests)
+    for (title, _), error in zip(logs, errors, strict=True):
+        if error is not None:
+            printer.complain(title, error)
+    return ExitCode.FAILED if any(errors) else ExitCode.SUCCEEDED
 
 
 def _select_kept(options: LogOptions, labels: Mapping[str, str], directory: Path) -> list[KeptLog]:
@@ -105,13 +121,16 @@ def _select_kept(options: LogOptions, labels: Mapping[str, str], directory: Path
     found = list_kept(directory, namespace, labels)
     if not found:
         raise CliError(ExitCode.FAILED, _explain_not_kept(options, namespace, directory))
-    if options.container is None:
+    container = options.query.container
+    if options.query.all_containers:
+        return found
+    if container is None:
         return [log for log in found if log.is_first] or found
-    kept = [log for log in found if log.container == options.container]
+    kept = [log for log in found if log.container == container]
     if not kept:
         containers = sorted({log.container for log in found})
         title = options.task or options.name
-        raise CliError(ExitCode.FAILED, explain_container(title, options.container, containers))
+        raise CliError(ExitCode.FAILED, explain_container(title, container, containers))
     return kept
 
 

@@ -47,6 +47,25 @@ class OutputLines:
         return _render_pieces(rest) if rest else []
 
 
+class RawLines:
+    """Splits the output of one container into lines that are printed unchanged."""
+
+    def __init__(self) -> None:
+        """Begin at the start of a line."""
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[str]:
+        """Take bytes of the output; return the lines that end in them, bytes as surrogates."""
+        *lines, rest = (self._rest + chunk).split(b"\n")
+        pieces, self._rest = _split_pieces(rest)
+        return [line.decode("utf-8", "surrogateescape") for line in (*lines, *pieces)]
+
+    def finish(self) -> list[str]:
+        """Return the last line, if it has no end."""
+        rest, self._rest = self._rest, b""
+        return [rest.decode("utf-8", "surrogateescape")] if rest else []
+
+
 def split_output(raw: bytes) -> list[str]:
     """Split a whole output into lines to show."""
     lines = OutputLines()

@@ -1,19 +1,25 @@
 """What the user asks of ``framework logs``, and how the lines of the Tasks are written."""
 
+import os
 import re
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
+from cli.coloring import AUTO, choose_color, paint, wants_color
 from cli.exitcodes import CliError, ExitCode
-from cli.logs.containeroutput import OutputLines
+from cli.logs.containeroutput import OutputLines, RawLines
+from cli.logs.merging import merge_logs
+from cli.logs.query import LogQuery
+from cli.logs.timestamps import TimedLine, read_timed_lines
 from cli.options import ClusterChoice
 from cli.terminal import print_error
 from framework.api import constants
 from framework.api.text import make_printable
 from framework.kube.errors import ApiError, KubeError
 
+MAX_REQUESTS = 50
 _TASK = re.compile(r"(?P<role>[a-z0-9]{1,63})(/(?P<index>0|[1-9][0-9]{0,4}))?\Z")
 
 
@@ -23,14 +29,20 @@ class LogOptions:
 
     name: str
     task: str | None = None
-    container: str | None = None
+    query: LogQuery = field(default_factory=LogQuery)
+    """Which containers and lines."""
     follow: bool = False
-    previous: bool = False
-    tail_lines: int | None = None
+    """Go on until the Tasks are completed."""
     cluster: ClusterChoice = field(default_factory=ClusterChoice)
     directory: str | None = None
+    """Of a local cluster whose kept logs are read."""
     raw: bool = False
     """Write the bytes unchanged, with control characters."""
+    has_prefix: bool | None = None
+    """Name the Task in each line; None: if there are several logs."""
+    max_requests: int = MAX_REQUESTS
+    """The most logs that are read at a time."""
+    color: str = AUTO
 
     def split_task(self) -> tuple[str | None, str | None]:
         """Return role and index of the requested Task; None stands for all.
@@ -68,66 +80,141 @@ def name_task(labels: Mapping[str, str]) -> str:
 
 
 class _CountedChunks:
-    """Counts the bytes of a log."""
+    """Counts the bytes of a log, and keeps the error that ends it."""
 
     def __init__(self, chunks: AsyncGenerator[bytes]) -> None:
         self._chunks = chunks
         self.size_bytes = 0
+        self.error: KubeError | None = None
 
     async def read(self) -> AsyncGenerator[bytes]:
-        """Give the chunks."""
-        async with aclosing(self._chunks):
-            async for chunk in self._chunks:
-                self.size_bytes += len(chunk)
-                yield chunk
+        """Give the chunks up to the end or the error."""
+        try:
+            async with aclosing(self._chunks):
+                async for chunk in self._chunks:
+                    self.size_bytes += len(chunk)
+                    yield chunk
+        except KubeError as e:
+            self.error = e
 
 
 class LogPrinter:
     """Writes whole lines, so that the lines of several Tasks are not mixed."""
 
     def __init__(self, options: LogOptions, *, has_prefix: bool) -> None:
-        """With ``has_prefix`` name the Task in each line."""
-        self._has_prefix = has_prefix
+        """With ``has_prefix`` name the Task in each line, unless the options say otherwise."""
+        self._has_prefix = (
+            (has_prefix or None) if options.has_prefix is None else options.has_prefix
+        )
+        self._first_title: str | None = None
         self._is_raw = options.raw
-        self._wants_lines = options.tail_lines != 0
+        self._wants_lines = options.query.tail_lines != 0 and options.query.since_seconds is None
+        self._shows_stamps = options.query.timestamps
+        self._has_color = wants_color(options.color, sys.stdout, os.environ)
 
-    async def print_chunks(self, title: str, chunks: AsyncGenerator[bytes]) -> None:
+    def build_reader(self) -> OutputLines | RawLines:
+        """Build what splits the output of a container into lines to print."""
+        return RawLines() if self._is_raw else OutputLines()
+
+    async def print_chunks(self, title: str, chunks: AsyncGenerator[bytes]) -> KubeError | None:
         """Print a log as it comes, each line with the Task in front if there are several.
 
         A note on standard error says that a log is empty: no output is not an answer.
+
+        Returns:
+            Why the log could not be read to its end; None if it could.
         """
         counted = _CountedChunks(chunks)
-        await self._print(title, counted.read())
-        if self._wants_lines and not counted.size_bytes:
-            print_error(f"note: {title}: its log is empty: the container has printed nothing")
+        reader = self.build_reader()
+        async with aclosing(counted.read()) as pieces:
+            async for chunk in pieces:
+                self.show_output(title, reader.feed(chunk))
+        self._finish(title, counted, reader)
+        return counted.error
 
-    async def _print(self, title: str, chunks: AsyncGenerator[bytes]) -> None:
-        prefix = f"[{make_printable(title)}] " if self._has_prefix else ""
-        async with aclosing(chunks):
-            if self._is_raw:
-                await self._print_raw(prefix.encode(), chunks)
-                return
-            lines = OutputLines()
-            async for chunk in chunks:
-                self._write_lines(prefix, lines.feed(chunk))
-            self._write_lines(prefix, lines.finish())
+    async def print_merged(
+        self, logs: Sequence[tuple[str, AsyncGenerator[bytes]]]
+    ) -> list[KubeError | None]:
+        """Print several logs, whose lines begin with their times, in the order of these times.
 
-    async def _print_raw(self, prefix: bytes, chunks: AsyncGenerator[bytes]) -> None:
-        rest = b""
-        async for chunk in chunks:
-            *lines, rest = (rest + chunk).split(b"\n")
-            self._write(b"".join(prefix + line + b"\n" for line in lines))
-        if rest:
-            self._write(prefix + rest + b"\n")
+        Returns:
+            For each log why it could not be read to its end; None if it could.
+        """
+        counted = [_CountedChunks(chunks) for _, chunks in logs]
+        readers = [self.build_reader() for _ in logs]
+        merged = merge_logs([read_timed_lines(each.read()) for each in counted])
+        async with aclosing(merged):
+            async for number, line in merged:
+                self._show_timed(logs[number][0], line, readers[number].feed(line.text))
+        for (title, _), each, reader in zip(logs, counted, readers, strict=True):
+            self._finish(title, each, reader)
+        return [each.error for each in counted]
 
-    def _write_lines(self, prefix: str, lines: Sequence[str]) -> None:
-        self._write("".join(f"{prefix}{line}\n" for line in lines).encode())
+    def show_output(self, title: str, lines: Sequence[str]) -> None:
+        """Print lines of a log."""
+        if not lines:
+            return
+        # With -f, the Pod of another Task may come later.
+        self._first_title = self._first_title or title
+        prefix = self._build_prefix(title)
+        self._write("".join(f"{prefix}{line}\n" for line in lines))
+
+    def say(self, text: str) -> None:
+        """Print a line about the logs: notes on standard error, where no program reads a log."""
+        if text.startswith("note: "):
+            print_error(text)
+        elif not self._is_raw:
+            self._write(f"{make_printable(text)}\n")
 
     def complain(self, title: str, error: KubeError, reason: str = "") -> None:
         """Print why the log of a Task cannot be read; ``reason`` says why there is none."""
         message = error.message if isinstance(error, ApiError) else str(error)
         print_error(f"error: {title}: {message}{f': {reason}' if reason else ''}")
 
-    def _write(self, raw: bytes) -> None:
-        sys.stdout.buffer.write(raw)
+    def _show_timed(self, title: str, line: TimedLine, texts: Sequence[str]) -> None:
+        stamp = line.stamp.decode() if self._shows_stamps else ""
+        self.show_output(title, [stamp + text for text in texts])
+
+    def _finish(self, title: str, counted: _CountedChunks, reader: OutputLines | RawLines) -> None:
+        self.show_output(title, reader.finish())
+        if self._wants_lines and not counted.size_bytes and counted.error is None:
+            print_error(f"note: {title}: its log is empty: the container has printed nothing")
+
+    def _build_prefix(self, title: str) -> str:
+        if self._has_prefix is None:
+            is_named = title != self._first_title
+            self._has_prefix = is_named or None
+        if not self._has_prefix:
+            return ""
+        prefix = f"[{make_printable(title)}]"
+        return f"{paint(prefix, choose_color(title)) if self._has_color else prefix} "
+
+    def _write(self, text: str) -> None:
+        # A raw line has its bytes as surrogates.
+        sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
         sys.stdout.buffer.flush()
+
+
+async def print_in_order(
+    printer: LogPrinter,
+    logs: Sequence[tuple[str, AsyncGenerator[bytes]]],
+    max_requests: int,
+) -> list[KubeError | None]:
+    """Print logs merged by the times of their lines, or one after the other if they are too many.
+
+    Args:
+        printer: writes the lines.
+        logs: titles and contents; of several that are not too many, with times in front.
+        max_requests: so many are merged.
+
+    Returns:
+        For each log why it could not be read to its end; None if it could.
+    """
+    if 1 < len(logs) <= max_requests:
+        return await printer.print_merged(logs)
+    if len(logs) > max_requests:
+        print_error(
+            f"note: {len(logs)} logs are printed one after the other, because more than "
+            f"{max_requests} are not merged; --max-log-requests N merges more"
+        )
+    return [await printer.print_chunks(title, chunks) for title, chunks in logs]

@@ -4,16 +4,16 @@ Reads through the API server. A real cluster deletes the log with its Pod; a loc
 logs in files (``cli.local.keptlogs``).
 """
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import urlencode
 
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
 from cli.local import requires_local_cluster
 from cli.logs.errors import explain_container, explain_framework, explain_task
-from cli.logs.output import LogOptions, LogPrinter, name_task
+from cli.logs.following import follow_tasks
+from cli.logs.output import LogOptions, LogPrinter, name_task, print_in_order
+from cli.logs.query import list_containers
 from cli.reasons import explain_pod
 from cli.session import explained, find_cluster, list_local_clusters, open_client, run_printing
 from cli.templates import list_role_names, list_task_numbers
@@ -23,8 +23,6 @@ from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
 from framework.kube.errors import BadRequestError, KubeError, NotFoundError
 from framework.kube.resources import EVENTS, FRAMEWORKS, PODS, Object
-
-_RETRY_SECONDS = 0.5
 
 
 def print_logs(options: LogOptions) -> ExitCode:
@@ -104,6 +102,8 @@ async def _print_live(options: LogOptions, labels: dict[str, str], config: KubeC
     async with open_client(config) as client:
         with explained(config):
             pods = await _list_pods(client, namespace, labels)
+            if pods and options.follow and not options.query.previous:
+                return await follow_tasks(client, pods, options, namespace)
             if pods:
                 return await _print_pods(client, pods, options)
             directory = _find_local_directory(config)
@@ -116,15 +116,27 @@ async def _print_live(options: LogOptions, labels: dict[str, str], config: KubeC
 
 
 async def _print_pods(client: KubeClient, pods: Sequence[Object], options: LogOptions) -> ExitCode:
-    printer = LogPrinter(options, has_prefix=len(pods) > 1)
-    async with asyncio.TaskGroup() as tasks:
-        printing = [
-            tasks.create_task(
-                _print_pod(client, pod, options, printer), name=f"log-{pod['metadata']['name']}"
-            )
-            for pod in pods
-        ]
-    is_complete = all(task.result() for task in printing)
+    chosen = [(pod, name) for pod in pods for name in options.query.choose_containers(pod)]
+    logs = [(pod, name) for pod, name in chosen if name in list_containers(pod)]
+    for pod, name in chosen:
+        if (pod, name) not in logs:
+            print_error(f"error: {explain_container(_name(pod), name, list_containers(pod))}")
+    merges = 1 < len(logs) <= options.max_requests
+    named = [
+        (
+            f"{_name(pod)} {name}" if options.query.all_containers else _name(pod),
+            client.stream_raw(options.query.build_path(pod, name, stamped=merges)),
+        )
+        for pod, name in logs
+    ]
+    printer = LogPrinter(options, has_prefix=len(chosen) > 1)
+    errors = await print_in_order(printer, named, options.max_requests)
+    for (pod, _), (title, _), error in zip(logs, named, errors, strict=True):
+        if error is not None:
+            is_waiting = isinstance(error, BadRequestError)
+            reason = await _explain_waiting(client, pod) if is_waiting else ""
+            printer.complain(title, error, reason)
+    is_complete = len(logs) == len(chosen) and not any(errors)
     return ExitCode.SUCCEEDED if is_complete else ExitCode.FAILED
 
 
@@ -180,39 +192,6 @@ async def _explain_missing(
     )
 
 
-async def _print_pod(
-    client: KubeClient, pod: Object, options: LogOptions, printer: LogPrinter
-) -> bool:
-    """Print one Pod's log; return whether it could be read."""
-    metadata = pod["metadata"]
-    title = name_task(metadata.get("labels") or {})
-    known = _list_containers(pod)
-    container = options.container or str(pod["spec"]["containers"][0]["name"])
-    if container not in known:
-        print_error(f"error: {explain_container(title, container, known)}")
-        return False
-    query = {
-        "container": container,
-        "follow": "true" if options.follow else None,
-        "previous": "true" if options.previous else None,
-        "tailLines": options.tail_lines,
-    }
-    stated = {key: value for key, value in query.items() if value is not None}
-    path = f"{PODS.path(metadata['namespace'], metadata['name'], 'log')}?{urlencode(stated)}"
-    while True:
-        try:
-            await printer.print_chunks(title, client.stream_raw(path))
-            return True
-        except BadRequestError as e:
-            if not (options.follow and "waiting to start" in e.message):
-                printer.complain(title, e, await _explain_waiting(client, pod))
-                return False
-            await asyncio.sleep(_RETRY_SECONDS)
-        except KubeError as e:
-            printer.complain(title, e)
-            return False
-
-
 async def _explain_waiting(client: KubeClient, pod: Object) -> str:
     """Explain why the containers of a Pod do not run yet, as far as the user may see it."""
     metadata = pod["metadata"]
@@ -226,9 +205,8 @@ async def _explain_waiting(client: KubeClient, pod: Object) -> str:
     return explain_pod(pod, "", str(newest.get("message") or "") or None)
 
 
-def _list_containers(pod: Object) -> list[str]:
-    kinds = ("containers", "initContainers")
-    return [str(each["name"]) for kind in kinds for each in pod["spec"].get(kind) or ()]
+def _name(pod: Object) -> str:
+    return name_task(pod["metadata"].get("labels") or {})
 
 
 def _sort_key(pod: Object) -> tuple[str, int]:

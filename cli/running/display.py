@@ -5,7 +5,6 @@ This module only writes. ``layout``, ``transitions`` and ``table`` build what it
 
 import os
 import sys
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -14,7 +13,7 @@ from typing import IO, Any, Self, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from cli.coloring import AUTO, is_drawable, wants_color
+from cli.coloring import AUTO, choose_color, is_drawable, wants_color
 from cli.running.frame import Frame
 from cli.running.layout import Line, lay_out
 from cli.running.progress import GangView
@@ -31,8 +30,6 @@ _STYLES = {
     "Pending": "yellow",
     "Retrying": "yellow",
 }
-# Colours of the names of Tasks in front of their output.
-_OUTPUT_STYLES = ("cyan", "magenta", "blue", "green", "yellow", "bright_cyan", "bright_magenta")
 _USUAL_SIZE = (80, 24)
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
@@ -138,7 +135,7 @@ class Display:
 
     def show_output(self, title: str, lines: Iterable[str]) -> None:
         """Print lines that a container of a Task has printed."""
-        style = choose_style(title)
+        style = choose_color(title)
         self._print(
             *(Text.assemble(_build_text(f"[{title}] ", style), _build_text(x)) for x in lines)
         )
@@ -204,11 +201,6 @@ class Display:
             end = line.state_start + len(line.state)
             text.stylize(_STYLES.get(line.state, ""), line.state_start, end)
         return text
-
-
-def choose_style(title: str) -> str:
-    """Choose the colour of the name of a Task in front of its output: always the same."""
-    return _OUTPUT_STYLES[zlib.crc32(title.encode()) % len(_OUTPUT_STYLES)]
 
 
 def silence(stream: IO[Any]) -> None:

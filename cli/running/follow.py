@@ -21,12 +21,13 @@ _MAX_PASSED = 8
 _PodListener = Callable[[Object], None]
 
 
-class _Cache:
+class ObjectCache:
     """Objects by name, kept by a ``ListWatch``."""
 
     def __init__(
         self, on_change: Callable[[], None], on_object: _PodListener | None = None
     ) -> None:
+        """Know nothing yet; call back at each change, and with each object."""
         self.objects: dict[str, Object] | None = None
         self._on_change = on_change
         self._on_object = on_object
@@ -100,14 +101,14 @@ class Follower:
         self._on_pod = on_pod
         self._failed_uids: set[str] = set()
         self._warnings: dict[str, str] = {}
-        self._frameworks = _Cache(on_change, self._see_framework)
-        self._pods = _Cache(on_change, self._see_pod)
-        self._configmaps = _Cache(on_change)
-        self._events = _Cache(on_change, self._see_event)
+        self._frameworks = ObjectCache(on_change, self._see_framework)
+        self._pods = ObjectCache(on_change, self._see_pod)
+        self._configmaps = ObjectCache(on_change)
+        self._events = ObjectCache(on_change, self._see_event)
 
         def build(
             resource: Resource,
-            sink: _Cache,
+            sink: ObjectCache,
             *,
             fields: str | None = None,
             labels: str | None = None,

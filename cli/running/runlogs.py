@@ -1,110 +1,189 @@
-"""Prints what the containers of a run print, while it runs: ``framework run --logs``.
+"""Prints what the containers of Pods print, while they run: ``run --logs`` and ``logs -f``.
 
-1. ``see`` gets each Pod at each change. When its first container has started, its log is opened.
-2. Each log is followed to its end; each of its lines is printed with the name of the Task.
-3. ``finish`` waits for the lines of containers that have ended, for ``_FINISH_SECONDS`` at most.
+1. ``see`` gets each Pod at each change. When a chosen container has started, its log is opened,
+   and again after each restart.
+2. Each log is followed to its end; each of its lines is printed with the name of the Task. A line
+   says that the output of a further attempt of a Task begins.
+3. ``finish`` waits for the lines of containers that have ended.
 
-At most ``_MAX_OPEN`` logs are open at a time, because each is a connection to the API server. The
+At most ``max_open`` logs are open at a time, because each is a connection to the API server. The
 logs of further Pods are not shown, and a line says so. On a cluster the log of a Pod is deleted
 with the Pod, so the last lines of a container that ends at once may be lost; a local cluster keeps
 them.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from urllib.parse import urlencode
+from typing import NamedTuple, Protocol
 
 from cli.logs.containeroutput import OutputLines
 from cli.logs.output import name_task
-from cli.running.display import Display
+from cli.logs.query import LogQuery, find_status
 from cli.running.failures import KeptLogs
+from framework.api import constants
 from framework.kube.client import KubeClient
 from framework.kube.errors import KubeError
-from framework.kube.resources import PODS, Object
+from framework.kube.resources import Object
 
-_MAX_OPEN = 50
-_FINISH_SECONDS = 2.0
+MAX_OPEN = 50
+FINISH_SECONDS = 2.0
+
+
+class OutputSink(Protocol):
+    """Where lines are printed."""
+
+    def show_output(self, title: str, lines: Sequence[str]) -> None:
+        """Print lines that a container of a Task has printed."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Print a line about them."""
+        ...
+
+
+class LineReader(Protocol):
+    """Splits the output of a container into lines."""
+
+    def feed(self, chunk: bytes) -> list[str]:
+        """Take bytes of the output; return the lines that end in them."""
+        ...
+
+    def finish(self) -> list[str]:
+        """Return the last line, if it has no end."""
+        ...
+
+
+class _Log(NamedTuple):
+    """One run of a container."""
+
+    pod: Object
+    container: str
+    title: str
 
 
 class RunningLogs:
     """The logs of the Pods of a run."""
 
-    def __init__(self, client: KubeClient, kept: KeptLogs | None, display: Display) -> None:
-        """Read logs from ``kept``, which holds them longer than Pods live, else from ``client``."""
+    def __init__(
+        self,
+        client: KubeClient,
+        kept: KeptLogs | None,
+        sink: OutputSink,
+        *,
+        query: LogQuery | None = None,
+        max_open: int = MAX_OPEN,
+        build_reader: Callable[[], LineReader] = OutputLines,
+    ) -> None:
+        """Read logs from ``kept``, which holds them longer than Pods live, else from ``client``.
+
+        Args:
+            client: an open client.
+            kept: the logs of a local cluster in this process.
+            sink: prints the lines.
+            query: which containers and lines; the first container and all lines if None.
+            max_open: the most logs that are open at a time.
+            build_reader: builds what splits the output of a container into lines.
+        """
         self._client = client
         self._kept = kept
-        self._display = display
-        self._seen: set[str] = set()
-        self._waiting: asyncio.Queue[Object] = asyncio.Queue()
+        self._sink = sink
+        self._query = query or LogQuery()
+        self._max_open = max_open
+        self._build_reader = build_reader
+        self._seen: set[tuple[str, str, object]] = set()
+        self._pods: dict[str, str] = {}
+        self._waiting: asyncio.Queue[_Log] = asyncio.Queue()
         self._open: set[asyncio.Task[None]] = set()
         self._is_limit_reported = False
+        self.has_faults = False
+        """Whether a log could not be read to its end."""
 
     def see(self, pod: Object) -> None:
-        """Open the log of a Pod whose first container has started."""
-        uid = str(pod["metadata"].get("uid"))
-        if uid not in self._seen and _has_started(pod):
-            self._seen.add(uid)
-            self._waiting.put_nowait(pod)
+        """Open the logs of the containers of a Pod that have started."""
+        containers = self._query.choose_containers(pod)
+        task = name_task(pod["metadata"].get("labels") or {})
+        for container in containers:
+            status = find_status(pod, container)
+            run = (str(pod["metadata"].get("uid")), container, status.get("restartCount") or 0)
+            if run not in self._seen and _has_started(status):
+                self._seen.add(run)
+                title = f"{task} {container}" if len(containers) > 1 else task
+                self._waiting.put_nowait(_Log(pod, container, title))
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether no log is open."""
+        return not self._open and self._waiting.empty()
 
     async def run(self) -> None:
         """Print until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
-                pod = await self._waiting.get()
-                if len(self._open) < _MAX_OPEN:
-                    self._start(tasks, pod)
+                log = await self._waiting.get()
+                if len(self._open) < self._max_open:
+                    self._start(tasks, log)
                 else:
                     self._report_limit()
                 self._waiting.task_done()
 
-    async def finish(self) -> None:
+    async def finish(self, timeout_seconds: float | None = FINISH_SECONDS) -> None:
         """Wait until the logs of ended containers are printed; ``run`` must be running."""
         await self._waiting.join()
         if self._open:
-            await asyncio.wait(self._open, timeout=_FINISH_SECONDS)
+            await asyncio.wait(self._open, timeout=timeout_seconds)
 
-    def _start(self, tasks: asyncio.TaskGroup, pod: Object) -> None:
-        task = tasks.create_task(self._print(pod), name=f"log-{pod['metadata']['name']}")
+    def _start(self, tasks: asyncio.TaskGroup, log: _Log) -> None:
+        self._announce_attempt(log.pod)
+        task = tasks.create_task(self._print(log), name=f"log-{log.pod['metadata']['name']}")
         self._open.add(task)
         task.add_done_callback(self._open.discard)
+
+    def _announce_attempt(self, pod: Object) -> None:
+        """Say that another Pod of a Task begins to print."""
+        metadata = pod["metadata"]
+        task, uid = name_task(metadata.get("labels") or {}), str(metadata.get("uid"))
+        before = self._pods.get(task)
+        self._pods[task] = uid
+        if before is not None and before != uid:
+            annotations = metadata.get("annotations") or {}
+            attempt = annotations.get(constants.TASK_ATTEMPT_ID, "?")
+            framework = annotations.get(constants.FRAMEWORK_ATTEMPT_ID, "0")
+            of = f" of framework-attempt {framework}" if framework != "0" else ""
+            self._sink.say(f"--- {task} attempt {attempt}{of} ---")
 
     def _report_limit(self) -> None:
         if not self._is_limit_reported:
             self._is_limit_reported = True
-            self._display.say(
-                f"note: the output of {_MAX_OPEN} Pods is shown; `framework logs` prints the others"
+            self._sink.say(
+                f"note: the output of {self._max_open} Pods is shown; "
+                "`framework logs` prints the others"
             )
 
-    async def _print(self, pod: Object) -> None:
-        title = name_task(pod["metadata"].get("labels") or {})
-        lines = OutputLines()
+    async def _print(self, log: _Log) -> None:
+        reader = self._build_reader()
         try:
-            async with aclosing(self._stream(pod)) as chunks:
+            async with aclosing(self._stream(log)) as chunks:
                 async for chunk in chunks:
-                    self._show(title, lines.feed(chunk))
+                    self._show(log.title, reader.feed(chunk))
         except KubeError as e:
-            self._display.say(f"note: {title} has no output to show: {e}")
-        self._show(title, lines.finish())
+            self.has_faults = True
+            self._sink.say(f"note: {log.title} has no output to show: {e}")
+        self._show(log.title, reader.finish())
 
     def _show(self, title: str, lines: list[str]) -> None:
         if lines:
-            self._display.show_output(title, lines)
+            self._sink.show_output(title, lines)
 
-    def _stream(self, pod: Object) -> AsyncGenerator[bytes]:
-        metadata = pod["metadata"]
-        namespace, name = metadata["namespace"], metadata["name"]
-        container = str(pod["spec"]["containers"][0]["name"])
+    def _stream(self, log: _Log) -> AsyncGenerator[bytes]:
         if self._kept is not None:
-            return self._kept.stream(namespace, name, container, follow=True, uid=metadata["uid"])
-        query = urlencode({"container": container, "follow": "true"})
-        return self._client.stream_raw(f"{PODS.path(namespace, name, 'log')}?{query}")
+            metadata = log.pod["metadata"]
+            namespace, name = metadata["namespace"], metadata["name"]
+            uid = metadata["uid"]
+            return self._kept.stream(namespace, name, log.container, follow=True, uid=uid)
+        return self._client.stream_raw(self._query.build_path(log.pod, log.container, follow=True))
 
 
-def _has_started(pod: Object) -> bool:
-    first = pod["spec"]["containers"][0]["name"]
-    for status in (pod.get("status") or {}).get("containerStatuses") or ():
-        if status.get("name") == first:
-            state = status.get("state") or {}
-            return "running" in state or "terminated" in state
-    return False
+def _has_started(status: object) -> bool:
+    state = status.get("state") if isinstance(status, dict) else None
+    return isinstance(state, dict) and ("running" in state or "terminated" in state)

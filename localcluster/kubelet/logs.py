@@ -179,11 +179,16 @@ class LogStore:
             cutoff = since.strftime("%Y-%m-%dT%H:%M:%S.%f").encode()
         left = limit_bytes
         pieces = self._read(path, _find_tail(path, tail_lines), follow=follow)
+        is_line_start = True
         async with contextlib.aclosing(pieces):
             async for lines in pieces:
-                piece = b"".join(
-                    _format_line(line, timestamps=timestamps) for line in lines if line >= cutoff
-                )
+                parts = []
+                for line in lines:
+                    if line >= cutoff:
+                        # Only the first part of a long line has the time.
+                        parts.append(_format_line(line, timestamps=timestamps and is_line_start))
+                        is_line_start = parts[-1].endswith(b"\n")
+                piece = b"".join(parts)
                 if left is not None:
                     piece, left = piece[:left], left - min(left, len(piece))
                 if piece:

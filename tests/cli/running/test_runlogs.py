@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cli.exitcodes import ExitCode
+from cli.logs.query import LogQuery
 from cli.running import runlogs
 from cli.running.display import Display
 from cli.running.runlogs import RunningLogs
@@ -41,10 +42,15 @@ def build_started(index: int = 0, status: dict[str, Any] = RUNNING) -> dict[str,
     return build_pod_wire("worker", index, containers=[status])
 
 
-async def print_logs(logs: FakeLogs, *pods: dict[str, Any]) -> list[str]:
+async def print_logs(
+    logs: FakeLogs,
+    *pods: dict[str, Any],
+    query: LogQuery | None = None,
+    max_open: int = runlogs.MAX_OPEN,
+) -> list[str]:
     stream = io.StringIO()
     client: KubeClient = None  # type: ignore[assignment]  # the logs are kept
-    running = RunningLogs(client, logs, Display(stream))
+    running = RunningLogs(client, logs, Display(stream), query=query, max_open=max_open)
     for pod in pods:
         running.see(pod)
     task = asyncio.create_task(running.run())
@@ -81,13 +87,46 @@ async def test_log_that_cannot_be_read_is_a_note() -> None:
 
 
 @pytest.mark.looptime
-async def test_logs_beyond_the_limit_are_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runlogs, "_MAX_OPEN", 2)
-    lines = await print_logs(FakeLogs(b"x\n", is_endless=True), *map(build_started, range(4)))
+async def test_logs_beyond_the_limit_are_reported_once() -> None:
+    logs = FakeLogs(b"x\n", is_endless=True)
+    lines = await print_logs(logs, *map(build_started, range(4)), max_open=2)
     assert (
         lines.count("note: the output of 2 Pods is shown; `framework logs` prints the others") == 1
     )
     assert [line for line in lines if line.startswith("[")] == ["[worker/0] x", "[worker/1] x"]
+
+
+@pytest.mark.looptime
+async def test_next_attempt_of_a_task_is_announced() -> None:
+    second = build_started()
+    second["metadata"] = {
+        **second["metadata"],
+        "uid": "another",
+        "annotations": {"FC_TASK_ATTEMPT_ID": "1"},
+    }
+    assert await print_logs(FakeLogs(b"hello\n"), build_started(), second, second) == [
+        "--- worker/0 attempt 1 ---",
+        "[worker/0] hello",
+        "[worker/0] hello",
+    ]
+
+
+@pytest.mark.looptime
+async def test_restarted_container_is_read_again() -> None:
+    again = build_started(status={**RUNNING, "restartCount": 1})
+    assert await print_logs(FakeLogs(b"hello\n"), build_started(), again) == [
+        "[worker/0] hello",
+        "[worker/0] hello",
+    ]
+
+
+@pytest.mark.looptime
+async def test_all_containers_are_named() -> None:
+    pod = build_started()
+    pod["spec"]["initContainers"] = [{"name": "barrier"}]
+    pod["status"]["initContainerStatuses"] = [{**build_ended(), "name": "barrier"}]
+    lines = await print_logs(FakeLogs(b"hello\n"), pod, query=LogQuery(all_containers=True))
+    assert sorted(lines) == ["[worker/0 barrier] hello", "[worker/0 main] hello"]
 
 
 @pytest.mark.local

@@ -1,0 +1,83 @@
+"""Which lines of which containers are read. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from math import ceil
+from urllib.parse import urlencode
+
+from framework.kube.resources import PODS, Object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogQuery:
+    """What is read of each Pod."""
+
+    container: str | None = None
+    """None for the first container of the Pod."""
+    all_containers: bool = False
+    """Read all containers and init containers."""
+    previous: bool = False
+    """The run before the last restart of the container."""
+    tail_lines: int | None = None
+    """Only so many lines of the end of each log."""
+    since_seconds: int | None = None
+    """Only lines that are not older."""
+    timestamps: bool = False
+    """Print the time of each line."""
+
+    def choose_containers(self, pod: Object) -> list[str]:
+        """Choose the containers of a Pod whose logs are read; they may not exist."""
+        if self.all_containers:
+            return list_containers(pod)
+        return [self.container or str(pod["spec"]["containers"][0]["name"])]
+
+    def build_path(
+        self, pod: Object, container: str, *, follow: bool = False, stamped: bool = False
+    ) -> str:
+        """Build path and query of a log.
+
+        Args:
+            pod: whose log.
+            container: which of its logs.
+            follow: go on until the container ends.
+            stamped: the server writes the time in front of each line, also if the user does not
+                want to see it.
+        """
+        query = {
+            "container": container,
+            "follow": "true" if follow else None,
+            "previous": "true" if self.previous else None,
+            "tailLines": self.tail_lines,
+            "sinceSeconds": self.since_seconds,
+            "timestamps": "true" if self.timestamps or stamped else None,
+        }
+        stated = {key: value for key, value in query.items() if value is not None}
+        metadata = pod["metadata"]
+        path = PODS.path(metadata["namespace"], metadata["name"], "log")
+        return f"{path}?{urlencode(stated)}"
+
+
+def list_containers(pod: Object) -> list[str]:
+    """List the names of the containers of a Pod, init containers last."""
+    kinds = ("containers", "initContainers")
+    return [str(each["name"]) for kind in kinds for each in pod["spec"].get(kind) or ()]
+
+
+def compute_since_seconds(
+    since: float | None, since_time: datetime | None, now: datetime
+) -> int | None:
+    """Compute the age of the oldest line, in whole seconds; None for all lines."""
+    if since_time is not None:
+        since = (now - since_time).total_seconds()
+    return None if since is None else max(1, ceil(since))
+
+
+def find_status(pod: Object, container: str) -> Mapping[str, object]:
+    """Find the status of a container; empty before it is known."""
+    status = pod.get("status") or {}
+    for kind in ("containerStatuses", "initContainerStatuses"):
+        for each in status.get(kind) or ():
+            if each.get("name") == container:
+                return dict(each)
+    return {}
