@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -118,5 +119,5 @@ def test_second_shell_of_the_examples_rescales_a_gang(folder: Path) -> None:
         assert listed.count("pod/rescale-worker-") == 4
         for command, tasks in ((scale, "6/6"), (remove, "5/5"), (patch, "1/1")):
             run(folder, second[0], command)
-            wait_until(lambda tasks=tasks: has(tasks))
+            wait_until(partial(has, tasks))
     assert program.returncode == 130
