@@ -111,7 +111,7 @@ class Config(NamedTuple):
     dns_name: str
     """Pattern of the Pods' DNS names."""
     expected: ExpectedGang | None
-    """The gang that DNS is asked for; None if DNS is not a source."""
+    """The gang to look up in DNS; None if DNS is not a source."""
 
     @property
     def gang(self) -> Gang:

@@ -79,7 +79,7 @@ async def watch(
 ) -> AsyncGenerator[tuple[str, _Decoded]]:
     """Yield (type, object) for ever, beginning with what exists.
 
-    A watch that ended goes on where it stood; where the server has forgotten that, it begins anew.
+    A watch that ended goes on where it stood; where the server has forgotten that, it begins again.
     """
     version = ""
     while True:

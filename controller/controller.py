@@ -188,7 +188,7 @@ class Controller:
         return min(limit, self._executor.get_window(namespace))
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until ``stop`` is set; then hand over in order.
+        """Run until ``stop`` is set; then release everything in order.
 
         Raises:
             CrdError: the CRD is unfit at start.

@@ -1,8 +1,8 @@
 """Directories and files that no other user of this machine may change.
 
 The kubeconfig holds the token; the state file names a process that ``framework local down`` ends;
-logs and volumes are written as long as the cluster runs. A user who may change the directory could
-redirect these writes, so such a directory is refused.
+logs and volumes are written as long as the cluster runs. A user with write permission for the
+directory could redirect these writes, so such a directory is refused.
 
     ExposedError    other users may change the path; the message has the remedy
 """

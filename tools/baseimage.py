@@ -64,7 +64,7 @@ def fetch_digest(tag: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write images/base anew; return the exit code."""
+    """Write images/base again; return the exit code."""
     parser = argparse.ArgumentParser(prog="make base-digest", description=__doc__)
     parser.add_argument("tag", nargs="?", help="another base: its full name with a tag")
     tag = parser.parse_args(arguments).tag or strip_digest(read_base())

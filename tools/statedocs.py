@@ -97,7 +97,7 @@ _GROUPS: tuple[tuple[str, AbstractSet[str], type[StrEnum], str], ...] = (
 
 
 def render(page: str) -> str:
-    """Render the page with its generated part written anew.
+    """Render the page with its generated part written again.
 
     Raises:
         ValueError: The page lacks one of the two marks.

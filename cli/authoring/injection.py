@@ -70,7 +70,7 @@ class InjectionError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InjectionOptions:
-    """What the user asked for."""
+    """What the user requested."""
 
     rendezvous: Rendezvous = Rendezvous.SIDECAR
     registry: str = images.REGISTRY
@@ -83,7 +83,7 @@ class InjectionOptions:
 def inject_all(documents: Sequence[Object], options: InjectionOptions) -> list[Object]:
     """Build the objects to apply: those of the file, and those that its Frameworks need.
 
-    An object that an earlier injection added is written anew, or left out if no Framework needs
+    An object that an earlier injection added is written again, or left out if no Framework needs
     it; an object of the user stays.
 
     Raises:

@@ -1,6 +1,6 @@
 """The part of a terminal that is drawn again and again, below the lines that stay.
 
-The frame is removed and drawn anew at each change. Its last line is empty: there the terminal
+The frame is removed and drawn again at each change. Its last line is empty: there the terminal
 echoes ``^C``, which then moves nothing. rich's ``Live`` remembers the height of what it drew, which
 is wrong once the terminal has become narrower and has wrapped the lines; this class counts them
 again for the present width.

@@ -31,7 +31,7 @@ class TemplateError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangOptions:
-    """What the user asked for."""
+    """What the user requested."""
 
     name: str
     workers: int | None = None

@@ -185,7 +185,7 @@ class LeaderElector:
         holder = _read_holder(self._lease)
         if self._lease is not None and holder != self._identity:
             raise LeadershipLostError(
-                f"the Lease {self._namespace}/{self._name} is held by {holder or 'nobody'}"
+                f"the Lease {self._namespace}/{self._name} is held by {holder or 'no controller'}"
             )
 
     async def _read(self) -> None:

@@ -326,7 +326,7 @@ class Worker:
         if decision.progress_checked_at is not None and is_published and not is_deferred:
             self._store.record_progress_check(entry, decision.progress_checked_at)
         if not is_published and entry.observed.configmap is not configmap:
-            # What the actions rely on is another than it was: decide anew.
+            # The state that the actions rely on has changed: decide again.
             actions = ()
             self._queue.add(entry.key)
         self._executor.submit(entry.key, actions)

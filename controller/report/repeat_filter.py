@@ -12,7 +12,7 @@ from framework.clock import Clock
 
 _FIRST_INTERVAL_SECONDS = 1.0
 _MAX_INTERVAL_SECONDS = 300.0
-# Frameworks times kinds of failures; beyond that the oldest begin anew.
+# Frameworks times kinds of failures; beyond that the oldest begin again.
 _REMEMBERED = 20_000
 
 

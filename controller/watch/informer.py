@@ -91,7 +91,7 @@ class Informers:
             clock: for the waits between tries.
             random: the same.
             namespace: None for all.
-            metrics: counts lists taken anew.
+            metrics: counts lists taken again.
             on_pod_deletion: given each Pod that is gone, whole.
             on_connection: called when a list-watch reaches the server, again or for the first time.
         """

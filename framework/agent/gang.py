@@ -60,7 +60,7 @@ class Gang(NamedTuple):
     configmap_uid: str
     """UID of the attempt ConfigMap; "" accepts every UID."""
     expected: Optional[ExpectedGang] = None
-    """The gang that DNS is asked for; None if DNS is not a source."""
+    """The gang to look up in DNS; None if DNS is not a source."""
     fallback_seconds: float = 10.0
     """For how long a source is unreachable before the next source is used."""
 

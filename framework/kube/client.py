@@ -360,7 +360,7 @@ class KubeClient:
             resource_version: where to begin; None or "0" begins with what exists.
             label_selector: as in a list.
             field_selector: as in a list.
-            timeout_seconds: when the server shall end the watch.
+            timeout_seconds: when the server is to end the watch.
             read_deadline_seconds: without a byte for so long the server counts as lost.
             bookmarks: whether events of type BOOKMARK are wanted.
             is_deferred: whether the object of a change is a ``DeferredObject``.

@@ -144,7 +144,7 @@ class Transport:
     async def _stream(self, request: Request) -> AsyncGenerator[aiohttp.ClientResponse]:
         """Send once and yield the answer of a 2xx, its body unread.
 
-        After a 401 the token is read anew, and if that gives another one the request is sent a
+        After a 401 the token is read again, and if that gives another one the request is sent a
         second time; there is no other retry.
         """
         async with AsyncExitStack() as stack:

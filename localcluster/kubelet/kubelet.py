@@ -91,7 +91,7 @@ class Kubelet:
         self._serve_api = serve_api
         self._names = ClusterNames()
         self.network_limits = ""
-        """Once synced: what will not work on the Pods' network, if that was not asked for."""
+        """Once synced: what will not work on the Pods' network, if that was not requested."""
         self._capacity = capacity or Capacity(extended={})
         self._backoff = backoff or BackoffBounds()
         self._random = random or SystemRandom()
@@ -116,8 +116,8 @@ class Kubelet:
         """Run Pods until ``stop``, or until cancelled; then end them all.
 
         Raises:
-            IsolationError: the isolation asked for is not to be had.
-            NetworkError: the network asked for is not to be had.
+            IsolationError: the requested isolation is not available.
+            NetworkError: the requested network is not available.
         """
         self._root.mkdir(parents=True, exist_ok=True)
         node = build_node(self.node_name, self._capacity, self._clock.now())

@@ -229,7 +229,7 @@ def _build_state(state: ContainerState) -> Object:
 def build_abandoned_status(pod: Object, message: str, now: datetime) -> Object:
     """Build the status of a Pod whose processes ended with an earlier kubelet.
 
-    How its containers ended nobody knows; those not known to have ended get the exit code and the
+    It is unknown how its containers ended; those not known to have ended get the exit code and the
     reason with which a kubelet marks that.
     """
     status = pod.get("status") or {}

@@ -41,7 +41,7 @@ class AddressPool:
         """Give out all but the first, which is the gateway's."""
         self._hosts = block.hosts()
         self.gateway: IPv4Address = next(self._hosts)
-        # Used again as late as possible: a peer that still holds an address should meet nobody
+        # Used again as late as possible: a peer that still holds an address should reach no Pod
         # rather than a stranger.
         self._returned: deque[str] = deque()
         self._taken: dict[str, str] = {}

@@ -24,7 +24,7 @@ _ROUTES = Path("/proc/net/route")
 
 
 class NetworkChoice(StrEnum):
-    """What is asked for."""
+    """The requested network."""
 
     AUTO = "auto"
     """Network namespaces where the host allows them, else loopback addresses."""
@@ -54,7 +54,7 @@ async def open_network(choice: NetworkChoice, needs: NetworkNeeds) -> tuple[PodN
     """Open the best network the host allows; return it, and what will not work on it.
 
     Raises:
-        NetworkError: network namespaces are asked for and not to be had.
+        NetworkError: network namespaces are requested and not available.
     """
     if choice is NetworkChoice.LOOPBACK:
         return LoopbackNetwork(needs.api_address), ""

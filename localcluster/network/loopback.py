@@ -57,7 +57,7 @@ class LoopbackNetwork:
         self._claim = claim
         self._claims = ExitStack()
         self._next_block = _FIRST_BLOCK
-        # An address given back goes to the end: a peer that still holds it should meet nobody
+        # An address given back goes to the end: a peer that still holds it should reach no Pod
         # rather than a stranger.
         self._free: deque[str] = deque()
         self._taken: dict[str, str] = {}

@@ -1,6 +1,6 @@
 """The interface of a network of Pods.
 
-NetworkError    an address, a namespace or the network asked for cannot be had
+NetworkError    an address, a namespace or the requested network is not available
 """
 
 import asyncio

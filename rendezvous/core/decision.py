@@ -160,7 +160,7 @@ class ShowGeneration(NamedTuple):
 class Plan(NamedTuple):
     """First ``show``. Then ``then`` if that worked or there is nothing to show, or ``otherwise``.
 
-    With ``probes``, try them and decide anew.
+    With ``probes``, try them and decide again.
     """
 
     then: Steps

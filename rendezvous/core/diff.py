@@ -34,7 +34,7 @@ class Diff(NamedTuple):
     """The difference, each list in the roster's order (removed ones in that of the old roster).
 
     Moved is a member of the same index with a new address, and also one whose Pod was replaced
-    at the same address: to its peers both mean that connections must be made anew.
+    at the same address: to its peers both mean that connections must be made again.
     ``previous_generation`` is 0 before the first.
     """
 

@@ -113,7 +113,7 @@ def is_newer(selected: SelectedRoster, current: Optional[Generation]) -> bool:
 def is_unordered(selected: SelectedRoster, current: Generation) -> bool:
     """Return whether a roster without a number comes after a published one.
 
-    Nothing says whether it is older. An agent that starts anew while the ConfigMap is away would
+    Nothing says whether it is older. An agent that starts again while the ConfigMap is away would
     go back by it.
     """
     return selected.source != SOURCE_CONFIGMAP and current.source == SOURCE_CONFIGMAP

@@ -57,7 +57,7 @@ class Acknowledger:
             self._explain(answer)
         else:
             if answer.head.status == _UNAUTHORIZED:
-                self._connection.close()  # the next one reads the token anew
+                self._connection.close()  # the next one reads the token again
             self._try_again(answer.head.retry_after_seconds or 0.0)
 
     def _try_again(self, after_seconds: float) -> None:

@@ -12,13 +12,13 @@ it, and with hostNetwork all processes of the node. For each connection:
 4. Wait until there is a change after NUMBER, at most for ``timeout`` seconds (30, at most 300), or
    until the client hangs up or its place is needed. Answer with all changes after NUMBER.
 
-Invariants: numbers of changes grow, also when the agent starts anew; at most 100 changes of 20,000
+Invariants: numbers of changes grow, also when the agent starts again; at most 100 changes of 20,000
 members together are kept, but always the newest; a client that asks with the last number it got
 misses no change, or gets ``isComplete: false``; a proof is of one connection and its nonces.
 
 Example: a client asks ``after=0`` and gets the change 100 (the first of generation 1). It asks
 ``after=100`` and waits. Generation 2 comes: it gets the change 200. The agent is killed and starts
-anew: ``after=200`` is answered at once with number 299 and no change, and ``after=299`` waits.
+again: ``after=200`` is answered at once with number 299 and no change, and ``after=299`` waits.
 """
 
 import json
@@ -61,7 +61,7 @@ class Key(NamedTuple):
 class Changes:
     """The last changes, numbered as they came; several may be of one generation.
 
-    The numbers follow the generations, with gaps. So they go on when the agent starts anew, and
+    The numbers follow the generations, with gaps. So they go on when the agent starts again, and
     a client that asks with its last number misses no change and gets none twice.
     """
 

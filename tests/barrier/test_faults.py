@@ -60,7 +60,7 @@ def test_server_that_accepts_and_never_answers_is_left_after_10_seconds(
 
 
 def test_framework_404_burst_does_not_end_the_job(server: ApiServer, tmp_path: Path) -> None:
-    """The CRD is established anew: 15 s of 404 for the object and for its watch."""
+    """The CRD is established again: 15 s of 404 for the object and for its watch."""
     server.forbidden = {"configmaps"}
     server.framework = None
 

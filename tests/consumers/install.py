@@ -2,7 +2,7 @@
 
 ``python -m tests.consumers.install STACK...``, or ``all`` (without a name: lists them). A Python
 stack gets a virtual environment of its own under ``$FRAMEWORKBARRIER_CACHE``, else
-``~/.cache/frameworkbarrier``; it is built anew when its recipe changes. Debian packages are
+``~/.cache/frameworkbarrier``; it is built again when its recipe changes. Debian packages are
 installed by apt-get, as root. With CI=true, a stack that is not installed is a failure.
 """
 

@@ -104,7 +104,7 @@ def _collect(
 def ask(stack: str, script: str, directory: Path, env: dict[str, str] | None = None) -> Any:
     """Run a script in a stack's Python; it calls ``answer(value)``, which is returned.
 
-    The script is a real file with a main guard: some stacks start themselves anew.
+    The script is a real file with a main guard: some stacks start themselves again.
     """
     python = require_python(stack)
     body = "".join(f"    {line}\n" for line in script.strip().splitlines())

@@ -35,7 +35,7 @@ CONTROLLER_UNUSED = {
 }
 AGENTS_UNUSED = {
     Right("", "configmaps", "get"): "when a watch cannot be had",
-    Right("", "configmaps", "list"): "when a watch has to begin anew",
+    Right("", "configmaps", "list"): "when a watch has to begin again",
 }
 
 

@@ -196,7 +196,7 @@ def test_long_poll_misses_nothing_and_repeats_nothing_over_restarts_of_the_agent
     notify_of(changes, 2)
     seen, number, is_complete = poll(changes, 0)
     assert (seen, is_complete) == ([1, 2], True)
-    changes = Changes(generation=2)  # the agent was killed and has started anew
+    changes = Changes(generation=2)  # the agent was killed and has started again
     assert poll(changes, number) == ([], changes.wait(number, 0)["number"], True)
     notify_of(changes, 3)
     seen, number, is_complete = poll(changes, number)

@@ -3,8 +3,8 @@
 ``decide_retry`` applies the first rule that matches:
 
 1. The role has left the spec: no retry.
-2. The completion code is -210, -220 or -230, an end that was asked for: no retry.
-3. The completion code is -260, a retry that a user asked for: retry, and do not count it.
+2. The completion code is -210, -220 or -230, a requested end: no retry.
+3. The completion code is -260, a retry that a user requested: retry, and do not count it.
 4. With ``fancyRetryPolicy``, a Transient failure is retried and does not count against
    ``maxRetryCount``; a Permanent failure is not retried.
 5. ``maxRetryCount`` -2: each completion is retried.
@@ -34,7 +34,7 @@ from framework.api.completion import (
 from framework.api.constants import EXTENDED_UNLIMITED, UNLIMITED
 from framework.api.types import CompletionType, RetryPolicySpec, RetryPolicyStatus
 
-# Ends that a user or the Framework asked for.
+# Ends that a user or the Framework requested.
 _FINAL_CODES = frozenset(
     {STOP_FRAMEWORK_REQUESTED, FRAMEWORK_ATTEMPT_COMPLETION, DELETE_TASK_REQUESTED},
 )

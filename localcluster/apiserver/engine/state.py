@@ -32,7 +32,7 @@ class State:
         self.resource_version = 0
         self.history = History(history_limit)
         self.collection_queue: dict[Reference, None] = {}
-        """Objects whose collection has to be decided anew, in order of the causes."""
+        """Objects whose collection has to be decided again, in order of the causes."""
         self.absent_owners: set[str] = set()
         """UIDs of owners seen to vanish while something still named them."""
         self.observers: list[Callable[[Change], None]] = []

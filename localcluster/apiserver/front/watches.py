@@ -15,7 +15,7 @@ BOOKMARK_SECONDS = 60
 FINAL_BOOKMARK_SECONDS = 2
 """So long before its end a watch gets its last bookmark."""
 SLOW_READER_SECONDS = 30
-"""A client that takes nothing for so long loses its watch and must list anew."""
+"""A client that takes nothing for so long loses its watch and must list again."""
 
 
 class LineWriter(Protocol):
@@ -28,7 +28,7 @@ class LineWriter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WatchOptions:
-    """What the client asked for."""
+    """What the client requested."""
 
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     bookmarks: bool = False

@@ -155,7 +155,7 @@ def undecodable(version: str, kind: str, why: str) -> StatusError:
 
 
 def expired(message: str) -> StatusError:
-    """Return 410: the history asked for is gone; list anew."""
+    """Return 410: the requested history is gone; list again."""
     return StatusError(410, "Expired", message)
 
 
@@ -182,7 +182,7 @@ def too_large(message: str = "etcdserver: request is too large") -> StatusError:
 
 
 def timed_out(message: str, retry_after: int) -> StatusError:
-    """Return 504: the state asked for has not come in time."""
+    """Return 504: the requested state was not reached in time."""
     return StatusError(504, "Timeout", message, retry_after=retry_after)
 
 

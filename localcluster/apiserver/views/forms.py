@@ -18,7 +18,7 @@ encode_json = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class FormOptions:
-    """The form a client asked for."""
+    """The form that a client requested."""
 
     form: Form = Form.OBJECT
     include_object: str = "Metadata"

@@ -34,18 +34,18 @@ class Isolation(StrEnum):
 
 
 class IsolationError(Exception):
-    """The isolation asked for is not to be had here."""
+    """The requested isolation is not available here."""
 
 
 async def detect_namespaces(isolation: Isolation, root: Path) -> Namespaces:
     """Return the best the host allows.
 
     Args:
-        isolation: what is asked for.
+        isolation: the requested one.
         root: a directory of ours.
 
     Raises:
-        IsolationError: a private root is asked for and forbidden.
+        IsolationError: a private root is requested and forbidden.
     """
     if isolation is Isolation.PATHS:
         return NO_NAMESPACES

@@ -60,7 +60,7 @@ def barrier(name: str, timeout: Optional[float] = None) -> Roster:
 
 
 def _await_release(gang: Roster, name: str, token: str, deadline: Optional[float]) -> bool:
-    """Go to rank 0 and wait there; False when it is time to look for rank 0 anew."""
+    """Go to rank 0 and wait there; False when it is time to look for rank 0 again."""
     own = next((p for p in gang.peers if (p.role, p.index) == (gang.role, gang.index)), None)
     first, port = gang.ranked[0], int(os.environ.get("FB_BARRIER_PORT") or _DEFAULT_PORT)
     key = read_gang_key(gang.attempt)

@@ -125,7 +125,7 @@ class Hub(threading.Thread):
         self._silent_count = 0
         self._by_address: Counter[str] = Counter()
         self._arrived: Dict[str, Dict[_Connection, None]] = {}
-        # Of released processes: one that missed the answer asks again, and must not wait anew.
+        # Of released processes: one that missed the answer asks again, and must not wait again.
         self._released: Dict[str, None] = {}
         self._strangers: Dict[str, None] = {}
         self._former: Dict[Tuple[str, int, str], Tuple[str, ...]] = {}

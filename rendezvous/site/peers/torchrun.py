@@ -13,7 +13,7 @@ and a member that is scaled down is no failure. Rank 0 serves a store. In it are
 
 The steps of a round:
 
-1. Each member arrives in the store of rank 0, anew whenever it sees another gang.
+1. Each member arrives in the store of rank 0, again whenever it sees another gang.
 2. When all members of rank 0's own generation have arrived and see the same gang, or 5 s after
    they have arrived, rank 0 starts the round: it serves a store for the workers and writes the
    members, and a place for each.
@@ -255,7 +255,7 @@ class FrameworkRendezvous:
         return gang if gang.rank >= 0 else None
 
     def _join(self, gang: Roster, deadline: float) -> Optional[Round]:
-        """Arrive and wait; None when it is time to look for rank 0 anew."""
+        """Arrive and wait; None when it is time to look for rank 0 again."""
         control = self._reach(gang)
         own, leader = gang.ranked[gang.rank], gang.ranked[0]
         if not self._token and not self._has_trained:
@@ -271,7 +271,7 @@ class FrameworkRendezvous:
                 try:
                     return self._take_place(control, own, seen)
                 except ForgedError as e:
-                    # The true place may be lost: arrive anew, and have its round end.
+                    # The true place may be lost: arrive again, and have its round end.
                     warn_once(f"torchrun: {e}")
                     self._token = ""
                     _end_round_of_process_before(control, own)
@@ -410,7 +410,7 @@ def _arrive(control: Control, own: Peer, token: str, gang: Roster) -> str:
 
 
 def _end_round_of_process_before(control: Control, own: Peer) -> None:
-    """End the round of a torchrun of this Pod that is gone: its container was started anew."""
+    """End the round of a torchrun of this Pod that is gone: its container was started again."""
     number = control.add("rounds", 0)
     if not number or not control.check([f"members/{number}"]):
         return

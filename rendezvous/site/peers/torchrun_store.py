@@ -2,7 +2,7 @@
 
 A signature covers the attempt, the run, a number that rank 0 draws for each of its stores, and the
 name of the value. So a value of another store or name is not believed. Another client of the store
-may still delete and replace values: then members wait, or arrive anew.
+may still delete and replace values: then members wait, or arrive again.
 """
 
 import importlib

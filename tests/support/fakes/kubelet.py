@@ -249,7 +249,7 @@ class FakeKubelet:
                 await self._bind(body["metadata"])
             await self._choose_script(body)(pod)
         except (NotFoundError, ConflictError):
-            # Deleted, or deleted and made anew, while the script went on.
+            # Deleted, or deleted and made again, while the script went on.
             return
 
     async def _bind(self, metadata: Object) -> None:

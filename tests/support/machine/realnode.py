@@ -86,7 +86,7 @@ _APISERVER_FLAGS = (
 
 
 class RealNode:
-    """One machine that is a cluster; its folder is thrown away with it."""
+    """One machine that is a cluster; its folder is deleted with it."""
 
     def __init__(self, programs: Mapping[str, Path], images: Mapping[str, Path]) -> None:
         self._programs = programs

@@ -129,7 +129,7 @@ class _Sink:
 
     def replace(self, items: list[Object], resource_version: str) -> None:
         """Take what a list shows: nothing is made before the first one, and none may follow."""
-        assert not items, f"{self._resource.plural} listed anew at {resource_version}: {items}"
+        assert not items, f"{self._resource.plural} listed again at {resource_version}: {items}"
 
     def apply(self, event_type: str, obj: Object) -> None:
         self._take(Change(time.monotonic(), self._resource, event_type, obj))

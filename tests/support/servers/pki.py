@@ -39,7 +39,7 @@ def create_pki(folder: Path, *more_names: str) -> Pki:
     """Make a certificate authority, a serving certificate and the service accounts' key pair.
 
     Args:
-        folder: made anew.
+        folder: made again.
         more_names: further names of the server, for example ``IP:10.250.0.1``.
     """
     if shutil.which("openssl") is None:

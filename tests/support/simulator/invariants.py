@@ -153,7 +153,7 @@ def _check_counts(before: RetryPolicyStatus, after: RetryPolicyStatus, who: str)
 
 
 def _check_once(before: Any, after: Any, what: str) -> None:
-    """Fail if what was set is set anew."""
+    """Fail if a value that was set is set again."""
     assert before is None or before == after, f"{what} changed from {before} to {after}"
 
 
