@@ -17,6 +17,9 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "See": {
         "get": "Print Frameworks, as a table or in another format.",
+        "describe": "Print the state of a Framework, and what needs attention.",
+        "tree": "Print a Framework's roles, Tasks and Pods.",
+        "events": "Print the Events of a Framework, its Pods and its ConfigMap.",
         "logs": "Print the logs of a Framework's Tasks.",
         "why": "Say what holds a Framework or made it fail, and what helps.",
     },

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from cli.exitcodes import CliError, ExitCode
 from cli.logs.errors import explain_framework
+from cli.see.eventlog import EventLog
 from cli.see.tables import read_key
 from framework.kube.client import PAGE_SIZE, KubeClient
 from framework.kube.errors import KubeError, NotFoundError
-from framework.kube.resources import FRAMEWORKS, Object
+from framework.kube.resources import EVENTS, FRAMEWORKS, Object
 
 _UNKNOWN_KIND = (
     "this cluster does not know Frameworks: install the CRD (deploy/base/crd.yaml) and the "
@@ -62,6 +63,46 @@ async def find_frameworks(client: KubeClient, selection: Selection) -> Found:
     except NotFoundError as e:
         raise CliError(ExitCode.USAGE, _UNKNOWN_KIND) from e
     return Found(whole, [add_kind(item) for item in whole["items"]])
+
+
+async def get_framework(client: KubeClient, namespace: str, name: str) -> Object:
+    """Read one Framework.
+
+    Raises:
+        CliError: it is not there; names similar ones.
+        KubeError: the server does not answer, or refuses.
+    """
+    try:
+        return await client.get(FRAMEWORKS, namespace, name)
+    except NotFoundError as e:
+        check_served(e)
+        known = await _list_names(client, namespace)
+        raise CliError(ExitCode.FAILED, _explain(name, namespace, known)) from e
+
+
+async def read_events(
+    client: KubeClient, framework: Object, event_type: str | None = None
+) -> EventLog:
+    """Read the Events of a Framework, page by page.
+
+    Args:
+        client: gives objects.
+        framework: as stored.
+        event_type: Normal or Warning; None for both.
+
+    Raises:
+        KubeError: the server does not answer, or refuses.
+    """
+    log = EventLog(framework)
+    fields = None if event_type is None else f"type={event_type}"
+    namespace = read_key(framework)[0]
+    pages = client.list_pages(EVENTS, namespace, field_selector=fields, limit=PAGE_SIZE)
+    async with aclosing(pages):
+        async for page, is_restart in pages:
+            if is_restart:
+                log = EventLog(framework)
+            log.add(page["items"])
+    return log
 
 
 def check_served(error: NotFoundError) -> None:

@@ -1,4 +1,4 @@
-"""Watches Frameworks, and tells each change once, also across broken connections."""
+"""Watches Frameworks, and passes on each change once, also across broken connections."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -17,15 +17,15 @@ _ChangeListener = Callable[[Object], None]
 _FATAL = (ForbiddenError, UnauthorizedError, NotFoundError)
 
 
-class _Changes:
-    """Tells objects, or rows, whose version was not told before."""
+class Changes:
+    """Passes on objects, or rows, whose version was not passed on before."""
 
-    def __init__(self, known: Sequence[Object], tell: _ChangeListener) -> None:
-        self._tell = tell
+    def __init__(self, known: Sequence[Object], show: _ChangeListener) -> None:
+        self._show = show
         self._versions = {_read_uid(item): _read_version(item) for item in known}
 
     def replace(self, items: list[Object], resource_version: str) -> None:
-        """Take all there are: after a lost connection, those that changed are told."""
+        """Take all there are: after a lost connection, those that changed are passed on."""
         del resource_version
         for item in items:
             self._take(item)
@@ -47,26 +47,26 @@ class _Changes:
         if self._versions.get(uid) == version:
             return
         self._versions[uid] = version
-        self._tell(item)
+        self._show(item)
 
 
 async def watch_frameworks(
-    client: KubeClient, selection: Selection, known: Sequence[Object], tell: _ChangeListener
+    client: KubeClient, selection: Selection, known: Sequence[Object], show: _ChangeListener
 ) -> None:
-    """Call ``tell`` with each change of the selected Frameworks, until cancelled.
+    """Call ``show`` with each change of the selected Frameworks, until cancelled.
 
     Args:
         client: gives objects or Tables.
         selection: with at most one name.
-        known: what was read before, and is not told again.
-        tell: gets an object with its kind, or a row.
+        known: what was read before, and is not passed on again.
+        show: gets an object with its kind, or a row.
 
     Raises:
         KubeError: the server refuses.
     """
     fields = [selection.fields] if selection.fields else []
     fields += [f"metadata.name={name}" for name in selection.names]
-    changes = _Changes(known, lambda item: tell(add_kind(item)))
+    changes = Changes(known, lambda item: show(add_kind(item)))
     await watch_resource(
         client,
         FRAMEWORKS,
@@ -76,27 +76,31 @@ async def watch_frameworks(
 
 
 async def watch_resource(
-    client: KubeClient, resource: Resource, sink: _Changes, selection: Selection
+    client: KubeClient,
+    resource: Resource,
+    sink: Changes,
+    selection: Selection,
+    trim: Callable[[Object], Object] | None = None,
 ) -> None:
-    """Watch until cancelled; say on standard error when the connection is lost, and is back.
+    """Watch until cancelled; report on standard error when the connection is lost and back.
 
     Raises:
         KubeError: the server refuses.
     """
     refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    has_told = False
+    is_lost = False
 
     def note(is_connected: bool) -> None:  # noqa: FBT001 signature of ListWatch
-        nonlocal has_told
+        nonlocal is_lost
         error = listwatch.last_error
         if isinstance(error, _FATAL) and not refused.done():
             refused.set_exception(error)
-        elif is_connected and has_told:
+        elif is_connected and is_lost:
             print_error("note: connected again")
-            has_told = False
+            is_lost = False
         elif not is_connected:
             print_error(f"note: the watch is interrupted, and is tried again: {error}")
-            has_told = True
+            is_lost = True
 
     listwatch = ListWatch(
         client,
@@ -107,6 +111,7 @@ async def watch_resource(
         namespace=selection.namespace,
         label_selector=selection.labels,
         field_selector=selection.fields,
+        trim=trim,
         on_connection=note,
     )
     watching = asyncio.create_task(listwatch.run(), name=f"watch-{resource.plural}")

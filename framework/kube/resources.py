@@ -13,6 +13,8 @@ from framework.api import constants
 Object: TypeAlias = dict[str, Any]
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 """Header Accept for Tables: the server computes columns, and rows have their object's metadata."""
+METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+"""Header Accept for objects without anything but their metadata."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,20 @@
+"""``framework tree``."""
+
+import click
+
+from cli.arguments import framework_argument
+from cli.options import ClusterChoice, cluster_options
+from cli.printing.options import output_option
+from cli.printing.output import Form, OutputFormat
+
+
+@click.command()
+@framework_argument()
+@cluster_options
+@click.option("--all", "shows_all", is_flag=True, help="Each Task in a row of its own.")
+@output_option(Form.JSON, Form.YAML, Form.JSONPATH)
+def tree(name: str, *, cluster: ClusterChoice, shows_all: bool, output: OutputFormat) -> None:
+    """Print Framework NAME with its roles, Tasks, Pods, and the failures of earlier attempts."""
+    from cli.see.tree import print_tree
+
+    raise SystemExit(int(print_tree(name, cluster, output, shows_all=shows_all)))

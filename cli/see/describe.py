@@ -1,0 +1,30 @@
+"""``framework describe``: how a Framework is doing, for a person."""
+
+from cli.exitcodes import ExitCode
+from cli.options import ClusterChoice
+from cli.see.description import describe
+from cli.see.world import look_at
+from cli.session import explained, find_cluster, open_client, run_printing
+from cli.terminal import print_error, print_line
+from framework.clock import SystemClock
+from framework.kube.config import KubeConfig
+
+
+def describe_framework(name: str, cluster: ClusterChoice, *, shows_all: bool) -> ExitCode:
+    """Run ``framework describe``.
+
+    Raises:
+        CliError: there is no cluster, or no such Framework.
+    """
+    return run_printing(_describe(name, find_cluster(cluster), shows_all=shows_all))
+
+
+async def _describe(name: str, config: KubeConfig, *, shows_all: bool) -> ExitCode:
+    async with open_client(config) as client:
+        with explained(config):
+            sight = await look_at(client, config.namespace, name)
+    for line in describe(sight, SystemClock().now(), shows_all=shows_all):
+        print_line(line)
+    if note := sight.explain_hidden():
+        print_error(note)
+    return ExitCode.SUCCEEDED

@@ -1,0 +1,227 @@
+"""What ``framework describe`` prints of a Framework: lines of text. Pure.
+
+The order: what it is and how it is doing, its conditions, its roles, the Tasks that need attention,
+the other Tasks, the members that the gang lacks, the failures so far, and the last Events. Without
+``shows_all`` each part is short, so that the whole fits on a screen or two also for a thousand
+Tasks.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from cli.printing.columns import Aligner
+from cli.reasons import read_progress
+from cli.running.progress import GangView, TaskLine, build_view
+from cli.see import policies
+from cli.see.eventlog import EVENT_HEADER, EventRecord
+from cli.see.folding import Fold, describe_states, fold_tasks
+from cli.see.world import Sight
+from framework.api import constants
+from framework.api.codec import decode_spec, decode_status
+from framework.api.durations import format_age
+from framework.api.fielderrors import FieldErrors
+from framework.api.text import make_printable
+from framework.api.types import FrameworkSpec, FrameworkStatus, TaskRoleSpec
+from framework.kube.resources import Object
+
+_SHOWN_TASKS = 12
+_SHOWN_EVENTS = 8
+_SHOWN_FAILURES = 5
+_INDENT = "  "
+_FAILURES = frozenset({"TaskFailed", "AttemptCompleted", "Completed"})
+_NEWS = ("True", "GangReady")
+_TASK_HEADER = ("TASK", "STATE", "ATTEMPT", "NOTE")
+_PLACED_HEADER = ("TASK", "STATE", "ATTEMPT", "NODE", "IP", "NOTE")
+
+
+def describe(sight: Sight, now: datetime, *, shows_all: bool = False) -> list[str]:
+    """Describe a Framework.
+
+    Args:
+        sight: what the user sees of it.
+        now: for ages and the time to the next attempt.
+        shows_all: each Task with its node, all conditions, failures and Events.
+    """
+    return [make_printable(line) for line in _Description(sight, now, shows_all=shows_all).build()]
+
+
+class _Description:
+    """The parts of one description."""
+
+    def __init__(self, sight: Sight, now: datetime, *, shows_all: bool) -> None:
+        self._sight = sight
+        self._now = now
+        self._shows_all = shows_all
+        self._view = build_view(sight.build_world(), now)
+        self._spec, self._status = _decode(sight.framework)
+
+    def build(self) -> Iterable[str]:
+        yield from self._describe_head()
+        yield from self._describe_conditions()
+        yield from self._describe_roles()
+        yield from self._describe_tasks()
+        yield from self._describe_missing()
+        yield from self._describe_failures()
+        yield from self._describe_events()
+
+    def _describe_head(self) -> Iterable[str]:
+        metadata, view, status = self._sight.framework["metadata"], self._view, self._status
+        created = metadata.get("creationTimestamp")
+        rows = [
+            ("Name", str(metadata.get("name"))),
+            ("Namespace", str(metadata.get("namespace"))),
+            ("Created", f"{created} ({format_age(created, self._now)} ago)"),
+            ("State", _describe_state(view, status, self._now)),
+        ]
+        if view.note:
+            rows.append(("Reason", view.note))
+        if status is not None and status.ready_tasks:
+            rows.append(("Tasks", f"{status.ready_tasks} run or have succeeded"))
+        if self._spec.description:
+            rows.append(("Description", self._spec.description))
+        rows.append(("Retries", self._describe_retries()))
+        rows += policies.list_lifetime(self._spec, self._sight.framework.get("spec"))
+        width = max(len(title) for title, _ in rows) + 3
+        for title, text in rows:
+            yield f"{title + ':':{width}}{text}"
+
+    def _describe_retries(self) -> str:
+        allowed = f"allowed: {policies.describe_retries(self._spec.retry_policy)}"
+        if self._status is None:
+            return allowed
+        return f"{policies.describe_retried(self._status.retry_policy_status)}; {allowed}"
+
+    def _describe_conditions(self) -> Iterable[str]:
+        conditions = (self._status.conditions if self._status is not None else None) or ()
+        shown = [c for c in conditions if self._shows_all or c.status in _NEWS or c.type in _NEWS]
+        rows = [
+            [
+                c.type,
+                c.status,
+                format_age(c.transition_time and c.transition_time.isoformat(), self._now),
+                f"{c.reason}: {c.message}" if c.message else c.reason,
+            ]
+            for c in shown
+        ]
+        return _build_section("Conditions", ("TYPE", "STATUS", "FOR", "REASON"), rows)
+
+    def _describe_roles(self) -> Iterable[str]:
+        rows = [self._build_role_row(role) for role in self._spec.task_roles]
+        header = ("ROLE", "TASKS", "STATES", "RETRIES", "WHAT ENDS THE ATTEMPT")
+        return _build_section("Roles", header, rows)
+
+    def _build_role_row(self, role: TaskRoleSpec) -> list[str]:
+        lines = [line for line in self._view.tasks if line.key.role == role.name]
+        more = policies.describe_role(role)
+        retried = 0
+        found = self._status.attempt_status.find_role(role.name) if self._status else None
+        for task in found.tasks if found is not None else ():
+            retried += task.retry_policy_status.total_retried_count
+        allowed = policies.describe_retries(role.task.retry_policy)
+        return [
+            role.name,
+            f"{role.wanted_count} ({more})" if more else str(role.wanted_count),
+            describe_states(lines) or "-",
+            f"{retried} so far; {allowed}" if retried else allowed,
+            policies.describe_completion(role.completion_policy),
+        ]
+
+    def _describe_tasks(self) -> Iterable[str]:
+        tasks = self._view.tasks
+        urgent = sorted((t for t in tasks if _needs_attention(t)), key=_rank)
+        quiet = [task for task in tasks if not _needs_attention(task)]
+        if self._shows_all:
+            rows = [self._build_placed_row(task) for task in [*urgent, *quiet]]
+            yield from _build_section("Tasks", _PLACED_HEADER, rows)
+            return
+        left = _SHOWN_TASKS
+        for title, part in (("Tasks that need attention", urgent), ("Tasks", quiet)):
+            folds = fold_tasks(part, lambda task: (task.state, task.attempt, task.note))
+            shown = folds[: max(left, 1)]
+            left -= len(shown)
+            yield from _build_section(title, _TASK_HEADER, map(_build_task_row, shown))
+            hidden = sum(len(fold.lines) for fold in folds[len(shown) :])
+            if hidden:
+                yield f"{_INDENT}... and {hidden} more Tasks: --all shows them"
+
+    def _build_placed_row(self, task: TaskLine) -> list[str]:
+        node, address = "", ""
+        role = self._status.attempt_status.find_role(task.key.role) if self._status else None
+        if role is not None and task.key.index < len(role.tasks):
+            attempt = role.tasks[task.key.index].attempt_status
+            node, address = attempt.pod_node_name or "", attempt.pod_ip or ""
+        return [str(task.key), task.state, str(task.attempt), node, address, task.note]
+
+    def _describe_missing(self) -> Iterable[str]:
+        """Describe which members the barriers wait for, as the controller published it."""
+        missing, total = read_progress(self._sight.configmap)
+        if not missing or self._view.is_completed:
+            return ()
+        rows = [[str(key), reason] for key, reason in missing.items()]
+        title = f"The gang of {total} is not complete; its barriers wait for"
+        if len(rows) == constants.PROGRESS_MAX_MISSING:
+            title += ", among others"
+        return _build_section(title, ("TASK", "REASON"), rows)
+
+    def _describe_failures(self) -> Iterable[str]:
+        records = [
+            record
+            for record in self._sight.list_events()
+            if record.type == "Warning" and record.reason in _FAILURES
+        ]
+        return self._build_events("Failures so far", records, _SHOWN_FAILURES)
+
+    def _describe_events(self) -> Iterable[str]:
+        return self._build_events("Events", self._sight.list_events(), _SHOWN_EVENTS)
+
+    def _build_events(self, title: str, records: Sequence[EventRecord], most: int) -> Iterable[str]:
+        shown = records if self._shows_all else records[-most:]
+        rows = [record.build_row(self._now) for record in shown]
+        if len(shown) < len(records):
+            title += f" (the last {len(shown)} of {len(records)}; --all shows all)"
+        return _build_section(title, EVENT_HEADER, rows)
+
+
+def _decode(framework: Object) -> tuple[FrameworkSpec, FrameworkStatus | None]:
+    """Decode what can be decoded; the view has the reason for what cannot."""
+    try:
+        spec = decode_spec(framework.get("spec"))
+    except FieldErrors:
+        spec = FrameworkSpec()
+    try:
+        return spec, decode_status(framework.get("status"))
+    except FieldErrors:
+        return spec, None
+
+
+def _describe_state(view: GangView, status: FrameworkStatus | None, now: datetime) -> str:
+    if status is None:
+        return view.state
+    age = format_age(status.transition_time.isoformat(), now)
+    return f"{view.state} for {age}, attempt {view.attempt} ({status.state})"
+
+
+def _needs_attention(task: TaskLine) -> bool:
+    return bool(task.note) or task.is_own_failure or task.is_restarting or task.is_retrying
+
+
+def _rank(task: TaskLine) -> tuple[bool, bool, bool]:
+    """Rank failed Tasks first, then those that are started again and again."""
+    return not task.is_own_failure, not task.is_restarting, not task.is_retrying
+
+
+def _build_task_row(fold: Fold) -> list[str]:
+    task = fold.first
+    return [fold.name, task.state, str(task.attempt), task.note]
+
+
+def _build_section(
+    title: str, header: Sequence[str], rows: Iterable[Sequence[str]]
+) -> Iterable[str]:
+    """Build a titled table; nothing without rows."""
+    table = list(rows)
+    if not table:
+        return
+    yield f"{title}:"
+    for line in Aligner().align([header, *table]):
+        yield f"{_INDENT}{line}".rstrip()

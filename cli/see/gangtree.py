@@ -1,0 +1,291 @@
+"""The tree of a Framework: roles, Tasks, their Pods and their earlier attempts. Pure.
+
+``build_tree`` builds the structure that ``-o json`` prints; ``render_tree`` draws it, with equal
+Tasks in one row. The status has the newest attempt only; the failures of earlier ones are those of
+the Events.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from cli.printing.columns import Aligner
+from cli.running.progress import GangView, TaskLine, build_view
+from cli.see.eventlog import EventRecord
+from cli.see.folding import count_states, describe_states, fold_tasks, name_indices
+from cli.see.world import Sight
+from framework.api.durations import format_seconds
+from framework.api.naming import build_pod_name
+from framework.api.text import make_printable
+from framework.api.wire import format_time
+from framework.kube.resources import Object
+
+HEADER = ("NAME", "STATE", "ATTEMPT", "RESTARTS", "NODE", "IP")
+_SHOWN_FOLDS = 10
+_TASK_FAILED = "TaskFailed"
+_ATTEMPT_FAILED = "AttemptCompleted"
+
+
+@dataclass(frozen=True, slots=True)
+class PodNode:
+    """A Pod."""
+
+    name: str
+    phase: str
+    node: str
+    ip: str
+    restarts: int
+
+    def to_wire(self) -> Object:
+        """Build the form that ``-o json`` prints."""
+        return {
+            "name": self.name,
+            "phase": self.phase,
+            "node": self.node,
+            "ip": self.ip,
+            "restarts": self.restarts,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PastFailure:
+    """How an attempt failed, perhaps several attempts in the same way."""
+
+    text: str
+    count: int
+    last_at: datetime
+
+    def describe(self, now: datetime) -> str:
+        """Describe it with its age."""
+        age = format_seconds(max(0.0, (now - self.last_at).total_seconds()))
+        return f"{self.text} ({f'{self.count} times, last ' if self.count > 1 else ''}{age} ago)"
+
+    def to_wire(self) -> Object:
+        """Build the form that ``-o json`` prints."""
+        last = format_time(self.last_at)
+        return {"message": self.text, "count": self.count, "lastTimestamp": last}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskNode:
+    """A Task, its Pod and how its earlier attempts failed."""
+
+    line: TaskLine
+    pod: PodNode | None
+    failures: tuple[PastFailure, ...] = ()
+
+    def to_wire(self) -> Object:
+        """Build the form that ``-o json`` prints."""
+        return {
+            "name": str(self.line.key),
+            "index": self.line.key.index,
+            "state": self.line.state,
+            "attempt": self.line.attempt,
+            "note": self.line.note,
+            "failures": [failure.to_wire() for failure in self.failures],
+            "pod": None if self.pod is None else self.pod.to_wire(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RoleNode:
+    """A role and its Tasks."""
+
+    name: str
+    tasks: tuple[TaskNode, ...]
+
+    def to_wire(self) -> Object:
+        """Build the form that ``-o json`` prints."""
+        return {
+            "name": self.name,
+            "states": count_states(task.line for task in self.tasks),
+            "tasks": [task.to_wire() for task in self.tasks],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkNode:
+    """A Framework and all that belongs to it."""
+
+    view: GangView
+    namespace: str
+    objects: tuple[str, ...]
+    """Objects besides the Pods, as kind/name."""
+    roles: tuple[RoleNode, ...]
+    failures: tuple[PastFailure, ...] = ()
+    """How earlier attempts of the Framework failed."""
+    hidden: tuple[str, ...] = ()
+    """Rights that the user lacks to see more."""
+
+    def to_wire(self) -> Object:
+        """Build the form that ``-o json`` prints."""
+        return {
+            "kind": "FrameworkTree",
+            "metadata": {"name": self.view.name, "namespace": self.namespace},
+            "state": self.view.state,
+            "attempt": self.view.attempt,
+            "note": self.view.note,
+            "failures": [failure.to_wire() for failure in self.failures],
+            "objects": list(self.objects),
+            "roles": [role.to_wire() for role in self.roles],
+            "lackingRights": list(self.hidden),
+        }
+
+
+def build_tree(sight: Sight, objects: Sequence[str], now: datetime) -> FrameworkNode:
+    """Build the tree.
+
+    Args:
+        sight: what the user sees of the Framework.
+        objects: kind/name of its further objects that are visible.
+        now: for the time to the next attempt.
+    """
+    view = build_view(sight.build_world(), now)
+    failures = _collect_failures(sight.list_events())
+    pods = sight.pods or {}
+    roles: dict[str, list[TaskNode]] = {}
+    for line in view.tasks:
+        pod = pods.get(build_pod_name(view.name, line.key.role, line.key.index))
+        node = None if pod is None else _read_pod(pod)
+        known = tuple(failures.get(str(line.key), ()))
+        roles.setdefault(line.key.role, []).append(TaskNode(line, node, known))
+    return FrameworkNode(
+        view=view,
+        namespace=str(sight.framework["metadata"].get("namespace")),
+        objects=tuple(objects),
+        roles=tuple(RoleNode(name, tuple(tasks)) for name, tasks in roles.items()),
+        failures=tuple(failures.get("", ())),
+        hidden=sight.hidden,
+    )
+
+
+def _collect_failures(records: Iterable[EventRecord]) -> dict[str, list[PastFailure]]:
+    """Collect the failures of each Task by its name, and of the Framework by ""."""
+    found: dict[str, list[PastFailure]] = {}
+    for record in records:
+        if record.reason == _TASK_FAILED:
+            task, _, text = record.message.partition(" ")
+        elif record.reason == _ATTEMPT_FAILED:
+            task, text = "", record.message
+        else:
+            continue
+        failure = PastFailure(text, record.count, record.last_at)
+        found.setdefault(task, []).append(failure)
+    return found
+
+
+def _read_pod(pod: Object) -> PodNode:
+    metadata, spec, status = pod["metadata"], pod["spec"], pod["status"]
+    restarts = 0
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(kind) or ():
+            restarts += int(container.get("restartCount") or 0)
+    phase = str(status.get("phase") or "Pending")
+    return PodNode(
+        name=str(metadata["name"]),
+        phase="Terminating" if metadata.get("deletionTimestamp") else phase,
+        node=str(spec.get("nodeName") or ""),
+        ip=str(status.get("podIP") or ""),
+        restarts=restarts,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A line of the drawing, and those below it."""
+
+    cells: tuple[str, ...]
+    children: "tuple[_Row, ...]" = ()
+
+
+def render_tree(tree: FrameworkNode, now: datetime, *, shows_all: bool = False) -> list[str]:
+    """Draw the tree.
+
+    Args:
+        tree: as built.
+        now: for the ages of failures.
+        shows_all: each Task in a row of its own, and all of them.
+    """
+    children = [_Row((name,)) for name in tree.objects]
+    children += [_Row((failure.describe(now),)) for failure in tree.failures]
+    children += [_build_role(role, now, shows_all=shows_all) for role in tree.roles]
+    state = tree.view.state
+    cells = (f"Framework/{tree.view.name}", state, str(tree.view.attempt))
+    rows = list(_draw(_Row(cells, tuple(children)), "", ""))
+    notes = [f"{tree.view.name}: {tree.view.note}"] if tree.view.note else []
+    table = [[*row, *[""] * (len(HEADER) - len(row))] for row in [HEADER, *rows]]
+    return [make_printable(line).rstrip() for line in [*_align(table), *notes]]
+
+
+def _align(table: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Align rows; a row that has only a name does not widen the first column."""
+    plain = [row for row in table if any(row[1:])]
+    lines = iter(list(Aligner().align(plain)))
+    for row in table:
+        yield next(lines) if any(row[1:]) else row[0]
+
+
+def _build_role(role: RoleNode, now: datetime, *, shows_all: bool) -> _Row:
+    def identify(line: TaskLine) -> object:
+        if shows_all:
+            return line.key
+        node = nodes[line.key]
+        pod = node.pod
+        shown = None if pod is None else (pod.phase, pod.restarts)
+        return (line.state, line.attempt, line.note, shown, node.failures)
+
+    nodes = {node.line.key: node for node in role.tasks}
+    folds = fold_tasks((node.line for node in role.tasks), identify)
+    shown = folds if shows_all else sorted(folds, key=lambda fold: not fold.first.note)
+    limit = len(shown) if shows_all else _SHOWN_FOLDS
+    rows = [_build_task([nodes[line.key] for line in fold.lines], now) for fold in shown[:limit]]
+    hidden = sum(len(fold.lines) for fold in shown[limit:])
+    if hidden:
+        rows.append(_Row((f"... and {hidden} more Tasks: --all shows them",)))
+    states = describe_states(node.line for node in role.tasks)
+    return _Row((f"{role.name} ({states})",), tuple(rows))
+
+
+def _build_task(nodes: Sequence[TaskNode], now: datetime) -> _Row:
+    line, pods = nodes[0].line, [node.pod for node in nodes if node.pod is not None]
+    name = f"{line.key.role}/{name_indices([node.line.key.index for node in nodes])}"
+    children = [_Row((f"failure: {failure.describe(now)}",)) for failure in nodes[0].failures]
+    if line.note:
+        children.append(_Row((line.note,)))
+    if pods:
+        children.append(_build_pods(pods))
+    return _Row((name, line.state, str(line.attempt)), tuple(children))
+
+
+def _build_pods(pods: Sequence[PodNode]) -> _Row:
+    first = pods[0]
+    name = (
+        f"Pod/{first.name}" if len(pods) == 1 else f"{len(pods)} Pods, Pod/{first.name} the first"
+    )
+    return _Row(
+        (
+            name,
+            first.phase,
+            "",
+            str(first.restarts),
+            _name_values({pod.node for pod in pods}, "nodes"),
+            _name_values({pod.ip for pod in pods}, "addresses"),
+        )
+    )
+
+
+def _name_values(values: set[str], plural: str) -> str:
+    known = values - {""}
+    return next(iter(known), "") if len(known) < 2 else f"{len(known)} {plural}"  # noqa: PLR2004 two
+
+
+def _draw(row: _Row, lead: str, below: str) -> Iterator[tuple[Any, ...]]:
+    yield (lead + row.cells[0], *row.cells[1:])
+    for number, child in enumerate(row.children, 1):
+        is_last = number == len(row.children)
+        yield from _draw(
+            child,
+            below + ("└─" if is_last else "├─"),
+            below + ("  " if is_last else "│ "),
+        )

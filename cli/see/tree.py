@@ -1,0 +1,100 @@
+"""``framework tree``: a Framework's roles, Tasks, Pods and further objects."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+
+from cli.exitcodes import ExitCode
+from cli.options import ClusterChoice
+from cli.printing.output import OutputFormat, Printer
+from cli.see.gangtree import build_tree, render_tree
+from cli.see.world import Sight, look_at
+from cli.session import explained, find_cluster, open_client, run_printing
+from cli.templates import RoleTemplate, get_account, list_roles
+from cli.terminal import print_document, print_error, print_line
+from framework.api.gang_key import refers_to_gang_key
+from framework.api.naming import build_gang_key_name
+from framework.clock import SystemClock
+from framework.kube.client import KubeClient
+from framework.kube.config import KubeConfig
+from framework.kube.errors import ForbiddenError, NotFoundError
+from framework.kube.resources import (
+    CONFIGMAPS,
+    METADATA,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    Object,
+    Resource,
+)
+
+_MAX_ACCOUNTS = 10
+
+
+def print_tree(
+    name: str, cluster: ClusterChoice, output: OutputFormat, *, shows_all: bool
+) -> ExitCode:
+    """Run ``framework tree``.
+
+    Raises:
+        CliError: there is no cluster, or no such Framework.
+    """
+    return run_printing(_print(name, find_cluster(cluster), output, shows_all=shows_all))
+
+
+async def _print(
+    name: str, config: KubeConfig, output: OutputFormat, *, shows_all: bool
+) -> ExitCode:
+    async with open_client(config) as client:
+        with explained(config):
+            sight = await look_at(client, config.namespace, name)
+    # Without the data of the Secret: nothing here needs it.
+    async with open_client(config, accept=METADATA) as client:
+        with explained(config):
+            objects, lacking = await _find_objects(client, config.namespace, sight)
+    sight = replace(sight, hidden=(*sight.hidden, *lacking))
+    now = SystemClock().now()
+    tree = build_tree(sight, objects, now)
+    if output.is_table:
+        for line in render_tree(tree, now, shows_all=shows_all):
+            print_line(line)
+    else:
+        print_document(Printer(output).render([tree.to_wire()], is_list=False), keep="\n\t")
+    if note := sight.explain_hidden():
+        print_error(note)
+    return ExitCode.SUCCEEDED
+
+
+async def _find_objects(
+    client: KubeClient, namespace: str, sight: Sight
+) -> tuple[list[str], list[str]]:
+    """Find the further objects of the gang; return them, and the rights that the user lacks."""
+    found: list[str] = []
+    lacking: list[str] = []
+    if sight.configmap is not None:
+        found.append(f"{CONFIGMAPS.kind}/{sight.configmap['metadata']['name']}")
+    for resource, name in _list_expected(sight.framework):
+        try:
+            await client.get(resource, namespace, name)
+            found.append(f"{resource.kind}/{name}")
+        except NotFoundError:
+            found.append(f"{resource.kind}/{name} (missing)")
+        except ForbiddenError:
+            right = f"get {resource.plural}"
+            lacking += [right] if right not in lacking else []
+    return found, lacking
+
+
+def _list_expected(framework: Object) -> Iterator[tuple[Resource, str]]:
+    """List the Secret and the service accounts that the Pod templates name."""
+    roles = list(list_roles(framework))
+    key = build_gang_key_name(str(framework["metadata"]["name"]))
+    if any(refers_to_gang_key(_get_template(role), key) for role in roles):
+        yield SECRETS, key
+    accounts = dict.fromkeys(account for role in roles if (account := get_account(role)))
+    for account in islice(accounts, _MAX_ACCOUNTS):
+        yield SERVICE_ACCOUNTS, account
+
+
+def _get_template(role: RoleTemplate) -> Object:
+    template: Object = role.body["task"]["pod"]
+    return template
