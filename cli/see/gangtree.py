@@ -1,28 +1,22 @@
 """The tree of a Framework: roles, Tasks, their Pods and their earlier attempts. Pure.
 
-``build_tree`` builds the structure that ``-o json`` prints; ``render_tree`` draws it, with equal
-Tasks in one row. The status has the newest attempt only; the failures of earlier ones are those of
-the Events.
+``build_tree`` builds the structure that ``-o json`` prints, and ``cli.see.drawing`` draws. The
+status has the newest attempt only; the failures of earlier attempts are those of the Events.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from cli.printing.columns import Aligner
 from cli.running.progress import GangView, TaskLine, build_view
 from cli.see.eventlog import EventRecord
-from cli.see.folding import count_states, describe_states, fold_tasks, name_indices
+from cli.see.folding import count_states
 from cli.see.world import Sight
 from framework.api.durations import format_seconds
 from framework.api.naming import build_pod_name
-from framework.api.text import make_printable
 from framework.api.wire import format_time
 from framework.kube.resources import Object
 
-HEADER = ("NAME", "STATE", "ATTEMPT", "RESTARTS", "NODE", "IP")
-_SHOWN_FOLDS = 10
 _TASK_FAILED = "TaskFailed"
 _ATTEMPT_FAILED = "AttemptCompleted"
 
@@ -189,103 +183,3 @@ def _read_pod(pod: Object) -> PodNode:
         ip=str(status.get("podIP") or ""),
         restarts=restarts,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A line of the drawing, and those below it."""
-
-    cells: tuple[str, ...]
-    children: "tuple[_Row, ...]" = ()
-
-
-def render_tree(tree: FrameworkNode, now: datetime, *, shows_all: bool = False) -> list[str]:
-    """Draw the tree.
-
-    Args:
-        tree: as built.
-        now: for the ages of failures.
-        shows_all: each Task in a row of its own, and all of them.
-    """
-    children = [_Row((name,)) for name in tree.objects]
-    children += [_Row((failure.describe(now),)) for failure in tree.failures]
-    children += [_build_role(role, now, shows_all=shows_all) for role in tree.roles]
-    state = tree.view.state
-    cells = (f"Framework/{tree.view.name}", state, str(tree.view.attempt))
-    rows = list(_draw(_Row(cells, tuple(children)), "", ""))
-    notes = [f"{tree.view.name}: {tree.view.note}"] if tree.view.note else []
-    table = [[*row, *[""] * (len(HEADER) - len(row))] for row in [HEADER, *rows]]
-    return [make_printable(line).rstrip() for line in [*_align(table), *notes]]
-
-
-def _align(table: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Align rows; a row that has only a name does not widen the first column."""
-    plain = [row for row in table if any(row[1:])]
-    lines = iter(list(Aligner().align(plain)))
-    for row in table:
-        yield next(lines) if any(row[1:]) else row[0]
-
-
-def _build_role(role: RoleNode, now: datetime, *, shows_all: bool) -> _Row:
-    def identify(line: TaskLine) -> object:
-        if shows_all:
-            return line.key
-        node = nodes[line.key]
-        pod = node.pod
-        shown = None if pod is None else (pod.phase, pod.restarts)
-        return (line.state, line.attempt, line.note, shown, node.failures)
-
-    nodes = {node.line.key: node for node in role.tasks}
-    folds = fold_tasks((node.line for node in role.tasks), identify)
-    shown = folds if shows_all else sorted(folds, key=lambda fold: not fold.first.note)
-    limit = len(shown) if shows_all else _SHOWN_FOLDS
-    rows = [_build_task([nodes[line.key] for line in fold.lines], now) for fold in shown[:limit]]
-    hidden = sum(len(fold.lines) for fold in shown[limit:])
-    if hidden:
-        rows.append(_Row((f"... and {hidden} more Tasks: --all shows them",)))
-    states = describe_states(node.line for node in role.tasks)
-    return _Row((f"{role.name} ({states})",), tuple(rows))
-
-
-def _build_task(nodes: Sequence[TaskNode], now: datetime) -> _Row:
-    line, pods = nodes[0].line, [node.pod for node in nodes if node.pod is not None]
-    name = f"{line.key.role}/{name_indices([node.line.key.index for node in nodes])}"
-    children = [_Row((f"failure: {failure.describe(now)}",)) for failure in nodes[0].failures]
-    if line.note:
-        children.append(_Row((line.note,)))
-    if pods:
-        children.append(_build_pods(pods))
-    return _Row((name, line.state, str(line.attempt)), tuple(children))
-
-
-def _build_pods(pods: Sequence[PodNode]) -> _Row:
-    first = pods[0]
-    name = (
-        f"Pod/{first.name}" if len(pods) == 1 else f"{len(pods)} Pods, Pod/{first.name} the first"
-    )
-    return _Row(
-        (
-            name,
-            first.phase,
-            "",
-            str(first.restarts),
-            _name_values({pod.node for pod in pods}, "nodes"),
-            _name_values({pod.ip for pod in pods}, "addresses"),
-        )
-    )
-
-
-def _name_values(values: set[str], plural: str) -> str:
-    known = values - {""}
-    return next(iter(known), "") if len(known) < 2 else f"{len(known)} {plural}"  # noqa: PLR2004 two
-
-
-def _draw(row: _Row, lead: str, below: str) -> Iterator[tuple[Any, ...]]:
-    yield (lead + row.cells[0], *row.cells[1:])
-    for number, child in enumerate(row.children, 1):
-        is_last = number == len(row.children)
-        yield from _draw(
-            child,
-            below + ("└─" if is_last else "├─"),
-            below + ("  " if is_last else "│ "),
-        )

@@ -70,7 +70,8 @@ async def _get(options: GetOptions, config: KubeConfig) -> ExitCode:
             if options.sort_by is not None:
                 items = _sort(items, await _read_sort_keys(options.sort_by, selection, config))
             show = _Writer(options, found, selection.namespace)
-            show(items, is_list=len(options.names) != 1)
+            if items or not found.faults:
+                show(items, is_list=len(options.names) != 1)
             for fault in found.faults:
                 print_error(f"error: {fault}")
             if found.faults or not options.watches:

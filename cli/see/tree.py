@@ -7,10 +7,11 @@ from itertools import islice
 from cli.exitcodes import ExitCode
 from cli.options import ClusterChoice
 from cli.printing.output import OutputFormat, Printer
-from cli.see.gangtree import build_tree, render_tree
+from cli.see.drawing import render_tree
+from cli.see.gangtree import build_tree
 from cli.see.world import Sight, look_at
 from cli.session import explained, find_cluster, open_client, run_printing
-from cli.templates import RoleTemplate, get_account, list_roles
+from cli.templates import get_account, list_roles
 from cli.terminal import print_document, print_error, print_line
 from framework.api.gang_key import refers_to_gang_key
 from framework.api.naming import build_gang_key_name
@@ -87,14 +88,9 @@ async def _find_objects(
 def _list_expected(framework: Object) -> Iterator[tuple[Resource, str]]:
     """List the Secret and the service accounts that the Pod templates name."""
     roles = list(list_roles(framework))
-    key = build_gang_key_name(str(framework["metadata"]["name"]))
-    if any(refers_to_gang_key(_get_template(role), key) for role in roles):
-        yield SECRETS, key
+    name = str(framework["metadata"]["name"])
+    if any(refers_to_gang_key(role.body["task"]["pod"], name) for role in roles):
+        yield SECRETS, build_gang_key_name(name)
     accounts = dict.fromkeys(account for role in roles if (account := get_account(role)))
     for account in islice(accounts, _MAX_ACCOUNTS):
         yield SERVICE_ACCOUNTS, account
-
-
-def _get_template(role: RoleTemplate) -> Object:
-    template: Object = role.body["task"]["pod"]
-    return template

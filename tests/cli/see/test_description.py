@@ -1,0 +1,147 @@
+import re
+from dataclasses import replace
+
+from cli.see.description import describe
+from cli.see.world import Sight
+from framework.api import constants
+from framework.api.completion import POD_EXTERNAL_DELETED
+from framework.api.naming import TaskKey
+from framework.api.roster import Missing, Progress, encode_progress
+from framework.api.states import FrameworkState, TaskState
+from framework.api.types import Condition, RetryPolicyStatus
+from tests.support.builders import address, at, build_configmap_wire, build_role_status
+from tests.support.builders.sights import (
+    build_event,
+    build_failed_task,
+    build_running,
+    build_sight,
+)
+
+NOW = at(600)
+
+
+def show(sight: Sight, *, shows_all: bool = False) -> str:
+    return "\n".join(describe(sight, NOW, shows_all=shows_all))
+
+
+def get_section(text: str, title: str) -> list[str]:
+    """Return the rows below the header of a section."""
+    lines = text.split("\n")
+    start = next(i for i, line in enumerate(lines) if line.startswith(title)) + 2
+    rows = []
+    for line in lines[start:]:
+        if not line.startswith("  "):
+            break
+        rows.append(line.strip())
+    return rows
+
+
+def test_head_has_state_retries_and_policy() -> None:
+    sight = build_sight(
+        build_role_status(number=2),
+        spec={"retryPolicy": {"maxRetryCount": 3}, "description": "night run"},
+        retry_policy_status=RetryPolicyStatus(2, 1),
+        ready_tasks="2/2",
+    )
+    assert [line.split(maxsplit=1) for line in show(sight).split("\n")[:7]] == [
+        ["Name:", "gang"],
+        ["Namespace:", "default"],
+        ["Created:", "2026-01-01T00:00:00Z (10m ago)"],
+        ["State:", "Running for 10m, attempt 0 (AttemptRunning)"],
+        ["Tasks:", "2/2 run or have succeeded"],
+        ["Description:", "night run"],
+        ["Retries:", "2 so far, 1 of them not counted; allowed: up to 3"],
+    ]
+
+
+def test_conditions_without_news_are_shown_with_all_only() -> None:
+    conditions = (
+        Condition("GangReady", "False", None, at(0), "NoGang", "1 Task is missing"),
+        Condition("Running", "True", None, at(540), "AttemptRunning"),
+        Condition("Blocked", "False", None, at(0), "NotBlocked"),
+    )
+    sight = build_sight(build_role_status(), conditions=conditions)
+    rows = get_section(show(sight), "Conditions")
+    assert [" ".join(row.split()) for row in rows] == [
+        "GangReady False 10m NoGang: 1 Task is missing",
+        "Running True 60s AttemptRunning",
+    ]
+    assert len(get_section(show(sight, shows_all=True), "Conditions")) == 3
+
+
+def test_failed_task_comes_first_and_equal_tasks_fold() -> None:
+    sight = build_sight(build_running(1000, build_failed_task(7, POD_EXTERNAL_DELETED)), pods=0)
+    text = show(sight)
+    assert get_section(text, "Roles")[0].split()[:6] == [
+        "worker", "1000", "999", "Running,", "1", "Failed"]  # fmt: skip
+    (urgent,) = get_section(text, "Tasks that need attention")
+    assert urgent.split()[:2] == ["worker/7", "Failed"]
+    (quiet,) = get_section(text, "Tasks:")
+    assert quiet.split()[:2] == ["worker/0-6,8-999", "Running"]
+
+
+def test_many_different_tasks_end_with_their_number_and_all_shows_each() -> None:
+    failed = [build_failed_task(index, POD_EXTERNAL_DELETED, attempt=index) for index in range(40)]
+    sight = build_sight(build_running(50, *failed))
+    text = show(sight)
+    assert len(get_section(text, "Tasks that need attention")) == 13
+    assert "... and 28 more Tasks: --all shows them" in text
+    assert len(text.split("\n")) < 40
+    rows = get_section(show(sight, shows_all=True), "Tasks:")
+    assert len(rows) == 50
+    assert rows[-1].split() == ["worker/49", "Running", "0", "node", address(49)]
+
+
+def test_missing_members_are_those_of_the_barrier_report() -> None:
+    progress = Progress(1, 3, (Missing("worker", 2, "0/8 nodes are available"),))
+    annotations = {constants.PROGRESS_ANNOTATION: encode_progress(progress)}
+    waiting = build_role_status(number=3, state=TaskState.ATTEMPT_PREPARING)
+    sight = build_sight(waiting, state=FrameworkState.ATTEMPT_PREPARING)
+    text = show(replace(sight, configmap=build_configmap_wire(annotations)))
+    (row,) = get_section(text, "The gang of 3 is not complete; its barriers wait for")
+    assert row.split(maxsplit=1) == [str(TaskKey("worker", 2)), "0/8 nodes are available"]
+
+
+def test_failures_and_last_events_are_told_apart() -> None:
+    failures = [
+        build_event("TaskFailed", f"worker/{n} exited with 7", type="Warning", seconds=n)
+        for n in range(1, 9)
+    ]
+    started = build_event("Started", "Started container main", kind="Pod", name="gang-worker-0",
+                          seconds=60)  # fmt: skip
+    text = show(build_sight(build_role_status(), events=[*failures, started]))
+    assert [row.split()[4] for row in get_section(text, "Failures so far (the last 5 of 8")] == [
+        f"worker/{n}" for n in range(4, 9)
+    ]
+    assert get_section(text, "Events (the last 8 of 9")[-1].split()[3] == "worker/0"
+
+
+def test_framework_that_no_controller_has_seen_shows_its_roles() -> None:
+    sight = build_sight(build_role_status(number=2))
+    framework = {key: value for key, value in sight.framework.items() if key != "status"}
+    text = show(replace(sight, framework=framework))
+    assert re.search(r"^State: +New$", text, re.MULTILINE)
+    assert "check that framework-controller runs" in text
+    assert get_section(text, "Roles")[0].split()[:3] == ["worker", "2", "-"]
+
+
+def test_framework_that_cannot_be_read_shows_why() -> None:
+    sight = build_sight(build_role_status())
+    framework = {**sight.framework, "spec": {"taskRoles": 7}, "status": {"state": 7}}
+    text = show(replace(sight, framework=framework))
+    assert "Unreadable" in text
+    assert "its status cannot be read" in text
+
+
+def test_hostile_texts_control_no_terminal() -> None:
+    hostile = "\x1b[2J\u202e\nfake: line"
+    sight = build_sight(
+        build_running(2),
+        spec={"description": hostile},
+        events=[build_event(hostile, hostile, type="Warning")],
+        conditions=(Condition(hostile, "True", None, at(0), hostile, hostile),),
+    )
+    for shows_all in (False, True):
+        lines = describe(sight, NOW, shows_all=shows_all)
+        assert all(line.isprintable() for line in lines)
+        assert not any(line.startswith("fake") for line in lines)

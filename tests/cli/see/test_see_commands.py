@@ -1,0 +1,147 @@
+"""``get``, ``describe``, ``tree`` and ``events`` as whole commands, on the local API server."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.main import main
+from framework.api.constants import FRAMEWORK_NAME
+from framework.kube.resources import Object
+from tests.support.builders import (
+    FAIL_FAST,
+    build_role_status,
+    build_role_wire,
+    build_status_wire,
+    build_submission,
+    build_template_wire,
+)
+from tests.support.builders.sights import build_event
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkserver import open_local_server
+
+pytestmark = pytest.mark.local
+
+GROUP = "/apis/frameworkcontroller.microsoft.com/v1/namespaces/default/frameworks"
+CORE = "/api/v1/namespaces/default"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Access]:
+    """A server with the Framework gang, which has a Pod and Events, and the Framework other."""
+    with open_local_server(tmp_path_factory.mktemp("server")) as access:
+        _fill(access)
+        yield access
+
+
+def _fill(access: Access) -> None:
+    http = access.open_http()
+
+    def create(path: str, body: object) -> dict[str, str]:
+        status, answer = http.request("POST", path, body)
+        assert status == 201, answer
+        metadata: dict[str, str] = answer["metadata"]
+        return metadata
+
+    spec = {"serviceAccountName": "trainer"}
+    template = {"pod": {"spec": {**build_template_wire()["spec"], **spec}}}
+    role = build_role_wire(number=2, task=template, frameworkAttemptCompletionPolicy=FAIL_FAST)
+    metadata = create(GROUP, build_submission("gang", role))
+    create(GROUP, build_submission("other", build_role_wire()))
+    _, body = http.request("GET", f"{GROUP}/gang")
+    body["status"] = build_status_wire(build_role_status(number=2))
+    status, answer = http.request("PUT", f"{GROUP}/gang/status", body)
+    assert status == 200, answer
+    labels = {FRAMEWORK_NAME: "gang"}
+    pod = {"metadata": {"name": "gang-worker-0", "labels": labels}, **build_template_wire()}
+    create(f"{CORE}/pods", {"apiVersion": "v1", "kind": "Pod", **pod})
+    times: Object = dict.fromkeys(
+        ("firstTimestamp", "lastTimestamp"), metadata["creationTimestamp"]
+    )
+    involved = {"kind": "Framework", "name": "gang", "namespace": "default", "uid": metadata["uid"]}
+    events = [
+        build_event("TaskFailed", "worker/1 exited with 7\x1b[2J", type="Warning",
+                    involvedObject=involved, **times),
+        build_event("Started", "Started container main", kind="Pod", name="gang-worker-0", **times),
+        build_event("Started", "not ours", kind="Pod", name="other-worker-0", **times),
+    ]  # fmt: skip
+    for event in events:
+        create(f"{CORE}/events", {"apiVersion": "v1", "kind": "Event", **event})
+
+
+def call(server: Access, *arguments: str) -> Result:
+    result = CliRunner().invoke(main, [*arguments, "--kubeconfig", server.kubeconfig])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def test_get_prints_a_table_and_the_name_that_other_commands_take(server: Access) -> None:
+    rows = [line.split() for line in call(server, "get").stdout.splitlines()]
+    assert [row[0] for row in rows] == ["NAME", "gang", "other"]
+    name = call(server, "get", "gang", "-o", "name").stdout.strip()
+    assert call(server, "describe", name).stdout.startswith("Name:")
+
+
+@pytest.mark.parametrize("command", ["get", "describe", "tree", "events"])
+def test_missing_framework_is_exit_code_1_and_names_those_that_exist(
+    server: Access, command: str
+) -> None:
+    result = call(server, command, "framework/gone")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "error: no Framework 'gone' in namespace default: there is gang, other\n"
+    )
+
+
+@pytest.mark.parametrize("command", [("get",), ("get", "-o", "name"), ("get", "-o", "wide")])
+def test_empty_namespace_is_explained(server: Access, command: tuple[str, ...]) -> None:
+    result = call(server, *command, "-n", "kube-system")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "No resources found in kube-system namespace.\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("get", "gang", "-A"),
+        ("get", "gang", "other", "--watch"),
+        ("get", "-o", "jsonpath={.items"),
+        ("get", "-o", "jsonpath={.items[9]}"),
+        ("get", "--sort-by", "{.a}{.b}"),
+        ("tree", "gang", "-o", "name"),
+    ],
+)
+def test_bad_usage_is_exit_code_2(server: Access, arguments: tuple[str, ...]) -> None:
+    assert call(server, *arguments).exit_code == 2
+
+
+def test_describe_has_tasks_failures_and_events(server: Access) -> None:
+    text = call(server, "describe", "gang").stdout
+    assert "worker/0-1" in text
+    assert "1 failed Task ends it as failed" in text
+    assert "Failures so far:" in text
+    assert "not ours" not in text
+    assert "\x1b" not in text
+
+
+def test_tree_has_pod_and_missing_service_account(server: Access) -> None:
+    assert "Pod/gang-worker-0" in call(server, "tree", "gang", "--all").stdout
+    tree = json.loads(call(server, "tree", "gang", "-o", "json").stdout)
+    assert tree["objects"] == ["ServiceAccount/trainer (missing)"]
+    assert [task["pod"] is None for task in tree["roles"][0]["tasks"]] == [False, True]
+    names = call(server, "tree", "gang", "-o", "jsonpath={.roles[*].tasks[*].name}").stdout
+    assert names == "worker/0 worker/1"
+
+
+def test_events_are_those_of_the_gang(server: Access) -> None:
+    rows = call(server, "events", "gang").stdout.splitlines()
+    assert sorted(row.split()[3] for row in rows[1:]) == ["Framework", "worker/0"]
+    warnings = json.loads(call(server, "events", "gang", "--types", "warning", "-o", "json").stdout)
+    assert [event["reason"] for event in warnings["items"]] == ["TaskFailed"]
+
+
+def test_framework_without_events_is_explained(server: Access) -> None:
+    result = call(server, "events", "other", "--types", "Warning")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "No Events found for Framework other" in result.stderr
