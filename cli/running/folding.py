@@ -1,6 +1,6 @@
 """Folds equal Tasks of a role into one row: ``worker/0-31``. Pure."""
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cli.running.progress import TaskLine
@@ -29,11 +29,19 @@ class TaskRow:
         return f"{role}/{','.join(ranges[:_SHOWN_RANGES])},… ({len(self.indices)} Tasks)"
 
 
-def fold_tasks(tasks: Iterable[TaskLine]) -> list[TaskRow]:
-    """Fold the Tasks that differ in their index only; first what needs attention most."""
+def fold_tasks(
+    tasks: Iterable[TaskLine], identify: Callable[[TaskLine], Hashable] | None = None
+) -> list[TaskRow]:
+    """Fold the Tasks that differ in their index only; first what needs attention most.
+
+    Args:
+        tasks: of one Framework.
+        identify: what else is the same for Tasks of one row; None: nothing else.
+    """
     groups: dict[Hashable, list[TaskLine]] = {}
     for line in tasks:
-        groups.setdefault(_build_key(line), []).append(line)
+        more = None if identify is None else identify(line)
+        groups.setdefault((_build_key(line), more), []).append(line)
     rows = [
         TaskRow(group[0], tuple(sorted(line.key.index for line in group)))
         for group in groups.values()

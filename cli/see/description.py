@@ -11,10 +11,10 @@ from datetime import datetime
 
 from cli.printing.columns import Aligner
 from cli.reasons import read_progress
+from cli.running.folding import TaskRow, count_states, fold_tasks
 from cli.running.progress import GangView, TaskLine, build_view
 from cli.see import policies
 from cli.see.eventlog import EVENT_HEADER, EventRecord
-from cli.see.folding import Fold, describe_states, fold_tasks
 from cli.see.world import Sight
 from framework.api import constants
 from framework.api.codec import decode_spec, decode_status
@@ -121,26 +121,25 @@ class _Description:
         return [
             role.name,
             f"{role.wanted_count} ({more})" if more else str(role.wanted_count),
-            describe_states(lines) or "-",
+            count_states(lines) or "-",
             f"{retried} so far; {allowed}" if retried else allowed,
             policies.describe_completion(role.completion_policy),
         ]
 
     def _describe_tasks(self) -> Iterable[str]:
-        tasks = self._view.tasks
-        urgent = sorted((t for t in tasks if _needs_attention(t)), key=_rank)
-        quiet = [task for task in tasks if not _needs_attention(task)]
         if self._shows_all:
-            rows = [self._build_placed_row(task) for task in [*urgent, *quiet]]
+            rows = [self._build_placed_row(task) for task in self._view.tasks]
             yield from _build_section("Tasks", _PLACED_HEADER, rows)
             return
+        folded = fold_tasks(self._view.tasks)
+        urgent = [row for row in folded if _needs_attention(row.line)]
+        quiet = [row for row in folded if not _needs_attention(row.line)]
         left = _SHOWN_TASKS
         for title, part in (("Tasks that need attention", urgent), ("Tasks", quiet)):
-            folds = fold_tasks(part, lambda task: (task.state, task.attempt, task.note))
-            shown = folds[: max(left, 1)]
+            shown = part[: max(left, 1)]
             left -= len(shown)
             yield from _build_section(title, _TASK_HEADER, map(_build_task_row, shown))
-            hidden = sum(len(fold.lines) for fold in folds[len(shown) :])
+            hidden = sum(len(row.indices) for row in part[len(shown) :])
             if hidden:
                 yield f"{_INDENT}... and {hidden} more Tasks: --all shows them"
 
@@ -205,14 +204,9 @@ def _needs_attention(task: TaskLine) -> bool:
     return bool(task.note) or task.is_own_failure or task.is_restarting or task.is_retrying
 
 
-def _rank(task: TaskLine) -> tuple[bool, bool, bool]:
-    """Rank failed Tasks first, then those that are started again and again."""
-    return not task.is_own_failure, not task.is_restarting, not task.is_retrying
-
-
-def _build_task_row(fold: Fold) -> list[str]:
-    task = fold.first
-    return [fold.name, task.state, str(task.attempt), task.note]
+def _build_task_row(row: TaskRow) -> list[str]:
+    task = row.line
+    return [row.name, task.state, str(task.attempt), task.note]
 
 
 def _build_section(

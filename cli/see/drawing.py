@@ -1,17 +1,18 @@
 """Draws the tree of a Framework for a terminal, with equal Tasks in one row. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from cli.printing.columns import Aligner
+from cli.running.folding import TaskRow, count_states, fold_tasks
 from cli.running.progress import TaskLine
-from cli.see.folding import describe_states, fold_tasks, name_indices
 from cli.see.gangtree import FrameworkNode, PodNode, RoleNode, TaskNode
+from framework.api.naming import TaskKey
 from framework.api.text import make_printable
 
 _HEADER = ("NAME", "STATE", "ATTEMPT", "RESTARTS", "NODE", "IP")
-_SHOWN_FOLDS = 10
+_SHOWN_ROWS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,35 +51,35 @@ def _align(table: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _build_role(role: RoleNode, now: datetime, *, shows_all: bool) -> _Row:
-    def identify(line: TaskLine) -> object:
+    nodes = {node.line.key: node for node in role.tasks}
+
+    def identify(line: TaskLine) -> Hashable:
         if shows_all:
             return line.key
-        node = nodes[line.key]
-        pod = node.pod
-        shown = None if pod is None else (pod.phase, pod.restarts)
-        return (line.state, line.attempt, line.note, shown, node.failures)
+        pod = nodes[line.key].pod
+        return pod and (pod.phase, pod.restarts), nodes[line.key].failures
 
-    nodes = {node.line.key: node for node in role.tasks}
-    folds = fold_tasks((node.line for node in role.tasks), identify)
-    shown = folds if shows_all else sorted(folds, key=lambda fold: not fold.first.note)
-    limit = len(shown) if shows_all else _SHOWN_FOLDS
-    rows = [_build_task([nodes[line.key] for line in fold.lines], now) for fold in shown[:limit]]
-    hidden = sum(len(fold.lines) for fold in shown[limit:])
+    folded = fold_tasks((node.line for node in role.tasks), identify)
+    shown = folded if shows_all else folded[:_SHOWN_ROWS]
+    rows = [_build_task(row, nodes, now) for row in shown]
+    hidden = sum(len(row.indices) for row in folded[len(shown) :])
     if hidden:
         rows.append(_Row((f"... and {hidden} more Tasks: --all shows them",)))
-    states = describe_states(node.line for node in role.tasks)
+    states = count_states(node.line for node in role.tasks)
     return _Row((f"{role.name} ({states})",), tuple(rows))
 
 
-def _build_task(nodes: Sequence[TaskNode], now: datetime) -> _Row:
-    line, pods = nodes[0].line, [node.pod for node in nodes if node.pod is not None]
-    name = f"{line.key.role}/{name_indices([node.line.key.index for node in nodes])}"
-    children = [_Row((f"failure: {failure.describe(now)}",)) for failure in nodes[0].failures]
+def _build_task(row: TaskRow, nodes: Mapping[TaskKey, TaskNode], now: datetime) -> _Row:
+    line = row.line
+    found = (nodes[TaskKey(line.key.role, index)].pod for index in row.indices)
+    pods = [pod for pod in found if pod is not None]
+    failures = nodes[line.key].failures
+    children = [_Row((f"failure: {failure.describe(now)}",)) for failure in failures]
     if line.note:
         children.append(_Row((line.note,)))
     if pods:
         children.append(_build_pods(pods))
-    return _Row((name, line.state, str(line.attempt)), tuple(children))
+    return _Row((row.name, line.state, str(line.attempt)), tuple(children))
 
 
 def _build_pods(pods: Sequence[PodNode]) -> _Row:

@@ -4,13 +4,13 @@
 status has the newest attempt only; the failures of earlier attempts are those of the Events.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from cli.running.progress import GangView, TaskLine, build_view
 from cli.see.eventlog import EventRecord
-from cli.see.folding import count_states
 from cli.see.world import Sight
 from framework.api.durations import format_seconds
 from framework.api.naming import build_pod_name
@@ -93,7 +93,7 @@ class RoleNode:
         """Build the form that ``-o json`` prints."""
         return {
             "name": self.name,
-            "states": count_states(task.line for task in self.tasks),
+            "states": dict(Counter(task.line.state for task in self.tasks)),
             "tasks": [task.to_wire() for task in self.tasks],
         }
 

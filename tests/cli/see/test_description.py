@@ -73,7 +73,7 @@ def test_failed_task_comes_first_and_equal_tasks_fold() -> None:
     sight = build_sight(build_running(1000, build_failed_task(7, POD_EXTERNAL_DELETED)), pods=0)
     text = show(sight)
     assert get_section(text, "Roles")[0].split()[:6] == [
-        "worker", "1000", "999", "Running,", "1", "Failed"]  # fmt: skip
+        "worker", "1000", "1", "Failed,", "999", "Running"]  # fmt: skip
     (urgent,) = get_section(text, "Tasks that need attention")
     assert urgent.split()[:2] == ["worker/7", "Failed"]
     (quiet,) = get_section(text, "Tasks:")
