@@ -1,11 +1,15 @@
-"""What the command line decodes: YAML and manifests."""
+"""What the command line decodes: YAML, manifests, and jobs of other kinds."""
 
 from cli.authoring.rules import LintOptions, lint
 from cli.exitcodes import CliError
 from cli.manifests import load_manifests, read_objects
+from framework.api.fielderrors import FieldErrors
+from framework.kinds.tfjob.compile import compile_tfjob
+from framework.kinds.trainingjob.compile import compile_trainingjob
 from framework.strictyaml import YamlError, load_documents
-from tests.fuzz.budget import YAML_BUDGET, Target
-from tests.fuzz.forms import to_bytes, to_text, write_file
+from tests.framework.kinds.jobs import build_tfjob, build_trainingjob
+from tests.fuzz.budget import YAML_BUDGET, Budget, Target
+from tests.fuzz.forms import read_object, to_bytes, to_text, write_file
 from tests.fuzz.targets_controller import FRAMEWORK
 
 YAML = b"""# comment
@@ -19,6 +23,10 @@ list:
 second: >-
   folded
 """
+
+
+# A short text may ask for 10,000 Services.
+_KIND_BUDGET = Budget(base_seconds=1.0, base_mib=64.0)
 
 
 def _load_yaml(text: str) -> object:
@@ -63,5 +71,23 @@ USER_TARGETS = (
         max_bytes=262144,
         budget=YAML_BUDGET,
         fixed_inputs=1000,
+    ),
+    Target(
+        "tfjob",
+        compile_tfjob,
+        (to_bytes(build_tfjob(tensorboard={"logDir": "/logs"})),),
+        read_object,
+        (FieldErrors,),
+        budget=_KIND_BUDGET,
+        fixed_inputs=2000,
+    ),
+    Target(
+        "trainingjob",
+        compile_trainingjob,
+        (to_bytes(build_trainingjob()),),
+        read_object,
+        (FieldErrors,),
+        budget=_KIND_BUDGET,
+        fixed_inputs=2000,
     ),
 )

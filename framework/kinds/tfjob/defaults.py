@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from framework.api.constants import MAX_TASKS
 from framework.api.fielderrors import FieldError
 from framework.kinds.agents import RESERVED
 from framework.kinds.decoding import check_range
@@ -117,6 +118,11 @@ def _check_types(replicas: tuple[TfReplicaSpec, ...]) -> Iterator[FieldError]:
         yield FieldError(
             "spec.replicaSpecs",
             f"has {len(replicas)} entries: write at most one for each of {_list_types()}",
+        )
+    total = sum(max(0, replica.replicas or 0) for replica in replicas[:_MAX_CHECKED])
+    if total > MAX_TASKS:
+        yield FieldError(
+            "spec.replicaSpecs", f"asks for {total} Pods: lower replicas to at most {MAX_TASKS}"
         )
     if MASTER not in first:
         yield FieldError(

@@ -123,6 +123,12 @@ def _check_worker(worker: ReplicaSpec | None, path: str) -> Iterator[FieldError]
         return
     count = 1 if worker.replicas is None else worker.replicas
     yield from check_range(f"{path}.replicas", count, 1, "the number of workers")
+    if count == constants.MAX_TASKS:
+        yield FieldError(
+            f"{path}.replicas",
+            f"is {count}, and a job has at most {constants.MAX_TASKS} Pods with its launcher: "
+            "write a lower number",
+        )
     least, most = worker.min_replicas, worker.max_replicas
     if least is not None and not 1 <= least <= count:
         yield FieldError(

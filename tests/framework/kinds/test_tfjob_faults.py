@@ -43,6 +43,11 @@ MISTAKES: dict[str, tuple[Change, str, str]] = {
         "spec.replicaSpecs[1].replicas",
         "must be from 0 to 10000, not -1: it is the number of Pods",
     ),
+    "too-many": (
+        edit("spec", "replicaSpecs", 1, replicas=9999),
+        "spec.replicaSpecs",
+        "asks for 10002 Pods: lower replicas to at most 10000",
+    ),
     "text-replicas": (
         edit("spec", "replicaSpecs", 1, replicas="2"),
         "spec.replicaSpecs[1].replicas",

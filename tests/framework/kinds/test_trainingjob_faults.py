@@ -80,6 +80,11 @@ MISTAKES: dict[str, tuple[Change, str, str]] = {
         f"{AT}.worker.replicas",
         "must be from 1 to 10000, not 0: it is the number of workers",
     ),
+    "too-many": (
+        edit(*SPECS, "worker", replicas=10000, maxReplicas=10000),
+        f"{AT}.worker.replicas",
+        "a job has at most 10000 Pods with its launcher: write a lower number",
+    ),
     "min": (
         edit(*SPECS, "worker", minReplicas=3),
         f"{AT}.worker.minReplicas",
