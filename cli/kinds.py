@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from framework.api.fielderrors import FieldErrors
-from framework.kinds.catalog import find_compile
+from framework.api.fielderrors import FieldError, FieldErrors
+from framework.kinds.catalog import find_api_versions, find_compile
 from framework.kinds.compiled import Compiled
 from framework.strictyaml import Document
 
@@ -15,7 +15,13 @@ def compile_document(document: Document) -> Compiled | None:
         FieldErrors: the object has faults.
     """
     body = document.value
-    step = find_compile(body) if isinstance(body, dict) else None
+    if not isinstance(body, dict):
+        return None
+    step = find_compile(body)
+    versions = find_api_versions(str(body.get("kind")))
+    if step is None and versions:
+        message = f"is {body.get('apiVersion')!r}; write {' or '.join(versions)}"
+        raise FieldErrors([FieldError("apiVersion", message)])
     return None if step is None else step(body)
 
 

@@ -8,6 +8,9 @@ from cli.terminal import print_error
 from framework.kinds.catalog import describe_kinds, find_compile
 from framework.kube.resources import Object
 
+_SCALERS = ("ScaleIn", "ScaleOut")
+_SCALERS_GROUP = "kai.alibabacloud.com/"
+
 
 def convert_file(file: str, output: str | None) -> ExitCode:
     """Write a file's objects, with Frameworks in place of the other kinds.
@@ -25,6 +28,11 @@ def convert_file(file: str, output: str | None) -> ExitCode:
             problems.append(f"{source}: must be an object with apiVersion, kind and metadata")
             continue
         converted += find_compile(body) is not None
+        if body.get("kind") in _SCALERS and str(body.get("apiVersion")).startswith(_SCALERS_GROUP):
+            warnings.append(
+                f"{source}: kind: {body['kind']} is not available yet, and stays as it is "
+                '(docs/trainingjob.md, "ScaleIn and ScaleOut")'
+            )
         objects += [each.value for each in expand(source, document, problems, warnings)]
     if not converted and not problems:
         problems.append(

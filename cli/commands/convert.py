@@ -4,8 +4,14 @@ import click
 
 
 @click.command()
-@click.argument("file", metavar="FILE")
-@click.option("-o", "--output", metavar="FILE", help="Where to write; else standard output.")
+@click.argument("file", metavar="FILE", type=click.Path())
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(),
+    help="File to write; default: standard output.",
+)
 def convert(file: str, *, output: str | None) -> None:
     """Print what the TfJobs and TrainingJobs of FILE (- for standard input) become, to apply.
 

@@ -22,6 +22,11 @@ def find_compile(body: Mapping[str, Any]) -> Compile | None:
     return KINDS.get((str(body.get("apiVersion")), str(body.get("kind"))))
 
 
+def find_api_versions(kind: str) -> tuple[str, ...]:
+    """Find the apiVersions of a kind; none for another kind."""
+    return tuple(api_version for api_version, name in KINDS if name == kind)
+
+
 def describe_kinds() -> str:
     """List the kinds, for messages."""
     return ", ".join(f"{kind} ({api_version})" for api_version, kind in KINDS)

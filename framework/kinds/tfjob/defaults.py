@@ -98,7 +98,8 @@ def find_faults(job: TfJob) -> Iterator[FieldError]:
         )
     yield from _check_types(spec.replica_specs)
     for index, replica in enumerate(spec.replica_specs[:_MAX_CHECKED]):
-        yield from _check_replica(replica, f"spec.replicaSpecs[{index}]", spec.tf_image)
+        yield from _check_replica(replica, f"spec.replicaSpecs[{index}]")
+    yield from _check_image(job)
     if spec.tensorboard is not None:
         yield from _check_tensorboard(spec.tensorboard, "spec.tensorboard")
 
@@ -131,7 +132,18 @@ def _check_types(replicas: tuple[TfReplicaSpec, ...]) -> Iterator[FieldError]:
         )
 
 
-def _check_replica(replica: TfReplicaSpec, path: str, image: str) -> Iterator[FieldError]:
+def _check_image(job: TfJob) -> Iterator[FieldError]:
+    spec = job.spec
+    needs_image = spec.tensorboard is not None or any(r.is_default_ps for r in spec.replica_specs)
+    if needs_image and not spec.tf_image:
+        yield FieldError(
+            "spec.tfImage",
+            f"is required for TensorBoard and for a {PS} without a template, because the {MASTER} "
+            "has no image: write an image with TensorFlow",
+        )
+
+
+def _check_replica(replica: TfReplicaSpec, path: str) -> Iterator[FieldError]:
     kind, replicas, port = replica.replica_type, replica.replicas, replica.port
     if kind not in REPLICA_TYPES:
         yield FieldError(
@@ -148,12 +160,6 @@ def _check_replica(replica: TfReplicaSpec, path: str, image: str) -> Iterator[Fi
     elif kind != PS:
         yield FieldError(
             f"{path}.template", f"is required for {kind}: write a Pod template; only {PS} has one"
-        )
-    elif not image:
-        yield FieldError(
-            "spec.tfImage",
-            f"is required for a {PS} without a template, because the {MASTER} has no image: write "
-            "an image with TensorFlow",
         )
 
 

@@ -91,3 +91,18 @@ def test_lint_takes_the_kinds_as_they_are() -> None:
     found = call("lint", broken)
     assert found.exit_code == 1
     assert "containers[0].args[0]: 8080 is not a string" in found.stdout
+
+
+@pytest.mark.parametrize("command", ["convert", "lint", "run"])
+def test_other_version_of_a_kind_is_named(command: str) -> None:
+    body = {**build_tfjob(), "apiVersion": "mlkube.io/v1"}
+    done = call(command, body, build_trainingjob())
+    assert done.exit_code == 2
+    assert "apiVersion: is 'mlkube.io/v1'; write mlkube.io/v1beta1" in done.stderr
+
+
+def test_convert_warns_of_kinds_that_are_not_available_yet() -> None:
+    scaler = {"apiVersion": "kai.alibabacloud.com/v1alpha1", "kind": "ScaleIn", "metadata": {}}
+    done = call("convert", build_trainingjob(), scaler)
+    assert done.exit_code == 0
+    assert "kind: ScaleIn is not available yet, and stays as it is" in done.stderr

@@ -4,7 +4,7 @@ import pytest
 
 from framework.api.fielderrors import FieldErrors
 from framework.kinds.tfjob.compile import compile_tfjob
-from tests.framework.kinds.jobs import DROPPED, Change, build_template, build_tfjob, edit
+from tests.framework.kinds.jobs import DROPPED, Change, Wire, build_template, build_tfjob, edit
 
 MASTER = ("spec", "replicaSpecs", 0)
 AT_MASTER = "spec.replicaSpecs[0]"
@@ -134,10 +134,15 @@ def test_all_mistakes_are_reported_together_and_as_spelt() -> None:
     ]
 
 
-def test_default_ps_without_any_image_names_tf_image() -> None:
-    template = build_template()
-    del template["spec"]["containers"][0]["image"]
-    assert "spec.tfImage" in find_errors(edit(*MASTER, template=template))
+@pytest.mark.parametrize("spec", [{}, {"tensorboard": {"logDir": "/logs"}}], ids=["ps", "board"])
+def test_without_any_image_tf_image_is_named(spec: Wire) -> None:
+    body = build_tfjob(**spec)
+    if spec:
+        del body["spec"]["replicaSpecs"][2]
+    del body["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"][0]["image"]
+    with pytest.raises(FieldErrors) as caught:
+        compile_tfjob(body)
+    assert [error.path for error in caught.value.errors] == ["spec.tfImage"]
 
 
 def test_a_long_list_is_reported_in_a_few_lines() -> None:
