@@ -22,6 +22,7 @@ from aiohttp.http import RawRequestMessage
 from framework.clock import Clock
 from localcluster.apiserver.front.auth import OPEN_PATHS, BearerTokens
 from localcluster.apiserver.front.payloads import MAX_BODY_BYTES
+from localcluster.apiserver.front.pod_exec import PodCommands
 from localcluster.apiserver.front.pod_logs import PodLogSource
 from localcluster.apiserver.front.routes import Routes, status_answer
 from localcluster.apiserver.front.unauthenticated import GuardedServer
@@ -73,6 +74,10 @@ class ApiServer:
         self._runner: web.ServerRunner | None = None
         self._guard: GuardedServer | None = None
         self._collection: asyncio.Handle | None = None
+
+    def attach_commands(self, commands: PodCommands) -> None:
+        """Have requests for ``pods/exec`` run commands; the kubelet starts after the server."""
+        self._routes.attach_commands(commands)
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
         """Listen and return the server's URL; called again, it listens on one more address.

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 
 from framework.clock import Clock, Random, SystemRandom
@@ -29,6 +29,7 @@ from localcluster.kubelet.volumes.pod_directory import PodDirectory
 from localcluster.network.choice import NetworkChoice, NetworkNeeds, open_network
 from localcluster.network.cluster_names import ClusterNames
 from localcluster.network.pod_network import PodNetwork
+from localcluster.stdio import StartError, Stdio
 
 logger = logging.getLogger(__name__)
 
@@ -184,6 +185,17 @@ class Kubelet:
             host_env=dict(os.environ),
             allocatable=allocatable,
         )
+
+    async def run_command(self, uid: str, container: str, argv: Sequence[str], stdio: Stdio) -> int:
+        """Run a command in a container of the Pod with this UID, as ``kubectl exec`` does.
+
+        Raises:
+            StartError: the container does not run, or it has no such program.
+        """
+        worker = self._workers.get(uid)
+        if worker is None:
+            raise StartError("the Pod does not run on this node")
+        return await worker.run_command(container, argv, stdio)
 
     async def stop(self) -> None:
         """End all Pods (SIGTERM, 2 s, SIGKILL), set them Failed and return when all is over."""

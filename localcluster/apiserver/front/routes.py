@@ -9,6 +9,7 @@ from aiohttp import web
 
 from framework.clock import Clock
 from localcluster.apiserver.front.payloads import body_too_large
+from localcluster.apiserver.front.pod_exec import PodCommands
 from localcluster.apiserver.front.pod_logs import PodLogSource
 from localcluster.apiserver.front.targets import Target, parse_target
 from localcluster.apiserver.front.verbs import ResourceVerbs, json_answer, no_such_path
@@ -50,6 +51,10 @@ class Routes:
         """Serve ``storage``."""
         self._storage = storage
         self._verbs = ResourceVerbs(storage, clock, streams, logs)
+
+    def attach_commands(self, commands: PodCommands) -> None:
+        """Have requests for ``pods/exec`` run commands."""
+        self._verbs.commands = commands
 
     async def answer(self, request: web.Request, path: str) -> web.StreamResponse:
         """Return the answer to a request for ``path``; every refusal is a Status object."""

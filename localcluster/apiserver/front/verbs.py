@@ -12,6 +12,7 @@ from aiohttp import web
 from framework.clock import Clock
 from localcluster.apiserver.engine.selectors import Selector
 from localcluster.apiserver.front.payloads import decode_object, decode_patch
+from localcluster.apiserver.front.pod_exec import PodCommands, serve_command
 from localcluster.apiserver.front.pod_logs import PodLogSource, open_log
 from localcluster.apiserver.front.targets import (
     Target,
@@ -60,6 +61,8 @@ class ResourceVerbs:
         self._clock = clock
         self._streams = streams
         self._logs = logs
+        self.commands: PodCommands | None = None
+        """Runs commands in containers; None without a kubelet."""
 
     def choose(self, method: str, rt: ResourceType, target: Target) -> Verb:
         """Return the verb of a request.
@@ -91,8 +94,9 @@ class ResourceVerbs:
 
     def _choose_subresource(self, method: str, name: str) -> Verb:
         allowed = SUBRESOURCES[name].verbs
-        known: dict[str, Verb] = {"GET": self._log if name == "log" else self._get}
-        known |= {"PUT": self._update, "PATCH": self._patch, "POST": self._create}
+        own: dict[str, Verb] = {"log": self._log, "exec": self._exec}
+        known: dict[str, Verb] = {"GET": own.get(name, self._get), "PUT": self._update}
+        known |= {"PATCH": self._patch, "POST": own.get(name, self._create)}
         verbs = {"GET": "get", "PUT": "update", "PATCH": "patch", "POST": "create"}
         offered = {word: known[word] for word, verb in verbs.items() if verb in allowed}
         return self._choose_from(offered, method)
@@ -179,6 +183,10 @@ class ResourceVerbs:
         async for piece in pieces:
             await answer.write(piece)
         return answer
+
+    async def _exec(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:
+        pod = self._storage.get(rt, target.namespace, target.name or "")
+        return await serve_command(request, self.commands, pod)
 
     # --- writing -----------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ class Subresource:
 SUBRESOURCES = {
     "status": Subresource(("get", "patch", "update")),
     "log": Subresource(("get",)),
+    "exec": Subresource(("create", "get"), kind="PodExecOptions"),
     "binding": Subresource(("create",), kind="Binding"),
 }
 
@@ -96,7 +97,7 @@ def verbs_of(rt: ResourceType) -> tuple[str, ...]:
 
 def subresources_of(rt: ResourceType) -> tuple[str, ...]:
     """Return the names of a resource's subresources, the front's own included."""
-    own = ("log",) if rt.key == ("", "pods") else ()
+    own = ("exec", "log") if rt.key == ("", "pods") else ()
     return tuple(sorted((*rt.subresources, *own)))
 
 

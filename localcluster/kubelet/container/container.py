@@ -21,7 +21,7 @@ from localcluster.kubelet.container.launch import (
     build_launch,
 )
 from localcluster.kubelet.container.path_replacement import PathReplacement
-from localcluster.kubelet.container.process import ContainerProcess, LaunchSpec, StartError
+from localcluster.kubelet.container.process import ContainerProcess, LaunchSpec
 from localcluster.kubelet.container.restarts import CrashBackoff, RestartPolicy
 from localcluster.kubelet.environment import list_env_references
 from localcluster.kubelet.events import EventReason
@@ -37,6 +37,7 @@ from localcluster.kubelet.status import (
     Waiting,
 )
 from localcluster.network.pod_network import Streams
+from localcluster.stdio import StartError, Stdio
 
 logger = logging.getLogger(__name__)
 
@@ -297,27 +298,37 @@ class ContainerRunner:
         return int(port)
 
     async def execute(self, argv: Sequence[str]) -> tuple[int, str]:
-        """Run a command in the container; return exit code and output."""
-        spec, process = self._spec, self._process
-        if spec is None or process is None:
-            return launcher.START_FAILED, "the container does not run"
+        """Run a command for a probe or a hook; return exit code and output."""
         # Not a pipe: a command that prints much must not wait for a reader.
         output = os.memfd_create("output")
-        words = [PathReplacement(spec.paths).apply(word) for word in argv]
-        command = replace(spec, argv=words, log=None, mounts=[], join=process.init_pid)
         try:
-            joined = ContainerProcess(command, output=output)
-            try:
-                await joined.started()
-                code = await joined.wait()
-            except StartError as e:
-                return launcher.START_FAILED, str(e)
-            finally:
-                if not joined.has_ended:
-                    await joined.kill()
+            code = await self.run_command(argv, Stdio(stdout=output))
             return code, os.pread(output, _OUTPUT_LIMIT, 0).decode("utf-8", "replace")
+        except StartError as e:
+            return launcher.START_FAILED, str(e)
         finally:
             os.close(output)
+
+    async def run_command(self, argv: Sequence[str], stdio: Stdio) -> int:
+        """Run a command in the container and return its exit code.
+
+        A cancelled call leaves nothing running.
+
+        Raises:
+            StartError: the container does not run, or it has no such program.
+        """
+        spec, process = self._spec, self._process
+        if spec is None or process is None or not process.init_pid:
+            raise StartError("the container does not run")
+        words = [PathReplacement(spec.paths).apply(word) for word in argv]
+        command = replace(spec, argv=words, log=None, mounts=[], join=process.init_pid)
+        joined = ContainerProcess(command, stdio)
+        try:
+            await joined.started()
+            return await joined.wait()
+        finally:
+            if not joined.has_ended:
+                await joined.kill()
 
     async def _probe(self) -> None:
         """Run the hook after the start, then follow the probes as long as the container runs."""

@@ -53,6 +53,8 @@ class Spec:
     hostname: str
     mounts: "list[tuple[str, str, bool]]"
     join: int
+    keeps_input: bool
+    terminal: bool
     parent: int
     report: int
     open_files: int
@@ -305,8 +307,10 @@ def _enter(spec: Spec) -> None:
 def _run_command(spec: Spec, output: int, errors: int) -> None:
     """Become the container's command; returns only by an OSError."""
     os.setsid()
-    null = os.open("/dev/null", os.O_RDONLY)
-    os.dup2(null, 0)
+    if spec.terminal:
+        _take_terminal()
+    elif not spec.keeps_input:
+        os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
     if output >= 0:
         os.dup2(output, 1)
         os.dup2(errors, 2)
@@ -332,6 +336,14 @@ def _run_command(spec: Spec, output: int, errors: int) -> None:
         # A NUL in an argument, a variable or the directory.
         _report(spec, {"error": str(error)})
     os._exit(START_FAILED)
+
+
+def _take_terminal() -> None:
+    """Have the terminal on stdin control this session: Ctrl-C reaches the command."""
+    import fcntl  # noqa: PLC0415 only here, for the start-up time
+    import termios  # noqa: PLC0415 the same
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def _limit_open_files(soft: int) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 from localcluster.descriptors import INITIAL_SOFT_LIMIT
 from localcluster.kubelet.container import launcher
 from localcluster.kubelet.container.privileges import Privileges
+from localcluster.stdio import StartError, Stdio
 
 logger = logging.getLogger(__name__)
 
@@ -28,10 +29,6 @@ _BOOT = (
     "from localcluster.kubelet.container.launcher import main; main()"
 )
 _KILL_TIMEOUT_SECONDS = 5.0
-
-
-class StartError(Exception):
-    """The command could not be started; the text is for the container's status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +53,7 @@ class LaunchSpec:
     namespaces: Namespaces
     """Which namespaces to make."""
     log: Path | None = None
-    """None: the output goes to the descriptor given to ``ContainerProcess``."""
+    """None: the output goes to the descriptors given to ``ContainerProcess``."""
     root: Path = Path("/nonexistent")
     """Empty directory on which the private root is built."""
     hostname: str = "localhost"
@@ -74,7 +71,7 @@ class LaunchSpec:
     join: int = 0
     """Process of the container whose namespaces to join; 0 makes new ones."""
 
-    def marshal(self, report: int) -> bytes:
+    def marshal(self, report: int, stdio: Stdio) -> bytes:
         """Write the form that ``launcher`` reads; JSON would double its start-up time."""
         return marshal.dumps(
             {
@@ -90,6 +87,8 @@ class LaunchSpec:
                 "hostname": self.hostname[:63],
                 "mounts": self.mounts,
                 "join": self.join,
+                "keeps_input": stdio.stdin != subprocess.DEVNULL,
+                "terminal": stdio.terminal,
                 "parent": os.getpid(),
                 "report": report,
                 "open_files": INITIAL_SOFT_LIMIT,
@@ -102,7 +101,7 @@ class LaunchSpec:
 class ContainerProcess:
     """A started launcher; ``started`` and ``wait`` return what happened to the command."""
 
-    def __init__(self, spec: LaunchSpec, *, output: int = subprocess.DEVNULL) -> None:
+    def __init__(self, spec: LaunchSpec, stdio: Stdio | None = None) -> None:
         """Start the launcher, in the loop's thread.
 
         The thread must outlive it: the launcher asks for a signal at its parent's death, and the
@@ -110,14 +109,15 @@ class ContainerProcess:
 
         Args:
             spec: what to run.
-            output: where stdout and stderr go when the spec names no log.
+            stdio: stdin, and where stdout and stderr go when the spec names no log; by default
+                /dev/null.
         """
         self._loop = asyncio.get_running_loop()
         self._report_parts: list[bytes] = []
         self._reported: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[int] = self._loop.create_future()
         self._report, report_write = os.pipe()
-        self._popen = self._spawn(spec, report_write, output)
+        self._popen = self._spawn(spec, report_write, stdio or Stdio())
         os.set_blocking(self._report, False)
         self._loop.add_reader(self._report, self._read_report)
         self._pidfd = os.pidfd_open(self._popen.pid)
@@ -125,18 +125,18 @@ class ContainerProcess:
         self.init_pid = 0
 
     @staticmethod
-    def _spawn(spec: LaunchSpec, report: int, output: int) -> "subprocess.Popen[bytes]":
+    def _spawn(spec: LaunchSpec, report: int, stdio: Stdio) -> "subprocess.Popen[bytes]":
         # Not through argv, which every user of the machine can read; not through a file to clean.
         memory = os.memfd_create("launch-spec")
         own = [memory, report]
         try:
-            os.write(memory, spec.marshal(report))
+            os.write(memory, spec.marshal(report, stdio))
             os.lseek(memory, 0, os.SEEK_SET)
             return subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _BOOT, str(_IMPORT_ROOT), str(memory)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
+                stdin=stdio.stdin,
+                stdout=stdio.stdout,
+                stderr=stdio.stderr,
                 pass_fds=own + [descriptor for descriptor, _ in spec.network],
                 start_new_session=True,
                 cwd="/",

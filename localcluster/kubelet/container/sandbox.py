@@ -9,12 +9,8 @@ import os
 from enum import StrEnum
 from pathlib import Path
 
-from localcluster.kubelet.container.process import (
-    ContainerProcess,
-    LaunchSpec,
-    Namespaces,
-    StartError,
-)
+from localcluster.kubelet.container.process import ContainerProcess, LaunchSpec, Namespaces
+from localcluster.stdio import StartError
 
 logger = logging.getLogger(__name__)
 

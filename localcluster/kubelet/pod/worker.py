@@ -31,6 +31,7 @@ from localcluster.kubelet.volumes.pod_directory import PodDirectory
 from localcluster.kubelet.volumes.volumes import Volume, list_volume_references, plan_volumes
 from localcluster.network.name_files import list_name_files
 from localcluster.network.pod_network import NetworkError, OpenNamespace
+from localcluster.stdio import StartError, Stdio
 
 logger = logging.getLogger(__name__)
 
@@ -186,6 +187,17 @@ class PodWorker:
                 await asyncio.wait(mains)
             for task in sidecars:
                 task.cancel()
+
+    async def run_command(self, container: str, argv: Sequence[str], stdio: Stdio) -> int:
+        """Run a command in a container and return its exit code.
+
+        Raises:
+            StartError: the container does not run, or it has no such program.
+        """
+        for runner in self._runners:
+            if runner.view.name == container:
+                return await runner.run_command(argv, stdio)
+        raise StartError(f"the Pod has no container {container}")
 
     def _list_runners(self, *, is_init: bool) -> list[ContainerRunner]:
         return [runner for runner in self._runners if runner.view.is_init is is_init]

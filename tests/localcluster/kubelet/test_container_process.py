@@ -11,13 +11,9 @@ from typing import Any
 
 import pytest
 
-from localcluster.kubelet.container.process import (
-    ContainerProcess,
-    LaunchSpec,
-    Namespaces,
-    StartError,
-)
+from localcluster.kubelet.container.process import ContainerProcess, LaunchSpec, Namespaces
 from localcluster.kubelet.container.sandbox import NO_NAMESPACES, Isolation, detect_namespaces
+from localcluster.stdio import StartError, Stdio
 from tests.localcluster.kubelet.nodes import is_alive
 from tests.support.servers.frameworkcrd import ROOT
 from tests.support.waiting import wait_until_async
@@ -219,7 +215,7 @@ async def test_private_root_joined_command_sees_the_containers_root(
         await wait_for_line(tmp_path / "log", "up")
         command = ["sh", "-c", "ls -d /only-here; hostname"]
         join = LaunchSpec(command, spec.env, "/", private, join=container.init_pid)
-        joined = ContainerProcess(join, output=output)
+        joined = ContainerProcess(join, Stdio(stdout=output))
         await joined.started()
         assert await joined.wait() == 0
     assert os.pread(output, 100, 0) == b"/only-here\npod-0\n"
