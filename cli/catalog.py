@@ -21,6 +21,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "tree": "Print a Framework's roles, Tasks and Pods.",
         "events": "Print the Events of a Framework, its Pods and its ConfigMap.",
         "logs": "Print the logs of a Framework's Tasks.",
+        "exec": "Run a program in the Pod of a Task.",
+        "port-forward": "Connect ports of this machine to those of a Task.",
         "why": "Say what holds a Framework or made it fail, and what helps.",
     },
     "Change": {

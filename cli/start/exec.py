@@ -1,0 +1,85 @@
+"""``framework exec``: a program in a container of a Task."""
+
+import asyncio
+import sys
+from dataclasses import dataclass
+
+from cli.exitcodes import CliError, ExitCode
+from cli.options import ClusterChoice
+from cli.session import explained, find_cluster, open_client
+from cli.start.channel import Command, run_remote
+from cli.start.kubectl import become_kubectl, build_call
+from cli.start.pods import PodChoice, TaskName, find_pod, parse_task
+from cli.terminal import print_error
+from framework.kube.config import KubeConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecOptions:
+    """Options and arguments of ``framework exec``."""
+
+    name: str
+    task: str
+    command: tuple[str, ...]
+    """The program and its arguments."""
+    container: str | None = None
+    """None for the first of the Pod."""
+    has_stdin: bool = False
+    """Whether the program reads this program's stdin."""
+    has_terminal: bool = False
+    """Whether the program gets a terminal."""
+    cluster: ClusterChoice
+
+
+def run_command(options: ExecOptions) -> int:
+    """Run ``framework exec``; return the exit code of the program.
+
+    On a local cluster the program is run here; on another cluster kubectl takes over.
+
+    Raises:
+        CliError: there is no such container, or it cannot be reached.
+    """
+    config = find_cluster(options.cluster)
+    task = parse_task(options.name, options.task)
+    pod = asyncio.run(_find(config, task, options.container))
+    has_terminal = options.has_terminal
+    if has_terminal and not (options.has_stdin and sys.stdin.isatty()):
+        print_error("note: no terminal for the program: -t needs -i and a terminal as input")
+        has_terminal = False
+    if not is_local(config):
+        flags = ["-i"] * options.has_stdin + ["-t"] * has_terminal
+        target = [pod.pod, "-c", pod.container, *flags, "--", *options.command]
+        become_kubectl(build_call(options.cluster, pod.namespace, "exec", *target))
+    command = Command(pod, options.command, options.has_stdin, has_terminal)
+    try:
+        return asyncio.run(run_remote(config, command))
+    except KeyboardInterrupt:
+        return int(ExitCode.INTERRUPTED)
+
+
+async def _find(config: KubeConfig, task: TaskName, container: str | None) -> PodChoice:
+    async with open_client(config) as client:
+        with explained(config):
+            return await find_pod(client, config.namespace, task, container)
+
+
+def is_local(config: KubeConfig) -> bool:
+    """Return whether this is a local cluster: no other sends tokens over plain HTTP."""
+    return config.server.startswith("http://127.0.0.1:") and config.token is not None
+
+
+def forward_ports(name: str, task_text: str, ports: tuple[str, ...], choice: ClusterChoice) -> None:
+    """Run ``framework port-forward``: kubectl takes over.
+
+    Raises:
+        CliError: there is no such Task, or it is on a local cluster.
+    """
+    config = find_cluster(choice)
+    pod = asyncio.run(_find(config, parse_task(name, task_text), None))
+    if is_local(config):
+        raise CliError(
+            ExitCode.USAGE,
+            "a local cluster forwards no ports: start it with --network loopback, then connect to "
+            'the address of the Pod (docs/cli.md, "The network of its Pods")',
+        )
+    become_kubectl(build_call(choice, pod.namespace, "port-forward", f"pod/{pod.pod}", *ports))

@@ -1,0 +1,122 @@
+"""Finds the Pod of a Task, and the container of it that a command is for."""
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cli.exitcodes import CliError, ExitCode
+from cli.invocation import build_command
+from cli.logs.errors import explain_container, explain_framework, explain_task
+from cli.templates import list_role_names, list_task_numbers
+from framework.api import constants
+from framework.api.naming import build_pod_name
+from framework.kube.client import KubeClient
+from framework.kube.errors import NotFoundError
+from framework.kube.resources import FRAMEWORKS, PODS, Object
+
+_TASK = re.compile(r"(?P<role>[a-z0-9]{1,63})/(?P<index>0|[1-9][0-9]{0,4})\Z")
+_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class TaskName:
+    """A Task as a user names it."""
+
+    framework: str
+    role: str
+    index: int
+
+    def __str__(self) -> str:
+        """Return ROLE/INDEX."""
+        return f"{self.role}/{self.index}"
+
+
+class PodChoice(NamedTuple):
+    """Where a command goes."""
+
+    namespace: str
+    pod: str
+    container: str
+
+
+def parse_task(framework: str, text: str) -> TaskName:
+    """Read ROLE/INDEX.
+
+    Raises:
+        CliError: it has another form.
+    """
+    found = _TASK.match(text)
+    if found is None:
+        raise CliError(ExitCode.USAGE, f"{text!r} is not a Task: write it as worker/0")
+    return TaskName(framework, found["role"], int(found["index"]))
+
+
+async def find_pod(
+    client: KubeClient, namespace: str, task: TaskName, container: str | None
+) -> PodChoice:
+    """Find the Pod of a Task's current attempt.
+
+    A Task has one Pod at a time, whose name is that of the Task.
+
+    Args:
+        client: of the cluster.
+        namespace: of the Framework.
+        task: the Task.
+        container: None for the first of the Pod.
+
+    Raises:
+        CliError: there is no such Framework, Task, Pod or container, or the Pod has ended.
+        KubeError: the server does not answer, or refuses.
+    """
+    name = build_pod_name(task.framework, task.role, task.index)
+    try:
+        pod = await client.get(PODS, namespace, name)
+    except NotFoundError:
+        raise await _explain_missing(client, namespace, task) from None
+    labels = pod["metadata"].get("labels") or {}
+    if labels.get(constants.FRAMEWORK_NAME) != task.framework:
+        raise await _explain_missing(client, namespace, task)
+    phase = (pod.get("status") or {}).get("phase")
+    if phase in _ENDED:
+        logs = build_command("logs", task.framework, str(task), "-n", namespace)
+        raise CliError(
+            ExitCode.FAILED,
+            f"{task} of {task.framework} has ended ({phase}), so nothing can run in its Pod; its "
+            f"output: `{logs}`",
+        )
+    return PodChoice(namespace, name, _choose_container(pod, task, container))
+
+
+def _choose_container(pod: Object, task: TaskName, wanted: str | None) -> str:
+    spec = pod["spec"]
+    mains = [str(each["name"]) for each in spec["containers"]]
+    inits = [str(each["name"]) for each in spec.get("initContainers") or ()]
+    if wanted is None:
+        annotated = (pod["metadata"].get("annotations") or {}).get(_DEFAULT_CONTAINER)
+        return annotated if annotated in mains else mains[0]
+    if wanted not in {*mains, *inits}:
+        raise CliError(ExitCode.FAILED, explain_container(str(task), wanted, [*mains, *inits]))
+    return wanted
+
+
+async def _explain_missing(client: KubeClient, namespace: str, task: TaskName) -> CliError:
+    """Build the error that says why a Task has no Pod."""
+    try:
+        framework = await client.get(FRAMEWORKS, namespace, task.framework)
+    except NotFoundError:
+        listed = (await client.list(FRAMEWORKS, namespace))["items"]
+        names = [str(item["metadata"]["name"]) for item in listed]
+        where = f"in namespace {namespace}"
+        return CliError(ExitCode.FAILED, explain_framework(task.framework, where, names))
+    known = {
+        role: range(count if isinstance(count, int) else 0)
+        for role, count in zip(
+            list_role_names(framework), list_task_numbers(framework), strict=True
+        )
+    }
+    absence = explain_task(task.framework, task.role, str(task.index), known)
+    waiting = (
+        f"{task} of {task.framework} has no Pod now: it is not created yet, or the Task has ended"
+    )
+    return CliError(ExitCode.FAILED, absence or waiting)
