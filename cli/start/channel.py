@@ -126,26 +126,34 @@ async def _send_sizes(socket: aiohttp.ClientWebSocketResponse) -> None:
 
 
 async def _copy_input(socket: aiohttp.ClientWebSocketResponse) -> None:
-    """Copy stdin until its end; a file and a pipe, too, without a thread that cannot be ended."""
-    loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
-    has_events = True
-    try:
-        loop.add_reader(0, readable.set)
-    except OSError:
-        # A regular file is always readable, and epoll refuses it.
-        has_events = False
+    """Copy stdin until its end."""
     while True:
-        if has_events:
-            await readable.wait()
-            readable.clear()
+        await _wait_for_input()
         chunk = os.read(0, _CHUNK_BYTES)
         if not chunk:
             break
         await socket.send_bytes(bytes([_STDIN]) + chunk)
-    if has_events:
-        loop.remove_reader(0)
     await socket.send_bytes(bytes([_CLOSE, _STDIN]))
+
+
+async def _wait_for_input() -> None:
+    """Wait until a read does not block: a thread that reads could not be ended."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+
+    def notify() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    try:
+        loop.add_reader(0, notify)
+    except OSError:
+        # A regular file, which epoll refuses, is always readable.
+        return
+    try:
+        await ready
+    finally:
+        loop.remove_reader(0)
 
 
 @contextlib.contextmanager
