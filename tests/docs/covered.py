@@ -31,9 +31,6 @@ How = str | ByTest | Parsed
 
 CI = ByTest(".ci/run")
 PASTED = ByTest("tests/docs/test_readme.py::test_pasted_framework_runs_torchrun_in_each_pod")
-CONVERTED = ByTest(
-    "tests/kube/test_kinds.py::test_converted_job_runs_to_its_end_and_each_service_selects_one_pod"
-)
 RELEASE = ByTest("tests/release/test_sign.py")
 IMAGES = ByTest("tests/release/conftest.py")
 NO_NODES = Parsed("waits for Pods of the controller, and the control plane of tests has no nodes")
@@ -95,16 +92,16 @@ COVERED: Mapping[str, Mapping[str, How]] = {
     "docs/cli.md": {
         "framework inject --restricted train.yaml | kubectl apply -f -": KUBE,
         "framework inject train.yaml -o injected.yaml && framework lint injected.yaml": LOCAL,
-        "framework convert tfjob.yaml | kubectl apply -f -": CONVERTED,
+        "framework convert tfjob.yaml | kubectl apply -f -": KUBE,
     },
     "docs/tfjob.md": {
-        "framework convert tfjob.yaml | kubectl apply -f -": CONVERTED,
+        "framework convert tfjob.yaml | kubectl apply -f -": KUBE,
         "framework run --local tfjob.yaml": ByTest(
             "tests/cli/test_kinds_local.py::test_tfjob_of_the_second_dialect_runs_as_it_is"
         ),
     },
     "docs/trainingjob.md": {
-        "framework convert training_job.yaml | kubectl apply -f -": CONVERTED,
+        "framework convert training_job.yaml | kubectl apply -f -": KUBE,
         "framework run --local training_job.yaml secret.yaml": ByTest(
             "tests/cli/test_kinds_local.py::test_trainingjob_finds_its_hosts"
         ),

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.docs.commands import PAGES, ROOT, list_commands
 from tests.docs.covered import KUBE, find_how
 from tests.docs.pasted import read_pasted
+from tests.framework.kinds.jobs import build_tfjob, build_trainingjob
 from tests.support.machine.prerequisites import MissingPrerequisiteError, skip_test
 from tests.support.servers.binaries import find_binaries
 from tests.support.servers.controlplane import Access, ControlPlane
@@ -82,6 +84,9 @@ def folder(tmp_path: Path, plane: Access) -> Path:
     (tmp_path / "ddp").mkdir()
     for name in ("train.yaml", "ddp/ddp.yaml"):
         (tmp_path / name).write_text(FRAMEWORK)
+    for name, job in (("tfjob", build_tfjob()), ("training_job", build_trainingjob())):
+        job["metadata"]["namespace"] = "team-a"
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(job))
     (tmp_path / "original.yaml").write_text(ORIGINAL)
     return tmp_path
 
