@@ -11,6 +11,7 @@ from tests.docs.commands import Command
 
 KUBE = "run as it is by tests/kube/test_docs.py on a real API server"
 LOCAL = "run as it is by tests/docs/test_local_commands.py on a local cluster"
+TORCH = "run as it is by tests/consumers/test_readme.py with PyTorch"
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,18 @@ COVERED: Mapping[str, Mapping[str, How]] = {
         "cd frameworkbarrier": PLACEHOLDERS,
         "make demo": ByTest("tests/e2e/test_demo.py::test_demo_ends_with_five_succeeded_tasks"),
         "make test": CI,
+        ". .venv/bin/activate": Parsed("tests have the programs of .venv on the PATH"),
+        "framework init mygang --stack torch --workers 2": TORCH,
+        "framework run --local --logs mygang.yaml": TORCH,
         "framework run --local examples/retry-task.yaml": LOCAL,
         "framework lint examples/gang.yaml": LOCAL,
         "framework local up --detach --kubeconfig ~/.kube/local-framework": LOCAL,
         "export KUBECONFIG=~/.kube/local-framework": LOCAL,
         "framework run examples/retry-task.yaml": LOCAL,
-        "kubectl get frameworks": LOCAL,
-        "kubectl get pods": LOCAL,
+        "framework get": LOCAL,
+        "framework why retry-task": LOCAL,
         "framework logs retry-task worker/0": LOCAL,
+        "kubectl get events": LOCAL,
         "framework local down": LOCAL,
         "kubectl apply --server-side -k deploy/base": KUBE,
         "framework inject --registry registry.example/team --rendezvous wrapper "

@@ -17,11 +17,9 @@ until [ -e joined-0 ] && [ -e joined-1 ]; do sleep 0.02; done
 
 
 def read_pasted() -> str:
-    """Read the block, without its first line, which puts the programs of .venv on the PATH."""
+    """Read the block, which needs the programs of .venv on the PATH."""
     (block,) = [block for _, block in read_blocks("README.md") if "<<'END'" in block]
-    first, _, rest = block.partition("\n")
-    assert first == ". .venv/bin/activate"
-    return rest
+    return block
 
 
 def read_sample() -> str:

@@ -61,7 +61,7 @@ def test_pasted_framework_runs_torchrun_in_each_pod(tmp_path: Path) -> None:
 @pytest.mark.local
 @pytest.mark.slow
 def test_pasted_framework_with_gpus_runs_a_process_for_each(tmp_path: Path) -> None:
-    script = read_pasted().replace("            # ", "            ")
+    script = re.sub(r"^            # ", "            ", read_pasted(), flags=re.MULTILINE)
     script = script.replace("run --local", "run --local --gpus 4")
     ran = run_pasted(tmp_path, script)
     assert ran.returncode == 0, ran.stdout + ran.stderr
