@@ -182,6 +182,10 @@ lock: $(STAMP) ## pin the requirements again (ARGS=--upgrade for the newest)
 dist: $(STAMP) ## build wheel and sdist of frameworkbarrier and frameworkbarrier-local into dist
 	@$(TIMED) $(BIN)/python -m tools.distributions
 
+.PHONY: krew
+krew: $(STAMP) ## write the krew plugin's archive and manifest into dist/krew (ARGS="--url URL")
+	@$(TIMED) $(BIN)/python -m tools.krew $(ARGS)
+
 .PHONY: images
 images: $(STAMP) ## build the three images (ARGS="--base IMAGE --only barrier --offline")
 	@$(TIMED) $(BIN)/python -m tools.images $(ARGS)
