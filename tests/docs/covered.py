@@ -112,6 +112,11 @@ COVERED: Mapping[str, Mapping[str, How]] = {
         ),
     },
     "docs/install.md": {
+        "make krew ARGS='--url https://HOST/FOLDER'": ByTest("tests/tools/test_krew.py"),
+        "kubectl krew install --manifest=dist/krew/framework.yaml "
+        "--archive=dist/krew/kubectl-framework-VERSION.tar.gz": Parsed(
+            "needs krew; tests/tools/test_krew.py installs the archive as krew does"
+        ),
         "make images": IMAGES,
         'make images ARGS="--base registry.example/python@sha256:DIGEST --only barrier"': IMAGES,
         "docker build -f images/barrier/Dockerfile -t my/framework-barrier .": IMAGES,
