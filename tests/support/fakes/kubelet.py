@@ -72,6 +72,17 @@ class FakePod:
             conditions=[_condition("PodScheduled", now)],
         )
 
+    async def stay_unscheduled(self, message: str) -> None:
+        """Pending without a node, as the scheduler says it."""
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        await self._patch_status(conditions=[{**condition, "message": message}])
+
+    async def wait(self, reason: str, message: str) -> None:
+        """Pending on its node: the first container waits."""
+        waiting = {"waiting": {"reason": reason, "message": message}}
+        statuses = self._build_statuses("containers", waiting)
+        await self._patch_status(phase="Pending", containerStatuses=statuses)
+
     async def start(self) -> None:
         """Running and ready; the init containers succeeded."""
         now = self._started_at = _render_time(self._clock.now())
@@ -87,9 +98,13 @@ class FakePod:
             containerStatuses=self._build_statuses("containers", running),
         )
 
-    async def finish(self, exit_code: int = 0, *, message: str = "") -> None:
+    async def finish(
+        self, exit_code: int = 0, *, message: str = "", reason: str | None = None
+    ) -> None:
         """All containers ended: Succeeded with 0, else Failed."""
         ended = self._build_ended(exit_code, message)
+        if reason is not None:
+            ended["terminated"]["reason"] = reason
         await self._patch_status(
             phase="Succeeded" if exit_code == 0 else "Failed",
             containerStatuses=self._build_statuses("containers", ended),
@@ -167,6 +182,7 @@ class FakeKubelet:
         choose_script: Callable[[Object], Script],
         scheduler_names: Iterable[str] = (DEFAULT_SCHEDULER,),
         termination_seconds: float = 0.0,
+        find_shortage: Callable[[Object], str] = lambda _: "",
     ) -> None:
         """Prepare; nothing is watched yet.
 
@@ -177,7 +193,9 @@ class FakeKubelet:
             choose_script: gives each new Pod its script.
             scheduler_names: only Pods that name one of these are bound.
             termination_seconds: how long a deleted Pod takes to go, within its grace period.
+            find_shortage: says why no node takes a Pod; "" to bind it.
         """
+        self._find_shortage = find_shortage
         self._client = client
         self._clock = clock
         self._namespace = namespace
@@ -246,6 +264,10 @@ class FakeKubelet:
         pod = FakePod(self._client, self._clock, body, address, self._turn)
         try:
             if not body["spec"].get("nodeName"):
+                shortage = self._find_shortage(body)
+                if shortage:
+                    await pod.stay_unscheduled(shortage)
+                    return
                 await self._bind(body["metadata"])
             await self._choose_script(body)(pod)
         except (NotFoundError, ConflictError):
