@@ -48,6 +48,26 @@ class Cluster:
         """Run our command line."""
         return self._run([sys.executable, "-m", "cli.main", *arguments], text)
 
+    def run_in_shell(self, command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+        """Run a command line that our program has printed, with its programs on the PATH."""
+        assert self.access.kubectl is not None
+        programs = folder / "programs"
+        programs.mkdir(exist_ok=True)
+        kubectl = programs / "kubectl"
+        if not kubectl.exists():
+            kubectl.symlink_to(self.access.kubectl)
+        path = os.pathsep.join(
+            map(str, (programs, Path(sys.executable).parent, os.environ["PATH"]))
+        )
+        return subprocess.run(
+            ["bash", "-o", "pipefail", "-c", command],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=folder,
+            env={**self._env, "PATH": path},
+        )
+
     def get(self, *arguments: str) -> Any:
         """Read an object, or a list, as JSON."""
         return json.loads(self.kubectl("get", "-o", "json", *arguments))

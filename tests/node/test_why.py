@@ -1,0 +1,185 @@
+"""Broken gangs on a real node: what scheduler, kubelet and kernel write, and what then helps."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.node.cluster import Cluster
+from tests.support.builders import FAIL_FAST, build_submission
+from tests.support.machine.realnode import NODE_NAME
+from tests.support.servers.remedies import list_remedies
+
+pytestmark = pytest.mark.node
+
+IMAGE = "python:3.12-slim"
+# Allocates 200 MB.
+HUNGRY = "x = bytearray(200 * 2**20); print(len(x))"
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "runAsUser": 65532,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def build_gang(script: str = "print('done')", **container: Any) -> dict[str, Any]:
+    """A gang of one Task without agents, whose Pod any `restricted` namespace takes."""
+    main = {
+        "name": "main",
+        "image": IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python3", "-c", script],
+        "securityContext": RESTRICTED,
+        **container,
+    }
+    pod = {"spec": {"restartPolicy": "Never", "containers": [main]}}
+    task = {"retryPolicy": {"maxRetryCount": 0}, "pod": pod}
+    role = {"name": "worker", "taskNumber": 1, "task": task}
+    return build_submission("gang", {**role, "frameworkAttemptCompletionPolicy": FAIL_FAST})
+
+
+def select_nodes(gang: dict[str, Any]) -> dict[str, Any]:
+    spec = gang["spec"]["taskRoles"][0]["task"]["pod"]["spec"]
+    spec["nodeSelector"] = {"accelerator": "a100"}
+    return gang
+
+
+@dataclass(frozen=True)
+class Case:
+    """A broken gang."""
+
+    gang: Callable[[], dict[str, Any]]
+    kind: str
+    words: tuple[str, ...]
+    remedy: str = ""
+    values: dict[str, str] = field(default_factory=dict)
+
+
+CASES = {
+    "image that does not exist": Case(
+        lambda: build_gang(image="localhost:1/team/none:1"),
+        "Image",
+        ("cannot pull the image localhost:1/team/none:1 of its container main",),
+        remedy="name an image that exists",
+        values={"IMAGE": IMAGE},
+    ),
+    "image that is never pulled": Case(
+        lambda: build_gang(image="localhost:1/team/none:1", imagePullPolicy="Never"),
+        "Image",
+        ("the node does not have it, and imagePullPolicy is Never",),
+        remedy="name an image that exists",
+        values={"IMAGE": IMAGE},
+    ),
+    "GPU that no node has": Case(
+        lambda: build_gang(resources={"limits": {"nvidia.com/gpu": "1"}}),
+        "Unschedulable",
+        ("1 node lacks free nvidia.com/gpu, of which it asks for 1",),
+        remedy="ask for less",
+    ),
+    "label that no node has": Case(
+        lambda: select_nodes(build_gang()),
+        "Unschedulable",
+        ("its node selector or node affinity does not match", "accelerator=a100"),
+    ),
+    "memory": Case(
+        lambda: build_gang(HUNGRY, resources={"limits": {"memory": "128Mi"}}),
+        "OutOfMemory",
+        ("ran out of memory: its container main was killed",),
+        remedy="give it more memory",
+    ),
+    "missing ConfigMap": Case(
+        lambda: build_gang(
+            env=[{"name": "LR", "valueFrom": {"configMapKeyRef": {"name": "s", "key": "KEY"}}}]
+        ),
+        "Config",
+        ("there is no ConfigMap s",),
+    ),
+    "command that does not exist": Case(
+        lambda: build_gang(command=["no-such-program"]),
+        "Config",
+        ("cannot start the command of its container main", "no-such-program"),
+        values={"no-such-program": "/bin/true"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_why_names_the_cause_and_its_remedy_works(
+    cluster: Cluster, namespace: str, tmp_path: Path, name: str
+) -> None:
+    case = CASES[name]
+    apply(cluster, namespace, case.gang())
+    answer = read_answer(cluster, namespace, case.kind)
+    for words in case.words:
+        assert words in answer
+    carry_out(cluster, answer, case, tmp_path)
+    done = cluster.wait_for_state(namespace, "gang", "Completed")
+    assert done["status"]["attemptStatus"]["completionStatus"]["code"] == 0
+    assert ask(cluster, namespace)["healthy"]
+
+
+def test_cordoned_node_is_named_and_uncordoned(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    cluster.kubectl("cordon", NODE_NAME)
+    try:
+        apply(cluster, namespace, build_gang())
+        answer = read_answer(cluster, namespace, "Unschedulable")
+        assert f"cordoned: {NODE_NAME}" in answer
+        case = Case(build_gang, "Unschedulable", (), remedy="let the node take Pods again")
+        carry_out(cluster, answer, case, tmp_path)
+        cluster.wait_for_state(namespace, "gang", "Completed")
+    finally:
+        cluster.kubectl("uncordon", NODE_NAME)
+
+
+def apply(cluster: Cluster, namespace: str, gang: dict[str, Any]) -> None:
+    cluster.kubectl("apply", "-n", namespace, "-f", "-", text=yaml.safe_dump(gang))
+
+
+def ask(cluster: Cluster, namespace: str) -> dict[str, Any]:
+    done = cluster.framework("why", "gang", "-n", namespace, "-o", "json")
+    assert done.returncode in {0, 1}, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def read_answer(cluster: Cluster, namespace: str, kind: str) -> str:
+    """Wait until the root cause is of this kind; give the answer that users see."""
+
+    def look() -> bool | None:
+        causes = ask(cluster, namespace)["causes"]
+        return True if causes and causes[0]["kind"] == kind else None
+
+    cluster.wait(look, f"why says {kind}", namespace)
+    return cluster.framework("why", "gang", "-n", namespace).stdout
+
+
+def carry_out(cluster: Cluster, answer: str, case: Case, folder: Path) -> None:
+    """Run the lines of a remedy in a shell, with the user's values."""
+    found = [lines for text, lines in list_remedies(answer) if text.startswith(case.remedy)]
+    assert found, answer
+    first, *rest = found[0]
+    run_in_shell(cluster, first, case, folder)
+    file = folder / "gang.yaml"
+    if file.exists():
+        text = file.read_text()
+        for word, value in case.values.items():
+            text = text.replace(word, value)
+        file.write_text(text)
+    for command in rest:
+        run_in_shell(cluster, command, case, folder)
+
+
+def run_in_shell(cluster: Cluster, command: str, case: Case, folder: Path) -> None:
+    for word, value in case.values.items():
+        command = command.replace(word, value)
+    done: subprocess.CompletedProcess[str] = cluster.run_in_shell(command, folder)
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
