@@ -48,6 +48,7 @@ from framework.kinds.trainingjob.types import (
 )
 
 _SSH_DIR = "/root/.ssh"
+_SSH_FOLDER = ".ssh"
 _KEY, _PUBLIC_KEY, _CONFIG = "id_rsa", "id_rsa.pub", "config"
 _SSH_MODE = 0o600
 # As the original's, but it ends at SIGTERM: the first process of a container ignores it otherwise.
@@ -217,14 +218,20 @@ def _copy_template(
 
 
 def _mount_key(spec: Object, secret: str) -> None:
-    """Mount the key in all containers, under the names that ssh and its server read."""
-    items = [
-        {"key": _KEY, "path": _KEY},
-        {"key": _PUBLIC_KEY, "path": _PUBLIC_KEY},
-        {"key": _PUBLIC_KEY, "path": "authorized_keys"},
-        {"key": _CONFIG, "path": _CONFIG},
-    ]
+    """Mount the key in all containers, under the names that ssh and its server read.
+
+    The files are in a folder of the volume, because all users may write in the volume itself: a
+    server does not accept keys from such a directory.
+    """
+    files = {
+        _KEY: _KEY,
+        _PUBLIC_KEY: _PUBLIC_KEY,
+        "authorized_keys": _PUBLIC_KEY,
+        _CONFIG: _CONFIG,
+    }
+    items = [{"key": key, "path": f"{_SSH_FOLDER}/{name}"} for name, key in files.items()]
     source = {"secretName": secret, "items": items, "defaultMode": _SSH_MODE}
     add_volume(spec, {"name": SSH_VOLUME, "secret": source})
     for container in spec["containers"]:
-        add_mount(container, {"name": SSH_VOLUME, "mountPath": _SSH_DIR})
+        mount = {"name": SSH_VOLUME, "mountPath": _SSH_DIR, "subPath": _SSH_FOLDER}
+        add_mount(container, mount)

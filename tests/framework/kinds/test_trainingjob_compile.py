@@ -108,8 +108,11 @@ def test_key_is_mounted_in_both_roles(annotations: Wire, secret: str) -> None:
         volumes = get_pod(compiled, role)["spec"]["volumes"]
         (source,) = [volume["secret"] for volume in volumes if "secret" in volume]
         assert (source["secretName"], source["defaultMode"]) == (secret, 0o600)
-        paths = [item["path"] for item in source["items"]]
+        # A server refuses keys in a directory in which all may write, as a volume is.
+        paths = [item["path"].partition(".ssh/")[2] for item in source["items"]]
         assert paths == ["id_rsa", "id_rsa.pub", "authorized_keys", "config"]
+        mounts = get_container(compiled, role)["volumeMounts"]
+        assert [m["subPath"] for m in mounts if m["mountPath"] == "/root/.ssh"] == [".ssh"]
     assert any(f"mount the Secret {secret}" in note.message for note in compiled.notes)
 
 
