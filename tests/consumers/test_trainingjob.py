@@ -1,0 +1,85 @@
+"""A TrainingJob as its users write it: Open MPI starts processes in its workers by ssh."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.consumers.stacks import HANG_SECONDS, require_program
+from tests.support.servers.frameworkserver import build_env
+
+LAUNCH = """
+until for host in $(/etc/edl/discover_hosts.sh); do ssh "${host%:*}" true || exit 1; done
+do sleep 0.2; done
+exec MPIRUN --allow-run-as-root -H "$(paste -sd, /etc/edl/hostfile)" sh -c \
+  'sleep 1; echo "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(hostname)"'
+"""
+# As an image with an ssh server: with a host key, and the directory that the server needs.
+SERVE = """
+chmod 755 /run/sshd
+keys=$(mktemp -d)
+ssh-keygen -q -t ed25519 -N "" -f "$keys/host"
+exec /usr/sbin/sshd -D -h "$keys/host" -o PidFile=none -o "ListenAddress=$POD_IP"
+"""
+POD_IP = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+RUN = {"name": "run", "mountPath": "/run/sshd"}
+
+
+def build_key(folder: Path) -> dict[str, str]:
+    key = folder / "id_rsa"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    config = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\n"
+    public = key.with_suffix(".pub").read_text()
+    return {"id_rsa": key.read_text(), "id_rsa.pub": public, "config": config}
+
+
+def build_job(mpirun: str) -> dict[str, object]:
+    launcher = {"command": ["sh", "-c", LAUNCH.replace("MPIRUN", mpirun)]}
+    worker = {"command": ["sh", "-c", SERVE], "env": [POD_IP], "volumeMounts": [RUN]}
+    specs = {
+        name: {"replicas": count, "template": {"spec": {"containers": [container], **more}}}
+        for name, count, container, more in (
+            ("launcher", 1, {"name": "main", "image": "mpi:1", **launcher}, {}),
+            (
+                "worker",
+                2,
+                {"name": "main", "image": "mpi:1", **worker},
+                {"volumes": [{"name": "run", "emptyDir": {}}]},
+            ),
+        )
+    }
+    return {
+        "apiVersion": "kai.alibabacloud.com/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": "mpi"},
+        "spec": {"slotsPerWorker": 2, "etReplicaSpecs": specs},
+    }
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ssh server on port 22 needs root")
+def test_open_mpi_runs_on_the_workers_of_a_trainingjob(tmp_path: Path) -> None:
+    mpirun = require_program("openmpi", "mpirun.openmpi")
+    require_program("sshd", "ssh-keygen")
+    if not Path("/usr/sbin/sshd").exists():
+        require_program("sshd", "sshd")
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mpi"}}
+    file = tmp_path / "job.yaml"
+    key = {"stringData": build_key(tmp_path)}
+    file.write_text(yaml.safe_dump_all([{**secret, **key}, build_job(mpirun)]))
+    options = ["--local", "--isolation", "root", "--logs", "--directory", str(tmp_path / "state")]
+    ran = subprocess.run(
+        [sys.executable, "-m", "cli.main", "run", *options, str(file)],
+        env=build_env(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANG_SECONDS,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    ranks = re.findall(r"^\[launcher/0\] rank (\d) of 4 on (\S+)$", ran.stdout, re.MULTILINE)
+    hosts = ["mpi-worker-0", "mpi-worker-0", "mpi-worker-1", "mpi-worker-1"]
+    assert sorted(ranks) == [(str(rank), host) for rank, host in enumerate(hosts)]
