@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cli.checkedclient import CheckedClient
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
 from cli.local import requires_local_cluster
@@ -130,7 +131,7 @@ async def open_client(config: KubeConfig, *, accept: str = JSON) -> AsyncIterato
         CliError: it does not, or it does not know us.
     """
     try:
-        async with KubeClient(
+        async with CheckedClient(
             config, user_agent=f"framework/{VERSION}", clock=SystemClock(), accept=accept
         ) as client:
             with explained(config):

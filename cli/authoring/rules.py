@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from cli.authoring.agentrules import agent_settings, agent_token, missing_agent, missing_slots
 from cli.authoring.findings import Finding, Severity, error, warning
 from cli.authoring.originalfields import list_role_fields, list_spec_fields
+from cli.authoring.podfields import misspelt_field
 from cli.authoring.podrules import pod_template, reserved_key, restart_policy
 from cli.manifests import list_unknown_fields, suggest_field
 from cli.templates import (
@@ -283,8 +284,8 @@ def lint(framework: Object, options: LintOptions) -> list[Finding]:
         dropped = list_spec_fields(framework.get("spec"), "spec")
         found += [_report_dropped(path, lost) for path, lost in dropped]
     for role in list_roles(framework):
-        for rule in RULES:
-            found += rule(framework, role, options)
+        of_role = [each for rule in RULES for each in rule(framework, role, options)]
+        found += [*of_role, *misspelt_field(role, of_role)]
     return found
 
 

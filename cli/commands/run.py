@@ -1,5 +1,7 @@
 """``framework run``."""
 
+from pathlib import Path
+
 import click
 
 from cli.coloring import color_option
@@ -65,6 +67,10 @@ def run(  # noqa: PLR0913 one argument for each option
 
     if local and cluster.kubeconfig:
         raise click.UsageError("--local starts a new cluster: leave out --kubeconfig")
+    if files[0] == "local" and not Path("local").exists():
+        raise click.UsageError(
+            "'local' is no file: to run on a new local cluster, write `framework run --local FILE`"
+        )
     if gpus and not local:
         raise click.UsageError("--gpus is for --local: leave it out, or add --local")
     if directory and not local:

@@ -11,7 +11,7 @@ from pathlib import Path
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command, build_export
 from cli.local.cluster import LOG_FILE, UpOptions, open_local_cluster, published
-from cli.local.state import ClusterState, find_state_directory, read_state
+from cli.local.state import ClusterState, find_last_run, find_state_directory, read_state
 from cli.terminal import print_line
 from cli.waiting import Interrupt
 from localcluster.private_files import is_in_use
@@ -79,6 +79,9 @@ def show_cluster(directory: str | None) -> ExitCode:
     """Run ``framework local status``."""
     place = find_state_directory(directory)
     state = read_state(place)
+    if directory is None and state is None and not is_in_use(place):
+        last = find_last_run()
+        place = last if last is not None and is_in_use(last) else place
     if state is None and is_in_use(place):
         print_line(_explain_claim(place))
         kubeconfig = place / "kubeconfig"

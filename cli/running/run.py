@@ -13,6 +13,7 @@ from datetime import datetime
 from itertools import zip_longest
 from pathlib import Path
 
+from cli.authoring.podfields import find_misspelt_fields
 from cli.authoring.rules import find_refused_templates, find_unreachable_ends
 from cli.coloring import AUTO
 from cli.exitcodes import CliError, ExitCode
@@ -160,7 +161,8 @@ async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | N
     for warning in manifests.warnings:
         display.say(f"warning: {warning}")
     for manifest in manifests.frameworks:
-        for fault in find_unreachable_ends(manifest.body):
+        body = manifest.body
+        for fault in (*find_misspelt_fields(body), *find_unreachable_ends(body)):
             place = f"{manifest.source}: {fault.path}"
             display.say(f"warning: {place}: {fault.message}; {fault.fix}")
     interrupt = Interrupt(stops_on_hangup=options.is_local)

@@ -119,7 +119,7 @@ def test_run_with_a_stale_kubeconfig_variable_names_it_and_the_cluster_it_uses(
     kind = "warning" if has_other else "error"
     assert result.stderr.startswith(f"{kind}: $KUBECONFIG: no such file: /gone/config; ")
     if has_other:
-        assert f"now taking {closed_server}\n" in result.stderr
+        assert f"now using {closed_server}\n" in result.stderr
     else:
         assert result.exit_code == ExitCode.USAGE
 
@@ -286,6 +286,13 @@ def test_run_of_a_container_without_image_is_refused(closed_server: str) -> None
     fault = f"error: f.yaml: {MAIN_POD}.containers[0].image: is missing: "
     remedy = "the API server refuses the Pod; write `image` for `imagee`\n"
     assert (result.exit_code, result.stderr) == (ExitCode.USAGE, fault + remedy)
+
+
+def test_run_local_without_dashes_has_a_hint() -> None:
+    write(FRAMEWORK)
+    result = call("run", "local", "f.yaml")
+    assert result.exit_code == ExitCode.USAGE
+    assert "to run on a new local cluster, write `framework run --local FILE`" in result.stderr
 
 
 def keep_log(

@@ -39,7 +39,7 @@ def test_logs_finds_the_run_while_it_lasts_and_after_its_end(tmp_path: Path) -> 
         read_until(program, "Running")
         with start("logs", "--follow", "talk", **home) as logs:
             output = read_until(logs, "^hello$")
-            assert "taking the local cluster in" in output
+            assert "using the local cluster in" in output
             go.touch()
             assert finish(logs) == "bye\n"
         finish(program)

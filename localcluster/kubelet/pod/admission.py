@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from framework.api.constants import GPU_RESOURCE
 from framework.kube.resources import Object
 from localcluster.apiserver.model.quantities import parse_quantity
 from localcluster.kubelet.fields import list_containers
@@ -83,7 +84,11 @@ def _find_shortage(pod: Object, capacity: Capacity, running: list[Object]) -> st
         return "1 Too many pods"
     for resource, wanted in sorted(count_extended(pod).items()):
         used = sum(count_extended(other).get(resource, 0) for other in running)
-        if wanted > capacity.extended.get(resource, 0) - used:
+        offered = capacity.extended.get(resource, 0)
+        if resource == GPU_RESOURCE and wanted > offered:
+            remedy = f"this local cluster offers {offered}: start it with --gpus {wanted}"
+            return f"1 Insufficient {resource}; {remedy}"
+        if wanted > offered - used:
             return f"1 Insufficient {resource}"
     return None
 

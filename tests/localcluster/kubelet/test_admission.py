@@ -41,7 +41,15 @@ def build(*requests: Object, phase: str = "Pending", deleted: bool = False, **sp
         pytest.param(build({"cpu": "512", "memory": "9Ti"}), Bind(), id="cpu is not counted"),
         pytest.param(
             build({"nvidia.com/gpu": "1"}),
-            Refuse("0/1 nodes are available: 1 Insufficient nvidia.com/gpu."),
+            Refuse(
+                "0/1 nodes are available: 1 Insufficient nvidia.com/gpu; "
+                "this local cluster offers 0: start it with --gpus 1."
+            ),
+            id="no gpu",
+        ),
+        pytest.param(
+            build({"example.com/nic": "1"}),
+            Refuse("0/1 nodes are available: 1 Insufficient example.com/nic."),
             id="no such resource",
         ),
     ],
