@@ -32,7 +32,7 @@ from cli.printing.jsonpath_parser import (
 MAX_COST = 5_000_000
 """The most values that a template may read and give: some seconds."""
 # Characters of rendered text that cost as much as one value.
-_TEXT_UNIT = 20
+_TEXT_UNIT = 10
 
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,

@@ -28,6 +28,7 @@ from cli.local import commands
 from cli.local.state import ClusterState
 from cli.logs.containeroutput import split_output
 from cli.logs.output import LogOptions, LogPrinter
+from cli.printing.output import Form, Printer, parse_output
 from cli.printing.yamltext import render_yaml
 from cli.running import display as display_module
 from cli.running.display import Display
@@ -169,6 +170,15 @@ def report_as(*, is_json: bool) -> Callable[[str], None]:
     return lambda text: reporter.say(text, "warning")
 
 
+def print_as_output(output: str) -> Callable[[Sequence[str]], object]:
+    def render(texts: Sequence[str]) -> None:
+        body = {"kind": "Framework", "metadata": {"name": "gang"}, "texts": list(texts)}
+        printer = Printer(parse_output(output, tuple(Form)))
+        print_document(printer.render([body], is_list=True), keep="\n\t")
+
+    return render
+
+
 PRINTERS: dict[str, Callable[[Sequence[str]], object]] = {
     "line": each(print_line),
     "error": each(print_error),
@@ -176,6 +186,9 @@ PRINTERS: dict[str, Callable[[Sequence[str]], object]] = {
     "local": each(print_as_state),
     "lint": print_as_findings,
     "inject": print_as_inject,
+    "get-json": print_as_output("json"),
+    "get-yaml": print_as_output("yaml"),
+    "get-jsonpath": print_as_output("jsonpath={.items[*].texts[*]}"),
     "logs": print_as_logs,
     "run-last-lines": print_as_failure,
     "run": print_as_progress,
@@ -189,7 +202,7 @@ PRINTERS: dict[str, Callable[[Sequence[str]], object]] = {
 @pytest.mark.parametrize("name", PRINTERS)
 def test_hostile_text_is_printed_without_control_characters(name: str) -> None:
     render = PRINTERS[name]
-    allowed = "\n\t" if name in {"logs", "run-last-lines"} else "\n"
+    allowed = "\n\t" if name in {"logs", "run-last-lines", "get-jsonpath"} else "\n"
     shown = show(render)
     assert find_bad(shown, allowed) == set()
     # The text is shown, not dropped, and is no markup.
