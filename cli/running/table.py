@@ -29,7 +29,7 @@ def build_table(
     if width is None:
         return texts
     start = texts[0].index(_HEADER[-1])
-    return [line for text in texts for line in _wrap(text, start, width)]
+    return [line for text in texts for line in wrap_row(text, start, width)]
 
 
 def format_rows(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -60,8 +60,14 @@ def _build_cells(row: TaskRow) -> tuple[str, ...]:
     return tuple(make_printable(cell) for cell in cells)
 
 
-def _wrap(text: str, start: int, width: int) -> Iterator[str]:
-    """Wrap the note at the end of a row, below itself or, if that is too narrow, below the row."""
+def wrap_row(text: str, start: int, width: int) -> Iterator[str]:
+    """Wrap the note at the end of a row, below itself or, if that is too narrow, below the row.
+
+    Args:
+        text: the row.
+        start: where its note begins.
+        width: columns of the terminal.
+    """
     if len(text) <= width or not text[start:]:
         yield text
         return

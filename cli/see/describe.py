@@ -1,5 +1,8 @@
 """``framework describe``: how a Framework is doing, for a person."""
 
+import sys
+from shutil import get_terminal_size
+
 from cli.exitcodes import ExitCode
 from cli.options import ClusterChoice
 from cli.see.description import describe
@@ -23,7 +26,8 @@ async def _describe(name: str, config: KubeConfig, *, shows_all: bool) -> ExitCo
     async with open_client(config) as client:
         with explained(config):
             sight = await look_at(client, config.namespace, name)
-    for line in describe(sight, SystemClock().now(), shows_all=shows_all):
+    width = get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in describe(sight, SystemClock().now(), shows_all=shows_all, width=width):
         print_line(line)
     if note := sight.explain_hidden():
         print_error(note)

@@ -8,11 +8,13 @@ Tasks.
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import TypeAlias
 
 from cli.printing.columns import Aligner
 from cli.reasons import read_progress
 from cli.running.folding import TaskRow, count_states, fold_tasks
 from cli.running.progress import GangView, TaskLine, build_view
+from cli.running.table import wrap_row
 from cli.see import policies
 from cli.see.eventlog import EVENT_HEADER, EventRecord
 from cli.see.world import Sight
@@ -21,28 +23,39 @@ from framework.api.codec import decode_spec, decode_status
 from framework.api.durations import format_age
 from framework.api.fielderrors import FieldErrors
 from framework.api.text import make_printable
-from framework.api.types import FrameworkSpec, FrameworkStatus, TaskRoleSpec
+from framework.api.types import Condition, FrameworkSpec, FrameworkStatus, TaskRoleSpec
 from framework.kube.resources import Object
 
 _SHOWN_TASKS = 12
 _SHOWN_EVENTS = 8
 _SHOWN_FAILURES = 5
 _INDENT = "  "
+# In the message of GangReady, before the missing Tasks.
+_MISSING = "; waiting for "
 _FAILURES = frozenset({"TaskFailed", "AttemptCompleted", "Completed"})
+_Line: TypeAlias = tuple[str, int]
+"""A line, and where its last column begins."""
 _NEWS = ("True", "GangReady")
 _TASK_HEADER = ("TASK", "STATE", "ATTEMPT", "NOTE")
 _PLACED_HEADER = ("TASK", "STATE", "ATTEMPT", "NODE", "IP", "NOTE")
 
 
-def describe(sight: Sight, now: datetime, *, shows_all: bool = False) -> list[str]:
+def describe(
+    sight: Sight, now: datetime, *, shows_all: bool = False, width: int | None = None
+) -> list[str]:
     """Describe a Framework.
 
     Args:
         sight: what the user sees of it.
         now: for ages and the time to the next attempt.
         shows_all: each Task with its node, all conditions, failures and Events.
+        width: columns of the terminal, in which the last column is wrapped; None: it is not.
     """
-    return [make_printable(line) for line in _Description(sight, now, shows_all=shows_all).build()]
+    lines = _Description(sight, now, shows_all=shows_all).build()
+    texts = ((make_printable(text), start) for text, start in lines)
+    if width is None:
+        return [text for text, _ in texts]
+    return [line for text, start in texts for line in wrap_row(text, start, width)]
 
 
 class _Description:
@@ -54,8 +67,9 @@ class _Description:
         self._shows_all = shows_all
         self._view = build_view(sight.build_world(), now)
         self._spec, self._status = _decode(sight.framework)
+        self._missing, self._total = read_progress(sight.configmap)
 
-    def build(self) -> Iterable[str]:
+    def build(self) -> Iterable[_Line]:
         yield from self._describe_head()
         yield from self._describe_conditions()
         yield from self._describe_roles()
@@ -64,7 +78,7 @@ class _Description:
         yield from self._describe_failures()
         yield from self._describe_events()
 
-    def _describe_head(self) -> Iterable[str]:
+    def _describe_head(self) -> Iterable[_Line]:
         metadata, view, status = self._sight.framework["metadata"], self._view, self._status
         created = metadata.get("creationTimestamp")
         rows = [
@@ -83,7 +97,7 @@ class _Description:
         rows += policies.list_lifetime(self._spec, self._sight.framework.get("spec"))
         width = max(len(title) for title, _ in rows) + 3
         for title, text in rows:
-            yield f"{title + ':':{width}}{text}"
+            yield f"{title + ':':{width}}{text}", width
 
     def _describe_retries(self) -> str:
         allowed = f"allowed: {policies.describe_retries(self._spec.retry_policy)}"
@@ -91,7 +105,7 @@ class _Description:
             return allowed
         return f"{policies.describe_retried(self._status.retry_policy_status)}; {allowed}"
 
-    def _describe_conditions(self) -> Iterable[str]:
+    def _describe_conditions(self) -> Iterable[_Line]:
         conditions = (self._status.conditions if self._status is not None else None) or ()
         shown = [c for c in conditions if self._shows_all or c.status in _NEWS or c.type in _NEWS]
         rows = [
@@ -99,13 +113,19 @@ class _Description:
                 c.type,
                 c.status,
                 format_age(c.transition_time and c.transition_time.isoformat(), self._now),
-                f"{c.reason}: {c.message}" if c.message else c.reason,
+                self._describe_condition(c),
             ]
             for c in shown
         ]
         return _build_section("Conditions", ("TYPE", "STATUS", "FOR", "REASON"), rows)
 
-    def _describe_roles(self) -> Iterable[str]:
+    def _describe_condition(self, condition: Condition) -> str:
+        """Describe it without the missing Tasks, which have a part of their own."""
+        has_part = bool(self._missing) and not self._shows_all
+        message = condition.message.partition(_MISSING)[0] if has_part else condition.message
+        return f"{condition.reason}: {message}" if message else condition.reason
+
+    def _describe_roles(self) -> Iterable[_Line]:
         rows = [self._build_role_row(role) for role in self._spec.task_roles]
         header = ("ROLE", "TASKS", "STATES", "RETRIES", "WHAT ENDS THE ATTEMPT")
         return _build_section("Roles", header, rows)
@@ -126,7 +146,7 @@ class _Description:
             policies.describe_completion(role.completion_policy),
         ]
 
-    def _describe_tasks(self) -> Iterable[str]:
+    def _describe_tasks(self) -> Iterable[_Line]:
         if self._shows_all:
             rows = [self._build_placed_row(task) for task in self._view.tasks]
             yield from _build_section("Tasks", _PLACED_HEADER, rows)
@@ -141,7 +161,7 @@ class _Description:
             yield from _build_section(title, _TASK_HEADER, map(_build_task_row, shown))
             hidden = sum(len(row.indices) for row in part[len(shown) :])
             if hidden:
-                yield f"{_INDENT}... and {hidden} more Tasks: --all shows them"
+                yield f"{_INDENT}... and {hidden} more Tasks: --all shows them", 0
 
     def _build_placed_row(self, task: TaskLine) -> list[str]:
         node, address = "", ""
@@ -151,18 +171,17 @@ class _Description:
             node, address = attempt.pod_node_name or "", attempt.pod_ip or ""
         return [str(task.key), task.state, str(task.attempt), node, address, task.note]
 
-    def _describe_missing(self) -> Iterable[str]:
+    def _describe_missing(self) -> Iterable[_Line]:
         """Describe which members the barriers wait for, as the controller published it."""
-        missing, total = read_progress(self._sight.configmap)
-        if not missing or self._view.is_completed:
+        if not self._missing or self._view.is_completed:
             return ()
-        rows = [[str(key), reason] for key, reason in missing.items()]
-        title = f"The gang of {total} is not complete; its barriers wait for"
+        rows = [[str(key), reason] for key, reason in self._missing.items()]
+        title = f"The gang of {self._total} is not complete; its barriers wait for"
         if len(rows) == constants.PROGRESS_MAX_MISSING:
             title += ", among others"
         return _build_section(title, ("TASK", "REASON"), rows)
 
-    def _describe_failures(self) -> Iterable[str]:
+    def _describe_failures(self) -> Iterable[_Line]:
         records = [
             record
             for record in self._sight.list_events()
@@ -170,10 +189,12 @@ class _Description:
         ]
         return self._build_events("Failures so far", records, _SHOWN_FAILURES)
 
-    def _describe_events(self) -> Iterable[str]:
+    def _describe_events(self) -> Iterable[_Line]:
         return self._build_events("Events", self._sight.list_events(), _SHOWN_EVENTS)
 
-    def _build_events(self, title: str, records: Sequence[EventRecord], most: int) -> Iterable[str]:
+    def _build_events(
+        self, title: str, records: Sequence[EventRecord], most: int
+    ) -> Iterable[_Line]:
         shown = records if self._shows_all else records[-most:]
         rows = [record.build_row(self._now) for record in shown]
         if len(shown) < len(records):
@@ -211,11 +232,13 @@ def _build_task_row(row: TaskRow) -> list[str]:
 
 def _build_section(
     title: str, header: Sequence[str], rows: Iterable[Sequence[str]]
-) -> Iterable[str]:
+) -> Iterable[_Line]:
     """Build a titled table; nothing without rows."""
     table = list(rows)
     if not table:
         return
-    yield f"{title}:"
-    for line in Aligner().align([header, *table]):
-        yield f"{_INDENT}{line}".rstrip()
+    yield f"{title}:", 0
+    lines = [f"{_INDENT}{line}".rstrip() for line in Aligner().align([header, *table])]
+    start = lines[0].rindex(header[-1])
+    for line in lines:
+        yield line, start

@@ -145,3 +145,21 @@ def test_hostile_texts_control_no_terminal() -> None:
         lines = describe(sight, NOW, shows_all=shows_all)
         assert all(line.isprintable() for line in lines)
         assert not any(line.startswith("fake") for line in lines)
+
+
+def test_terminal_of_80_columns_wraps_the_last_column_and_cuts_nothing() -> None:
+    reason = "0/8 nodes are available: " + "1 node has not enough memory, " * 8
+    progress = Progress(1, 3, (Missing("worker", 2, reason[:150]),))
+    annotations = {constants.PROGRESS_ANNOTATION: encode_progress(progress)}
+    event = build_event("FailedScheduling", reason, kind="Pod", name="gang-worker-2")
+    conditions = (Condition("GangReady", "False", None, at(0), "TasksMissing", "1; waiting for x"),)
+    waiting = build_role_status(number=3, state=TaskState.ATTEMPT_PREPARING)
+    sight = build_sight(
+        waiting, state=FrameworkState.ATTEMPT_PREPARING, events=[event], conditions=conditions
+    )
+    sight = replace(sight, configmap=build_configmap_wire(annotations))
+    lines = describe(sight, NOW, width=80)
+    assert max(map(len, lines)) <= 80
+    words = " ".join(" ".join(lines).split())
+    assert reason.strip() in words
+    assert "waiting for x" not in words
