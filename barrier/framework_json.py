@@ -21,6 +21,8 @@ class _Omitted:
 
 
 _OMIT = _Omitted()
+# The default of a field that is omitted if it is null: 0 has a meaning.
+_OMIT_NULL = _Omitted()
 
 
 class _Struct:
@@ -31,7 +33,9 @@ class _Struct:
     ) -> None:
         """Compute once which fields are omitted if empty and which get a default."""
         self.shapes = shapes or {}
-        self.omitted = [name for name, default in defaults.items() if default is _OMIT]
+        # For each, the values that are omitted.
+        empty = {_OMIT: (None, False, 0, "", [], {}), _OMIT_NULL: (None,)}
+        self.omitted = {n: empty[d] for n, d in defaults.items() if isinstance(d, _Omitted)}
         self.template = {**defaults, **dict.fromkeys(self.omitted)}
         self.not_null = {name: item for name, item in self.template.items() if item is not None}
 
@@ -48,7 +52,7 @@ _TASK_ROLE_SPEC = _Struct(
         "frameworkAttemptCompletionPolicy": {},
         "task": {},
         "absentTaskIndices": _OMIT,
-        "minMemberCount": _OMIT,
+        "minMemberCount": _OMIT_NULL,
         "drain": _OMIT,
     },
     {
@@ -65,6 +69,9 @@ _SPEC = _Struct(
         "retryPolicy": {},
         "taskRoles": [],
         "completedPodPolicy": _OMIT,
+        "suspend": _OMIT,
+        "activeDeadlineSeconds": _OMIT_NULL,
+        "ttlSecondsAfterFinished": _OMIT_NULL,
     },
     {"retryPolicy": _RETRY_POLICY, "taskRoles": _TASK_ROLE_SPEC},
 )
@@ -223,8 +230,8 @@ def _order(value: Any, struct: _Struct) -> Any:
     # The template gives the order. dict.update is fast, and a barrier orders hundreds of objects.
     ordered = struct.template.copy()
     ordered.update(value)
-    for name in struct.omitted:
-        if not ordered[name]:  # like omitempty of Go, also for zero values
+    for name, empty in struct.omitted.items():
+        if ordered[name] in empty:  # like omitempty of Go
             del ordered[name]
     for name, default in struct.not_null.items():
         if ordered[name] is None:

@@ -142,6 +142,8 @@ class DeleteObject:
     """None for the grace period of the object."""
     propagation: Propagation | None = None
     """None for the propagation that the finalizers of the object ask for."""
+    resource_version: str | None = None
+    """Another precondition: no newer version of the object is deleted. None for any version."""
     urgency: Urgency = Urgency.NOW
     """How soon the status that the action relies on must be written; NONE if it is persisted, so
     that the action may be sent before the write."""

@@ -316,6 +316,7 @@ class Executor:
                 entry.namespace,
                 action.name,
                 uid=action.uid,
+                resource_version=action.resource_version,
                 grace_seconds=action.grace_seconds,
                 propagation=action.propagation,
                 timeout_seconds=ACTION_TIMEOUT_SECONDS,

@@ -280,7 +280,9 @@ class Writer:
             self._metrics.observe_release(self._clock.monotonic() - entry.observed.addressed_at)
         status = entry.observed.framework.status if entry.observed.framework else None
         if before is None and status is not None:
-            waited = self._clock.now() - status.attempt_status.start_time
+            start = status.attempt_status.start_time
+            # A Framework that is suspended before its first attempt does not wait for its gang.
+            waited = self._clock.now() - max(start, status.active_start_time or start)
             self._metrics.observe_gang_wait(waited.total_seconds())
 
     def _log_roster(self, entry: Entry, roster: Roster) -> None:

@@ -313,10 +313,8 @@ class Worker:
         is_deferred = status is not None and self._must_wait(entry, decision)
         if is_deferred:
             actions = (action for action in decision.actions if action.urgency is Urgency.NONE)
-        elif status is not None:
-            if not await self._persist(entry, status):
-                return
-            self._reporter.report_change(before, status, decision.events)
+        elif not await self._store_and_report(entry, decision, status):
+            return
         if not is_deferred:
             self._history.log(decision.snapshots)
         configmap = entry.observed.configmap
@@ -335,6 +333,20 @@ class Worker:
             entry.pacing.backoff = None
         else:
             self._retry_later(entry.key)
+
+    async def _store_and_report(
+        self, entry: Entry, decision: Decision, status: FrameworkStatus | None
+    ) -> bool:
+        """Write the status, None if it is stored, then report; return False if it failed."""
+        before = entry.observed.framework
+        if status is not None:
+            if not await self._persist(entry, status):
+                return False
+            self._reporter.report_change(before, status, decision.events)
+        elif before is not None:
+            # These Events are about actions.
+            self._reporter.report_events(before, decision.events)
+        return True
 
     async def _persist(self, entry: Entry, status: FrameworkStatus) -> bool:
         """Write a status; without it nothing that was decided is sent."""

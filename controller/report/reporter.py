@@ -33,9 +33,7 @@ class Reporter:
         """Report the changes of a persisted status."""
         if before is None:
             return
-        involved = _refer(before)
-        for event in events:
-            self._recorder.emit(involved, event.type, event.reason, event.message)
+        self.report_events(before, events)
         old = before.status.state if before.status else None
         if old is status.state:
             return
@@ -49,6 +47,12 @@ class Reporter:
                 "to": status.state,
             },
         )
+
+    def report_events(self, framework: Framework, events: Iterable[Event]) -> None:
+        """Report Events on a Framework."""
+        involved = _refer(framework)
+        for event in events:
+            self._recorder.emit(involved, event.type, event.reason, event.message)
 
     def report_fault(self, entry: Entry) -> None:
         """Report, once per fault, that a Framework cannot be read."""

@@ -131,6 +131,15 @@ SPEC = Struct(
         enum_kind(CompletedPodPolicy),
         omit_value=CompletedPodPolicy.DELETE,
     ),
+    Field(constants.SUSPEND_FIELD, "suspend", BOOL, omit_empty=True),
+    Field(
+        constants.ACTIVE_DEADLINE_FIELD,
+        "active_deadline_seconds",
+        INT,
+        nullable=True,
+        omit_value=None,
+    ),
+    Field(constants.TTL_FIELD, "ttl_seconds_after_finished", INT, nullable=True, omit_value=None),
 )
 
 COMPLETION_TYPE = Struct(
@@ -290,6 +299,7 @@ STATUS = Struct(
         omit_value=None,
     ),
     Field(constants.READY_TASKS_FIELD, "ready_tasks", STR, nullable=True, omit_value=None),
+    Field(constants.ACTIVE_START_FIELD, "active_start_time", TIME, nullable=True, omit_empty=True),
 )
 
 _OBJECT = Struct(

@@ -138,6 +138,8 @@ _RULES: dict[str, dict[str, Any]] = {
     f"{_ROLE}.{constants.MIN_MEMBER_COUNT_FIELD}": {"minimum": 0},
     f"{_ROLE}.{constants.DRAIN_FIELD}.{constants.DRAIN_TIMEOUT_FIELD}": {"minimum": 0},
     f"{_TASK}.retryPolicy.maxRetryCount": {"minimum": constants.EXTENDED_UNLIMITED},
+    f"spec.{constants.ACTIVE_DEADLINE_FIELD}": {"minimum": 0},
+    f"spec.{constants.TTL_FIELD}": {"minimum": 0},
     f"status.{constants.CONDITIONS_FIELD}": _LISTED_BY_TYPE,
     f"status.{constants.CONDITIONS_FIELD}[]": {"required": ["type"]},
 }
@@ -188,12 +190,24 @@ _DESCRIPTIONS = {
     f"spec.{constants.COMPLETED_POD_POLICY_FIELD}": (
         "Whether the Pod of a Completed Task is deleted or kept. Default: Delete."
     ),
+    f"spec.{constants.SUSPEND_FIELD}": (
+        "true: end the Pods, and create none until it is false again. The attempt is not counted."
+    ),
+    f"spec.{constants.ACTIVE_DEADLINE_FIELD}": (
+        "Seconds that the Framework may be active, with all its attempts, since its start or since "
+        "it was resumed; then it fails with code -240."
+    ),
+    f"spec.{constants.TTL_FIELD}": (
+        "Seconds after its end at which the Framework is deleted; null: as the controller is "
+        "configured."
+    ),
     "status": "Observed state. Only the controller writes it.",
     "status.state": "State of the Framework.",
     f"status.{constants.CONDITIONS_FIELD}": "Conditions as other Kubernetes objects have them.",
     f"status.{constants.OBSERVED_GENERATION_FIELD}": (
         "Generation of the spec to which this status belongs."
     ),
+    f"status.{constants.ACTIVE_START_FIELD}": "Since when activeDeadlineSeconds counts.",
     _ATTEMPT: "The current attempt, or the last one.",
     f"{_ATTEMPT}.id": "Number of the attempt, from 0.",
     f"{_ATTEMPT}.completionStatus": "Why the attempt ended; null while it has not.",
@@ -213,6 +227,9 @@ _COLUMNS = (
     ("Age", "date", ".metadata.creationTimestamp", 0),
     ("Execution", "string", ".spec.executionType", 1),
     ("Phrase", "string", ".status.attemptStatus.completionStatus.phrase", 1),
+    ("Suspend", "boolean", ".spec.suspend", 1),
+    ("Deadline", "integer", ".spec.activeDeadlineSeconds", 1),
+    ("TTL", "integer", ".spec.ttlSecondsAfterFinished", 1),
 )
 
 

@@ -16,6 +16,7 @@ from framework.api.completion import (
     CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT,
     DELETE_TASK_REQUESTED,
     FRAMEWORK_ATTEMPT_COMPLETION,
+    FRAMEWORK_DEADLINE_EXCEEDED,
     POD_CREATION_PERMANENT_ERROR,
     POD_CREATION_UNKNOWN_ERROR,
     POD_EXTERNAL_DELETED,
@@ -23,6 +24,7 @@ from framework.api.completion import (
     RETRY_TASK_REQUESTED,
     STOP_FRAMEWORK_REQUESTED,
     SUCCEEDED,
+    SUSPEND_FRAMEWORK_REQUESTED,
 )
 from framework.api.types import (
     ContainerCompletionStatus,
@@ -36,10 +38,11 @@ INHERITED_CODES = frozenset(
         STOP_FRAMEWORK_REQUESTED,
         FRAMEWORK_ATTEMPT_COMPLETION,
         DELETE_TASK_REQUESTED,
+        SUSPEND_FRAMEWORK_REQUESTED,
         RETRY_TASK_REQUESTED,
     }
 )
-"""Codes of Tasks that ended with the gang or on request, not by themselves."""
+"""Codes of attempts that ended with the gang or on request, not by themselves."""
 PLAIN_REASONS = frozenset({"", "Error", "Completed"})
 """Reasons of the kubelet that say only that the container ended."""
 
@@ -56,6 +59,8 @@ _WORDS = {
     STOP_FRAMEWORK_REQUESTED: "was stopped by a user",
     FRAMEWORK_ATTEMPT_COMPLETION: "was ended with its Framework",
     DELETE_TASK_REQUESTED: "was removed by scaling down",
+    FRAMEWORK_DEADLINE_EXCEEDED: "was active for longer than its activeDeadlineSeconds",
+    SUSPEND_FRAMEWORK_REQUESTED: "was suspended by a user",
     RETRY_TASK_REQUESTED: "was retried by a user",
 }
 # A shell reports the end of a process by signal N as 128 + N; so does the kubelet.

@@ -143,6 +143,13 @@ class FrameworkSpec:
     """Roles, in the order of the user."""
     completed_pod_policy: CompletedPodPolicy = CompletedPodPolicy.DELETE
     """Whether Pods of Completed Tasks are deleted. Not in the original."""
+    suspend: bool = False
+    """Whether the Framework is to have no Pods for now. Not in the original."""
+    active_deadline_seconds: int | None = None
+    """How long the Framework may be active; None: for ever. Not in the original."""
+    ttl_seconds_after_finished: int | None = None
+    """How long the Framework is kept after its end; None: as long as the controller's config says.
+    Not in the original."""
     extra: Extra = field(default_factory=dict)
     """Wire fields that this version does not know; they are written back."""
 
@@ -448,6 +455,8 @@ class FrameworkStatus:
     """Generation of the spec that this status is for. Not in the original."""
     ready_tasks: str | None = None
     """For example 3/5: running or succeeded Tasks of the wanted. Not in the original."""
+    active_start_time: datetime | None = None
+    """Since when the deadline counts; None while it does not count. Not in the original."""
     extra: Extra = field(default_factory=dict)
     """Wire fields that this version does not know; they are written back."""
 

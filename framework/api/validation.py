@@ -37,6 +37,7 @@ def validate_framework(framework: Framework) -> tuple[FieldError, ...]:
 def validate_spec(spec: FrameworkSpec) -> tuple[FieldError, ...]:
     """Find all faults of a spec; paths start with ``spec``."""
     errors = list(_check_retry_policy(spec.retry_policy, "spec.retryPolicy"))
+    errors.extend(_check_lifetime(spec))
     errors.extend(_find_size_faults(spec))
     for i, role in enumerate(spec.task_roles):
         errors.extend(_check_role(role, f"spec.taskRoles[{i}]"))
@@ -124,6 +125,23 @@ def _check_metadata(framework: Framework) -> Iterator[FieldError]:
             f"{name!r} is not a valid Framework name: use 1 to 63 characters of a-z, 0-9 and '-', "
             "beginning and ending with a letter or digit",
         )
+
+
+def _check_lifetime(spec: FrameworkSpec) -> Iterator[FieldError]:
+    for field, seconds, meaning in (
+        (
+            constants.ACTIVE_DEADLINE_FIELD,
+            spec.active_deadline_seconds,
+            "seconds; leave it out for no deadline",
+        ),
+        (
+            constants.TTL_FIELD,
+            spec.ttl_seconds_after_finished,
+            "seconds; leave it out to keep the Framework as the controller is configured",
+        ),
+    ):
+        if seconds is not None:
+            yield from _check_least(f"spec.{field}", seconds, 0, meaning)
 
 
 def _check_role(role: TaskRoleSpec, path: str) -> Iterator[FieldError]:

@@ -270,6 +270,7 @@ class KubeClient:
         name: str,
         *,
         uid: str | None = None,
+        resource_version: str | None = None,
         grace_seconds: int | None = None,
         propagation: str | None = None,
         dry_run: bool = False,
@@ -282,6 +283,7 @@ class KubeClient:
             namespace: of the object.
             name: of the object.
             uid: delete only the object with this UID, else ``ConflictError``.
+            resource_version: delete only this version of the object, else ``ConflictError``.
             grace_seconds: None for the object's own grace period.
             propagation: ``Foreground``, ``Background`` or ``Orphan``.
             dry_run: only check that the server would delete it.
@@ -292,8 +294,9 @@ class KubeClient:
             A Pod or an object with finalizers may go on to exist.
         """
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        if uid is not None:
-            options["preconditions"] = {"uid": uid}
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        if any(preconditions.values()):
+            options["preconditions"] = {k: v for k, v in preconditions.items() if v is not None}
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
         if propagation is not None:

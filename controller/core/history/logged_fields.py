@@ -137,7 +137,12 @@ _FRAMEWORK_SPEC: Form = {
     "executionType": None,
     "retryPolicy": _RETRY_POLICY,
     "taskRoles": (_ROLE_SPEC,),
-    constants.COMPLETED_POD_POLICY_FIELD: None,
+    **_plain(
+        constants.COMPLETED_POD_POLICY_FIELD,
+        constants.SUSPEND_FIELD,
+        constants.ACTIVE_DEADLINE_FIELD,
+        constants.TTL_FIELD,
+    ),
 }
 _ROLE_STATUS: Form = {
     **_plain("name", "instanceUID", "podGracefulDeletionTimeoutSec"),
@@ -156,6 +161,7 @@ _FRAMEWORK_STATUS: Form = {
     },
     constants.CONDITIONS_FIELD: (_CONDITION,),
     **_plain(constants.OBSERVED_GENERATION_FIELD, constants.READY_TASKS_FIELD),
+    constants.ACTIVE_START_FIELD: None,
 }
 _FORMS: Mapping[str, Mapping[str, Form]] = {
     constants.FRAMEWORK_KIND: {"spec": _FRAMEWORK_SPEC, "status": _FRAMEWORK_STATUS},

@@ -31,7 +31,6 @@ from framework.api.types import (
     TaskStatus,
 )
 
-STOP_DIAGNOSTICS = "User has requested to stop the Framework"
 _COMPLETING_DIAGNOSTICS = "Stop to complete current FrameworkAttempt"
 
 

@@ -3,12 +3,15 @@
 Steps of ``sync_framework``:
 
 1. Completed: delete unclaimed Pods, and the Framework itself when its retention time is over. Stop.
+   Otherwise, note whether the deadline counts (``lifetime``).
 2. Observe the attempt ConfigMap. The machine adopts a new one, moves to AttemptDeleting when it is
    terminating, and ends the attempt when it is known to be gone.
-3. AttemptCompleted: move to Completed, or start the next attempt when its delay is over.
-4. AttemptCreationPending: create the ConfigMap, or end the attempt if the user stops it.
+3. AttemptCompleted: move to Completed, or start the next attempt when its delay is over and the
+   Framework is not suspended.
+4. AttemptCreationPending: create the ConfigMap, or end the attempt if the user stops it or its
+   deadline has passed. While the Framework is suspended, wait.
 5. From AttemptPreparing to AttemptDeleting, run the attempt:
-   a. Apply Stop and the completion policy, because the spec may have changed.
+   a. Apply Stop, suspension, deadline and the completion policy: the spec may have changed.
    b. Move each Task (``task_machine``), in the order of the status.
    c. Apply the completion policy again if a Task became Completed.
    d. Delete unclaimed Pods.
@@ -45,24 +48,23 @@ from controller.core.actions import (
     Urgency,
     find_urgency,
 )
-from controller.core.decision import SnapshotTrigger
+from controller.core.decision import EventType, SnapshotTrigger
 from controller.core.draft import Draft, draft_roles
 from controller.core.history import object_snapshots
 from controller.core.machines import completing
 from controller.core.machines.task_machine import sync_task
 from controller.core.objects import creators, ownership
 from controller.core.objects.gang_keys import is_gang_key_wanted
-from controller.core.policies import completion_policy, retention, retry_backoff
+from controller.core.policies import completion_policy, lifetime, retention, retry_backoff
 from controller.core.policies.retry_policy import RetryDecision, decide_retry, draw_delay_seconds
 from controller.core.status import initial_status
-from framework.api.completion import (
-    CONFIGMAP_EXTERNAL_DELETED,
-    STOP_FRAMEWORK_REQUESTED,
-    complete_framework,
-)
+from framework.api.completion import CONFIGMAP_EXTERNAL_DELETED, complete_framework
 from framework.api.pods import ConfigMapView
 from framework.api.states import FrameworkState, TaskState
-from framework.api.types import ExecutionType
+from framework.api.types import ExecutionType, FrameworkAttemptCompletionStatus
+
+# Reason of the Event about a deletion after the retention time.
+_EXPIRED = "Expired"
 
 _S = FrameworkState
 _ENDING = (_S.ATTEMPT_DELETION_PENDING, _S.ATTEMPT_DELETION_REQUESTED)
@@ -83,6 +85,7 @@ def sync_framework(draft: Draft) -> None:
         ownership.delete_unclaimed_pods(draft, spares_adoptable=False)
         _delete_expired(draft)
         return
+    lifetime.track_activity(draft)
     if draft.state is not _S.ATTEMPT_COMPLETED:
         _observe(draft)
     if draft.state is _S.ATTEMPT_COMPLETED:
@@ -95,23 +98,30 @@ def sync_framework(draft: Draft) -> None:
 
 
 def _delete_expired(draft: Draft) -> None:
-    seconds = draft.settings.completed_retain_seconds
+    retained = lifetime.find_retention(draft)
     meta = draft.snapshot.framework.metadata
-    if seconds is None or meta.deletion_time is not None:
+    if retained is None or meta.deletion_time is not None:
         return
-    if draft.has_elapsed(draft.status.transition_time, seconds):
-        cause = f"Completed more than {seconds} s ago"
-        is_sent = draft.add_action(
-            DeleteObject(
-                ObjectKind.FRAMEWORK,
-                meta.name,
-                meta.uid,
-                cause,
-                propagation=Propagation.FOREGROUND,
-            ),
-        )
-        if is_sent:
-            object_snapshots.record_framework(draft, SnapshotTrigger.FRAMEWORK_DELETION)
+    if not draft.has_elapsed(draft.status.transition_time, retained.seconds):
+        return
+    if not draft.is_persisted(_S.COMPLETED):
+        draft.raise_urgency(Urgency.AGAIN)
+        return
+    cause = f"Completed for {retained.seconds} s or more ({retained.setting})"
+    is_sent = draft.add_action(
+        DeleteObject(
+            ObjectKind.FRAMEWORK,
+            meta.name,
+            meta.uid,
+            cause,
+            propagation=Propagation.FOREGROUND,
+            # Users may change the TTL: it is the one that this decision has read.
+            resource_version=meta.resource_version,
+        ),
+    )
+    if is_sent:
+        object_snapshots.record_framework(draft, SnapshotTrigger.FRAMEWORK_DELETION)
+        draft.add_event(EventType.NORMAL, _EXPIRED, f"The Framework is deleted: {cause}")
 
 
 def _observe(draft: Draft) -> None:
@@ -141,13 +151,14 @@ def _observe_missing(draft: Draft) -> None:
     if draft.is_any_pod_create_in_flight:
         # That Pod could exist beside those of the next attempt. Its answer starts a new decision.
         return
-    is_stop = draft.spec.execution_type is ExecutionType.STOP
-    if draft.state is _S.ATTEMPT_CREATION_REQUESTED and is_stop:
-        completion = complete_framework(STOP_FRAMEWORK_REQUESTED, completing.STOP_DIAGNOSTICS)
-    else:
-        diagnostics = "ConfigMap was deleted by others"
-        completion = complete_framework(CONFIGMAP_EXTERNAL_DELETED, diagnostics)
-    completing.end_framework(draft, completion)
+    is_seen = draft.state is not _S.ATTEMPT_CREATION_REQUESTED
+    lost = complete_framework(CONFIGMAP_EXTERNAL_DELETED, "ConfigMap was deleted by others")
+    completing.end_framework(draft, lost if is_seen else _find_requested_end(draft) or lost)
+
+
+def _find_requested_end(draft: Draft) -> FrameworkAttemptCompletionStatus | None:
+    """Find why the spec asks for the end of the attempt; None if it does not."""
+    return lifetime.find_final_end(draft) or lifetime.find_suspension(draft)
 
 
 def _retry_or_complete(draft: Draft) -> None:
@@ -164,9 +175,11 @@ def _retry_or_complete(draft: Draft) -> None:
         # The end of the attempt must be stored before its retry.
         draft.raise_urgency(Urgency.AGAIN)
         return
+    if lifetime.is_suspended(draft.spec):
+        return
     # With no delay, retry now and skip the time comparison: the wall clock may have moved back.
     delay = retries.retry_delay_seconds or 0
-    is_due = delay == 0 or draft.spec.execution_type is ExecutionType.STOP
+    is_due = delay == 0 or lifetime.find_final_end(draft) is not None
     if is_due or draft.has_elapsed(draft.status.transition_time, delay):
         _retry(draft, is_accountable=decision.is_accountable)
 
@@ -213,9 +226,10 @@ def _create(draft: Draft) -> bool:
     if draft.spec.execution_type is ExecutionType.CREATE or _delete_other_configmap(draft):
         return False
     name = draft.status.attempt_status.configmap_name
-    if draft.spec.execution_type is ExecutionType.STOP:
-        return _stop_before_creation(draft, name)
-    if draft.hold is not None:
+    end = lifetime.find_final_end(draft)
+    if end is not None:
+        return _end_before_creation(draft, name, end)
+    if draft.hold is not None or lifetime.is_suspended(draft.spec):
         return False
     # If another object has the name, the create fails, and the condition Blocked says so.
     is_name_in_use = (
@@ -244,12 +258,13 @@ def _delete_other_configmap(draft: Draft) -> bool:
     return True
 
 
-def _stop_before_creation(draft: Draft, name: str) -> bool:
+def _end_before_creation(
+    draft: Draft, name: str, completion: FrameworkAttemptCompletionStatus
+) -> bool:
     if not draft.is_gone(ObjectKind.CONFIGMAP, name, None):
         cause = "the attempt ends before its ConfigMap is known"
         ownership.request_live_get(draft, ObjectKind.CONFIGMAP, name, cause)
         return False
-    completion = complete_framework(STOP_FRAMEWORK_REQUESTED, completing.STOP_DIAGNOSTICS)
     completing.end_framework(draft, completion)
     return True
 
@@ -259,9 +274,9 @@ def _run(draft: Draft) -> None:
     if configmap is None:
         # Neither seen nor known to be gone: wait for the answer to the live GET.
         return
-    if not draft.is_completing and draft.spec.execution_type is ExecutionType.STOP:
-        completion = complete_framework(STOP_FRAMEWORK_REQUESTED, completing.STOP_DIAGNOSTICS)
-        completing.begin_framework_end(draft, completion)
+    requested = None if draft.is_completing else _find_requested_end(draft)
+    if requested is not None:
+        completing.begin_framework_end(draft, requested)
     _apply_completion_policy(draft, is_after_tasks=False)
     for role, task in draft.walk_tasks():
         sync_task(draft, role, task)

@@ -290,8 +290,10 @@ def _end_refused(
     is_gone = draft.is_gone(ObjectKind.POD, task.attempt_status.pod_name, None)
     if is_gone and not refusals.is_role_answered(draft, role):
         return task
-    refusals.add_refusal_event(draft, role, task)
-    return _end_without_pod(draft, role, task, refusal)
+    ended = _end_without_pod(draft, role, task, refusal)
+    if ended.state is TaskState.ATTEMPT_COMPLETED:
+        refusals.add_refusal_event(draft, role, task)
+    return ended
 
 
 def _is_pending_persisted(draft: Draft, role: RoleDraft, task: TaskStatus) -> bool:

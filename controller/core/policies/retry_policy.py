@@ -3,8 +3,9 @@
 ``decide_retry`` applies the first rule that matches:
 
 1. The role has left the spec: no retry.
-2. The completion code is -210, -220 or -230, a requested end: no retry.
-3. The completion code is -260, a retry that a user requested: retry, and do not count it.
+2. The completion code is -210, -220, -230 or -240, a requested end or the deadline: no retry.
+3. The completion code is -250, a suspension, or -260, a retry that a user requested: retry, and do
+   not count it.
 4. With ``fancyRetryPolicy``, a Transient failure is retried and does not count against
    ``maxRetryCount``; a Permanent failure is not retried.
 5. ``maxRetryCount`` -2: each completion is retried.
@@ -26,9 +27,11 @@ from framework.api.completion import (
     CONFLICT,
     DELETE_TASK_REQUESTED,
     FRAMEWORK_ATTEMPT_COMPLETION,
+    FRAMEWORK_DEADLINE_EXCEEDED,
     PERMANENT,
     RETRY_TASK_REQUESTED,
     STOP_FRAMEWORK_REQUESTED,
+    SUSPEND_FRAMEWORK_REQUESTED,
     TRANSIENT,
 )
 from framework.api.constants import EXTENDED_UNLIMITED, UNLIMITED
@@ -36,8 +39,18 @@ from framework.api.types import CompletionType, RetryPolicySpec, RetryPolicyStat
 
 # Ends that a user or the Framework requested.
 _FINAL_CODES = frozenset(
-    {STOP_FRAMEWORK_REQUESTED, FRAMEWORK_ATTEMPT_COMPLETION, DELETE_TASK_REQUESTED},
+    {
+        STOP_FRAMEWORK_REQUESTED,
+        FRAMEWORK_ATTEMPT_COMPLETION,
+        DELETE_TASK_REQUESTED,
+        FRAMEWORK_DEADLINE_EXCEEDED,
+    },
 )
+# Ends after which the next attempt was requested, with the reason.
+_UNCOUNTED_CODES = {
+    SUSPEND_FRAMEWORK_REQUESTED: "a user suspended the Framework",
+    RETRY_TASK_REQUESTED: "a user asked for the retry",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +74,9 @@ def decide_retry(
         return _stop("the role is no longer in the spec")
     if code in _FINAL_CODES:
         return _stop(f"completion code is {code}")
-    if code == RETRY_TASK_REQUESTED:
+    if code in _UNCOUNTED_CODES:
         return RetryDecision(
-            should_retry=True, reason="a user asked for the retry", is_accountable=False
+            should_retry=True, reason=_UNCOUNTED_CODES[code], is_accountable=False
         )
     if policy.fancy_retry_policy and completion.is_failed:
         if completion.has_attribute(TRANSIENT):

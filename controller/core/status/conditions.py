@@ -1,14 +1,16 @@
 """Conditions of a Framework, for kubectl wait and kubectl describe.
 
-They are GangReady, Running, Completed, Succeeded, Failed and Blocked. All six are always present;
-conditions of other types are kept. ``decide`` calls ``update_conditions`` after all steps. Blocked
-has the first reason that applies:
+They are GangReady, Running, Completed, Succeeded, Failed and Blocked, which are always present, and
+Suspended, once a user has suspended the Framework. Conditions of other types are kept. ``decide``
+calls ``update_conditions`` after all steps. Blocked has the first reason that applies:
 
 1. a limit holds the growth;
 2. two roles have one name;
 3. a create that is still wanted has failed three times, or was refused over several attempts;
 4. a Pod whose name is needed is terminating and still exists;
 5. retries pause, because attempts end at once.
+
+A suspended Framework waits for its user only, so 3 to 5 do not apply to it.
 
 Invariant: a condition changes only with its answer, so it causes no write of its own. Exceptions
 are Blocked and the missing Tasks of GangReady, which inform the user.
@@ -28,15 +30,15 @@ from controller.core.actions import ActionKey, ObjectKind, Verb
 from controller.core.decision import EventType
 from controller.core.draft import Draft
 from controller.core.objects import ownership
-from controller.core.policies import retry_backoff
+from controller.core.policies import lifetime, retry_backoff
 from controller.core.roster.roster_policy import RosterOutcome
 from controller.core.snapshot import Failure
 from framework.api import constants
-from framework.api.completion import STOP_FRAMEWORK_REQUESTED
+from framework.api.completion import FRAMEWORK_DEADLINE_EXCEEDED, STOP_FRAMEWORK_REQUESTED
 from framework.api.endings import describe_framework_end
 from framework.api.roster import Progress
 from framework.api.states import FrameworkState, TaskState
-from framework.api.types import Condition, FrameworkStatus, TaskStatus
+from framework.api.types import Condition, ExecutionType, FrameworkStatus, TaskStatus
 from framework.api.validation import find_duplicate_roles
 from framework.api.wire import format_time
 
@@ -45,6 +47,7 @@ RUNNING = "Running"
 COMPLETED = "Completed"
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
+SUSPENDED = lifetime.SUSPENDED_CONDITION
 BLOCKED = constants.BLOCKED_CONDITION
 
 # Failures of one create after which the user must act.
@@ -55,6 +58,13 @@ _CREATING = (FrameworkState.ATTEMPT_PREPARING, FrameworkState.ATTEMPT_RUNNING)
 MAX_MESSAGE = 512
 _CONFLICT = 409
 _STOPPED = "Stopped"
+RESUMED = "Resumed"
+DEADLINE_EXCEEDED = "DeadlineExceeded"
+# Completion codes with a reason of their own.
+_END_REASONS = {
+    STOP_FRAMEWORK_REQUESTED: _STOPPED,
+    FRAMEWORK_DEADLINE_EXCEEDED: DEADLINE_EXCEEDED,
+}
 # Text of the API server's authorizers; a quota has another one.
 _LACKS_RIGHT = "cannot create resource"
 _BACKOFF_REMEDY = "read the logs of the Pods, and correct the program or the spec"
@@ -84,6 +94,7 @@ def update_conditions(
         GANG_READY: _answer_gang_ready(draft, outcome, old.get(GANG_READY)),
         RUNNING: _answer_running(draft),
         **_answer_end(draft),
+        **_answer_suspended(draft, old.get(SUSPENDED)),
         BLOCKED: _answer_blocked(draft),
     }
     _add_blocked_event(draft, old.get(BLOCKED), answers[BLOCKED])
@@ -151,9 +162,7 @@ def _answer_end(draft: Draft) -> dict[str, _Answer]:
             (COMPLETED, SUCCEEDED, FAILED), _Answer(is_true=False, reason="InProgress")
         )
     is_succeeded = completion.type.is_succeeded
-    reason = SUCCEEDED if is_succeeded else FAILED
-    if completion.code == STOP_FRAMEWORK_REQUESTED:
-        reason = _STOPPED
+    reason = _END_REASONS.get(completion.code, SUCCEEDED if is_succeeded else FAILED)
     message = "" if is_succeeded else describe_framework_end(draft.status)
     return {
         COMPLETED: _Answer(is_true=True, reason=reason, message=message),
@@ -162,12 +171,34 @@ def _answer_end(draft: Draft) -> dict[str, _Answer]:
     }
 
 
+def _answer_suspended(draft: Draft, old: Condition | None) -> dict[str, _Answer]:
+    """Answer Suspended; nothing for a Framework that was never suspended."""
+    if draft.state is FrameworkState.COMPLETED or not lifetime.is_suspended(draft.spec):
+        if old is None:
+            return {}
+        return {SUSPENDED: _Answer(is_true=False, reason=_name_resumption(draft))}
+    if not lifetime.is_at_rest(draft):
+        message = f"Attempt {draft.status.attempt_status.id} ends: its Pods are deleted"
+        return {SUSPENDED: _Answer(is_true=False, reason=lifetime.SUSPENDING, message=message)}
+    message = f"No Pod is created until spec.{constants.SUSPEND_FIELD} is false"
+    return {SUSPENDED: _Answer(is_true=True, reason=lifetime.SUSPENDED, message=message)}
+
+
+def _name_resumption(draft: Draft) -> str:
+    """Name the reason why the Framework is not suspended any more."""
+    if draft.spec.execution_type is ExecutionType.STOP:
+        return _STOPPED
+    return COMPLETED if draft.state is FrameworkState.COMPLETED else RESUMED
+
+
 def _answer_blocked(draft: Draft) -> _Answer:
     if draft.hold is not None:
         return _Answer(is_true=True, reason=draft.hold.reason, message=draft.hold.message)
     faults = find_duplicate_roles(draft.spec)
     if faults:
         return _Answer(is_true=True, reason="InvalidSpec", message="; ".join(map(str, faults)))
+    if lifetime.is_suspended(draft.spec):
+        return _Answer(is_true=False, reason="NotBlocked")
     failed = _find_failed_create(draft)
     if failed is not None:
         return _describe_failure(*failed)

@@ -6,7 +6,8 @@
 2. the Pods that were created;
 3. the Tasks that failed by themselves: Warnings;
 4. the gang that became complete;
-5. the state that the Framework entered: AttemptRunning, AttemptCompleted, Completed, and a Stop.
+5. an end that was asked for: Stop, suspension, deadline; and the resumption of the Framework;
+6. the state that the Framework entered: AttemptRunning, AttemptCompleted, Completed.
 
 Invariants: the Events are reported after the status is stored, so each change is reported once,
 unless the controller crashes in between. One change of a thousand Tasks gives a few Events: Tasks
@@ -23,11 +24,14 @@ from collections.abc import Iterator
 from itertools import islice
 
 from controller.core.decision import Event, EventType
-from controller.core.status.conditions import GANG_READY
+from controller.core.policies import lifetime
+from controller.core.status.conditions import DEADLINE_EXCEEDED, GANG_READY, RESUMED
 from framework.api.completion import (
+    FRAMEWORK_DEADLINE_EXCEEDED,
     POD_CREATION_PERMANENT_ERROR,
     POD_CREATION_UNKNOWN_ERROR,
     STOP_FRAMEWORK_REQUESTED,
+    SUSPEND_FRAMEWORK_REQUESTED,
 )
 from framework.api.endings import INHERITED_CODES, describe_framework_end, describe_task_end
 from framework.api.states import FrameworkState
@@ -43,6 +47,28 @@ POD_CREATED = "PodCreated"
 TASK_FAILED = "TaskFailed"
 SCALED = "Scaled"
 STOPPING = "Stopping"
+
+# By completion code, the Event at the start of an end that was asked for.
+_REQUESTED_ENDS = {
+    STOP_FRAMEWORK_REQUESTED: Event(
+        EventType.NORMAL, STOPPING, "A user stops the Framework: its Pods are deleted"
+    ),
+    SUSPEND_FRAMEWORK_REQUESTED: Event(
+        EventType.NORMAL,
+        lifetime.SUSPENDING,
+        "A user suspends the Framework: its Pods are deleted, and the attempt is not counted",
+    ),
+    FRAMEWORK_DEADLINE_EXCEEDED: Event(
+        EventType.WARNING,
+        DEADLINE_EXCEEDED,
+        "The Framework was active for longer than its activeDeadlineSeconds: its Pods are deleted",
+    ),
+}
+# By completion code, how a user's request ended an attempt.
+_REQUESTS = {
+    STOP_FRAMEWORK_REQUESTED: "was stopped by a user",
+    SUSPEND_FRAMEWORK_REQUESTED: "was suspended by a user",
+}
 
 _NAMED = 3
 # The Event FailedCreate says why a Pod was refused, once for all Tasks of a role.
@@ -62,6 +88,7 @@ def list_events(before: FrameworkStatus | None, after: FrameworkStatus) -> Itera
     if is_new and _is_gang_ready(after) and any(r.tasks for r in after.attempt_status.task_roles):
         message = f"The gang is complete: {_count_members(after)} Tasks have addresses"
         yield Event(EventType.NORMAL, GANG_READY, message)
+    yield from _list_requested(before, after)
     yield from _list_states(before, after)
 
 
@@ -160,35 +187,43 @@ def _is_gang_ready(status: FrameworkStatus) -> bool:
     return any(c.type == GANG_READY and c.status == "True" for c in status.conditions or ())
 
 
+def _list_requested(before: FrameworkStatus | None, after: FrameworkStatus) -> Iterator[Event]:
+    end = after.attempt_status.completion_status
+    is_new = before is None or before.attempt_status.completion_status is None
+    if end is not None and is_new and end.code in _REQUESTED_ENDS:
+        yield _REQUESTED_ENDS[end.code]
+    old, new = (lifetime.find_suspended_condition(status) for status in (before, after))
+    if new is None or (old is not None and old.reason == new.reason):
+        return
+    if new.reason == lifetime.SUSPENDED:
+        yield Event(EventType.NORMAL, new.reason, f"The Framework is suspended. {new.message}")
+    elif new.reason == RESUMED and lifetime.was_suspended(old):
+        yield Event(EventType.NORMAL, new.reason, "A user resumes the Framework")
+
+
 def _list_states(before: FrameworkStatus | None, after: FrameworkStatus) -> Iterator[Event]:
     attempt = after.attempt_status
     end = attempt.completion_status
-    if (
-        end is not None
-        and end.code == STOP_FRAMEWORK_REQUESTED
-        and (before is None or before.attempt_status.completion_status is None)
-    ):
-        yield Event(EventType.NORMAL, STOPPING, "A user stops the Framework: its Pods are deleted")
     if before is None or before.state is after.state:
         return
     if after.state is FrameworkState.ATTEMPT_RUNNING:
         message = f"Attempt {attempt.id} runs"
         yield Event(EventType.NORMAL, after.state, message)
     elif end is not None and after.state in _ENDED:
-        yield _describe_end(after, is_stopped=end.code == STOP_FRAMEWORK_REQUESTED)
+        yield _describe_end(after, _REQUESTS.get(end.code))
 
 
 _ENDED = (FrameworkState.ATTEMPT_COMPLETED, FrameworkState.COMPLETED)
 
 
-def _describe_end(status: FrameworkStatus, *, is_stopped: bool) -> Event:
+def _describe_end(status: FrameworkStatus, request: str | None) -> Event:
     attempt = status.attempt_status
     end = attempt.completion_status
     is_over = status.state is FrameworkState.COMPLETED
     subject = "The Framework" if is_over else f"Attempt {attempt.id}"
     after = f" after {attempt.id + 1} attempts" if is_over and attempt.id else ""
-    if is_stopped:
-        return Event(EventType.NORMAL, status.state, f"{subject} was stopped by a user")
+    if request is not None:
+        return Event(EventType.NORMAL, status.state, f"{subject} {request}")
     if end is not None and end.type.is_succeeded:
         return Event(EventType.NORMAL, status.state, f"{subject} succeeded{after}")
     message = f"{subject} failed{after}: {describe_framework_end(status)}"

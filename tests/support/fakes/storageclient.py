@@ -108,6 +108,8 @@ class Request:
     """Decoded; None for a request without one, and for a delete."""
     uid: str | None = None
     """Precondition of a delete."""
+    resource_version: str | None = None
+    """Precondition of a delete."""
     grace_seconds: int | None = None
     """Of a delete."""
 
@@ -297,16 +299,20 @@ class StorageTransport(transport.Transport):
     def _parse_delete(
         self, rt: ResourceType, resource: Resource, target: Target, body: Object
     ) -> tuple[Callable[[], Object | None], Request]:
-        uid = body.get("preconditions", {}).get("uid")
+        preconditions = body.get("preconditions", {})
+        uid, version = preconditions.get("uid"), preconditions.get("resourceVersion")
         grace = body.get("gracePeriodSeconds")
         options = DeleteOptions(
             uid=uid,
+            resource_version=version,
             grace_seconds=grace,
             propagation=body.get("propagationPolicy"),
             dry_run=bool(body.get("dryRun")),
         )
         name = str(target.name)
-        asked = Request("delete", resource, name, uid=uid, grace_seconds=grace)
+        asked = Request(
+            "delete", resource, name, uid=uid, resource_version=version, grace_seconds=grace
+        )
         return lambda: self._storage.delete(rt, target.namespace, name, options), asked
 
     def _discover(self, path: str) -> Object:

@@ -210,7 +210,12 @@ class Auditor:
         status = framework.status
         if status.state is not FrameworkState.COMPLETED:
             self.fail(f"I2: {request} while it is {status.state}")
-        due = status.transition_time + timedelta(seconds=self.retain_seconds or 0)
+        if request.resource_version != framework.metadata.resource_version:
+            # The server refuses it: the TTL may be another one.
+            return
+        ttl = framework.spec.ttl_seconds_after_finished
+        seconds = self.retain_seconds or 0 if ttl is None else ttl
+        due = status.transition_time + timedelta(seconds=seconds)
         if self.ledger.is_time_steady and self.clock.now() < due:
             self.fail(f"I15: {request} before {due}")
 

@@ -70,6 +70,11 @@ class Cluster:
 
         self._edit(change)
 
+    def suspend_or_resume(self) -> None:
+        is_suspended = self.draw.random() < 0.4
+        self.note("a user suspends" if is_suspended else "a user resumes")
+        self._edit(lambda spec: spec.update({constants.SUSPEND_FIELD: is_suspended}))
+
     def delete_framework(self) -> None:
         policy = self.draw.choice(("Foreground", "Foreground", "Background", "Orphan"))
         self._attempt(

@@ -6,6 +6,7 @@ docs/design/invariants.md.
 
 import base64
 from collections.abc import Iterator
+from datetime import timedelta
 
 from framework.api import constants
 from framework.api.roster import decode_roster, fingerprint_uid
@@ -13,7 +14,15 @@ from framework.api.states import FrameworkState, TaskState
 from framework.api.types import ExecutionType, Framework, FrameworkStatus, TaskStatus
 from framework.kube.resources import Object
 from tests.support.simulator.auditor import Auditor
-from tests.support.simulator.ledger import Key, find_triggers, index_tasks, is_all_completed
+from tests.support.simulator.ledger import (
+    Key,
+    find_triggers,
+    index_tasks,
+    is_all_completed,
+    is_suspended,
+)
+
+_SUSPENDED = (FrameworkState.ATTEMPT_COMPLETED, FrameworkState.ATTEMPT_CREATION_PENDING)
 
 
 def list_unreached(
@@ -33,11 +42,14 @@ def list_unreached(
     if status is None:
         yield "P8: no status"
         return
+    yield from _check_lifetime(framework, status, auditor)
     is_held = framework.spec.execution_type is ExecutionType.CREATE or (
         framework.metadata.deletion_time is not None
     )
-    if status.state is FrameworkState.COMPLETED or (
-        is_held and status.state is FrameworkState.ATTEMPT_CREATION_PENDING
+    if (
+        status.state is FrameworkState.COMPLETED
+        or (is_held and status.state is FrameworkState.ATTEMPT_CREATION_PENDING)
+        or (is_suspended(framework.spec) and status.state in _SUSPENDED)
     ):
         kept = _find_kept(status, auditor)
         if status.attempt_status.configmap_uid not in auditor.kept:
@@ -48,6 +60,24 @@ def list_unreached(
         yield f"P8: stopped, but {status.state}"
     yield from _check_tasks(framework, status, auditor)
     yield from _check_roster(_find_alive(status), configmap)
+
+
+def _check_lifetime(
+    framework: Framework, status: FrameworkStatus, auditor: Auditor
+) -> Iterator[str]:
+    """A suspended Framework rests without an attempt; an active one ends at its deadline."""
+    conditions = {c.type: c.status for c in status.conditions or ()}
+    is_wanted = is_suspended(framework.spec) and status.state is not FrameworkState.COMPLETED
+    if is_wanted and status.state not in _SUSPENDED:
+        yield f"P8: suspended, but {status.state}"
+    if is_wanted is (conditions.get("Suspended", "False") == "False"):
+        yield f"P8: suspended is {is_wanted}, but the conditions are {conditions}"
+    start, seconds = status.active_start_time, framework.spec.active_deadline_seconds
+    is_active = not is_wanted and framework.spec.execution_type is not ExecutionType.CREATE
+    if status.state is FrameworkState.COMPLETED or seconds is None or not is_active:
+        return
+    if start is None or auditor.clock.now() >= start + timedelta(seconds=seconds):
+        yield f"P8: the deadline has passed, but {status.state}"
 
 
 def _list_leftovers(

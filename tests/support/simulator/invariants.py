@@ -35,6 +35,8 @@ def check_step(
     assert before.start_time == after.start_time, "startTime changed"
     _check_once(before.run_time, after.run_time, "runTime")
     _check_once(before.completion_time, after.completion_time, "completionTime")
+    if after.active_start_time is not None:
+        _check_once(before.active_start_time, after.active_start_time, "activeStartTime")
     _check_counts(before.retry_policy_status, after.retry_policy_status, "Framework")
     is_later = after.transition_time >= before.transition_time
     assert is_later or not is_time_steady, "transitionTime went back"

@@ -37,11 +37,13 @@ _ATTRIBUTES: dict[int, tuple[str, ...]] = {
     -210: (PERMANENT,),
     -220: (PERMANENT,),
     -230: (PERMANENT,),
+    -240: (PERMANENT,),
+    -250: (TRANSIENT,),
     200: (TRANSIENT,),
     201: (TRANSIENT, CONFLICT),
     210: (PERMANENT,),
 }
-_FINAL = (-210, -220, -230)
+_FINAL = (-210, -220, -230, -240)
 _ENDED = (FrameworkState.ATTEMPT_COMPLETED, FrameworkState.COMPLETED)
 
 Key = tuple[str, int]
@@ -176,7 +178,9 @@ class Ledger:
         delay = before.retry_policy_status.retry_delay_seconds
         if delay is not None:
             low, high = self.conflict_delay_seconds
-            is_due = framework.spec.execution_type is ExecutionType.STOP
+            is_due = framework.spec.execution_type is ExecutionType.STOP or _is_deadline_over(
+                framework.spec, after, after.attempt_status.start_time
+            )
             due = before.transition_time + timedelta(seconds=delay)
             if not low <= delay <= high and delay != _find_pause(before):
                 self.fail(f"I13: a delay of {delay} s, not within {low} and {high}")
@@ -202,15 +206,17 @@ class Ledger:
             return
         if completion.trigger is not None:
             self._check_trigger(framework.spec, after.attempt_status, completion)
-        elif completion.code == -210:
-            if framework.spec.execution_type is not ExecutionType.STOP:
-                self.fail("I13: stopped without executionType Stop")
-        elif completion.code == -100:
-            uid = after.attempt_status.configmap_uid
-            if uid not in self.left:
-                self.fail(f"I13: -100, but ConfigMap {uid} is there")
-        else:
-            self.fail(f"I13: the attempt ended with {completion.code} and no trigger")
+            return
+        spec, at = framework.spec, max(after.transition_time, after.attempt_status.start_time)
+        is_late = not self.is_time_steady or _is_deadline_over(spec, after, at)
+        reasons = {
+            -210: spec.execution_type is ExecutionType.STOP,
+            -240: spec.active_deadline_seconds is not None and is_late,
+            -250: is_suspended(spec),
+            -100: after.attempt_status.configmap_uid in self.left,
+        }
+        if not reasons.get(completion.code):
+            self.fail(f"I13: the attempt ended with {completion.code} without a reason")
 
     def _check_trigger(
         self,
@@ -276,6 +282,8 @@ def decide_retry(
     """Return whether an attempt is to be retried, and whether that would count."""
     if policy is None or code in _FINAL:
         return False, True
+    if code == -250:
+        return True, False
     attributes = kind.attributes or ()
     if policy.fancy_retry_policy and kind.name == "Failed":
         if TRANSIENT in attributes:
@@ -284,6 +292,18 @@ def decide_retry(
             return False, True
     limit, is_failed = policy.max_retry_count, kind.name == "Failed"
     return limit == -2 or (is_failed and (limit == -1 or counted < limit)), True
+
+
+def is_suspended(spec: FrameworkSpec) -> bool:
+    """Return whether the Framework is to have no Pods for now."""
+    return spec.suspend and spec.execution_type is not ExecutionType.STOP
+
+
+def _is_deadline_over(spec: FrameworkSpec, status: FrameworkStatus, at: datetime) -> bool:
+    start, seconds = status.active_start_time, spec.active_deadline_seconds
+    if start is None or seconds is None:
+        return False
+    return at >= start + timedelta(seconds=seconds)
 
 
 def find_triggers(spec: FrameworkSpec, attempt: FrameworkAttemptStatus) -> Iterator[Trigger]:

@@ -13,7 +13,7 @@ from framework.api import codec
 from framework.api.naming import build_configmap_name
 from framework.api.pods import parse_pod
 from framework.kube.errors import GoneError, UnreachableError
-from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, LEASES, PODS
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, LEASES, PODS, SECRETS
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE
 from tests.support.fakes.storageclient import LoopClock, Request
@@ -197,11 +197,16 @@ class Simulation(Cluster):
         return self.auditor.changes + self._writes
 
     def _restore_names(self) -> None:
-        """Undo what other clients did: taken names, finalizers, Pods without an owner."""
+        """Undo what other clients did: taken names, finalizers, objects without an owner.
+
+        A gang key without an owner is left if a client deletes the ConfigMap and orphans it. The
+        controller may neither read nor delete Secrets, so a user must delete it: the condition
+        Blocked names it.
+        """
         self.storage.collect_garbage()
         for name in sorted(self.foreign_pods):
             self._attempt(partial(self._delete, PODS, name, DeleteOptions(grace_seconds=0)))
-        for resource in (CONFIGMAPS, PODS):
+        for resource in (CONFIGMAPS, PODS, SECRETS):
             for found in self.storage.list(self._type(resource), NAMESPACE).items:
                 meta = found["metadata"]
                 if meta.get("finalizers") and resource == PODS:
@@ -303,6 +308,7 @@ _TABLE: tuple[tuple[_Step, int], ...] = (
     (Simulation.collect_garbage, 12),
     (Simulation.edit_framework, 4),
     (Simulation.start_or_stop, 1),
+    (Simulation.suspend_or_resume, 2),
     (Simulation.create_framework, 2),
     (Simulation.delete_framework, 1),
     (Simulation.delete_configmap, 1),

@@ -28,6 +28,8 @@ def draw_framework_spec(draw: random.Random) -> Object:
         "taskRoles": [draw_role(draw, "ps"), draw_role(draw, "worker")],
     }
     _edit_retention(draw, spec)
+    if draw.random() < 0.2:
+        _edit_lifetime(draw, spec)
     return spec
 
 
@@ -126,6 +128,15 @@ def _edit_retention(draw: random.Random, spec: Object) -> None:
     spec[constants.COMPLETED_POD_POLICY_FIELD] = policy.value
 
 
+def _edit_lifetime(draw: random.Random, spec: Object) -> None:
+    """Set or remove a deadline or a TTL, or suspend."""
+    kind = draw.choice((constants.ACTIVE_DEADLINE_FIELD, constants.TTL_FIELD, "suspend"))
+    if kind == "suspend":
+        spec[constants.SUSPEND_FIELD] = True
+    else:
+        spec[kind] = draw.choice((None, 0, 5, 30))
+
+
 def _edit_timeouts(draw: random.Random, spec: Object) -> None:
     for role in spec["taskRoles"]:
         role["task"]["podGracefulDeletionTimeoutSec"] = draw.choice((None, 0, 5))
@@ -139,5 +150,5 @@ def _edit_gang(draw: random.Random, spec: Object) -> None:
 
 _EDITS: tuple[Edit, ...] = (
     *(_edit_scale, _edit_scale, _edit_scale, _edit_roles, _edit_gang),
-    *(_edit_policy, _edit_retries, _edit_retention, _edit_timeouts),
+    *(_edit_policy, _edit_retries, _edit_retention, _edit_timeouts, _edit_lifetime),
 )
