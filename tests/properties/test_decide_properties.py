@@ -69,6 +69,9 @@ _specs = st.builds(
     execution_type=st.sampled_from([*ExecutionType, ExecutionType.START, ExecutionType.START]),
     retry_policy=_retries,
     task_roles=st.lists(_roles, max_size=2, unique_by=lambda role: role.name).map(tuple),
+    suspend=st.sampled_from([False, False, True]),
+    active_deadline_seconds=st.sampled_from([None, None, None, 30]),
+    ttl_seconds_after_finished=st.sampled_from([None, None, 20]),
 )
 
 
@@ -257,18 +260,30 @@ def test_p6_a_world_without_faults_becomes_quiet(history: Any) -> None:
         assert world.settle() == 0
 
 
+_ACTIVE = (
+    FrameworkState.ATTEMPT_CREATION_PENDING,
+    FrameworkState.ATTEMPT_RUNNING,
+    FrameworkState.ATTEMPT_COMPLETED,
+)
+
+
 def _list_deadlines(world: World) -> list[Any]:
     """Deadlines of the status at which no event will arrive."""
-    status, deadlines = world.status, []
+    status, spec, deadlines = world.status, world.framework.spec, []
     if status.state is FrameworkState.COMPLETED and not world.framework.metadata.deletion_time:
-        assert SETTINGS.completed_retain_seconds is not None
+        ttl, retained = spec.ttl_seconds_after_finished, SETTINGS.completed_retain_seconds
+        assert retained is not None
         deadlines.append(
-            status.transition_time + timedelta(seconds=SETTINGS.completed_retain_seconds)
+            status.transition_time + timedelta(seconds=retained if ttl is None else ttl)
         )
     delay = status.retry_policy_status.retry_delay_seconds
-    is_stopped = world.framework.spec.execution_type is ExecutionType.STOP
-    if status.state is FrameworkState.ATTEMPT_COMPLETED and delay is not None and not is_stopped:
+    is_waiting = not spec.suspend and spec.execution_type is not ExecutionType.STOP
+    if status.state is FrameworkState.ATTEMPT_COMPLETED and delay is not None and is_waiting:
         deadlines.append(status.transition_time + timedelta(seconds=delay))
+    start, seconds = status.active_start_time, spec.active_deadline_seconds
+    is_active = status.state in _ACTIVE and not world.framework.metadata.deletion_time
+    if is_active and is_waiting and start is not None and seconds is not None:
+        deadlines.append(start + timedelta(seconds=seconds))
     configmap = world.configmap
     if configmap is None or configmap.uid != status.attempt_status.configmap_uid:
         return [deadline for deadline in deadlines if deadline > world.now]

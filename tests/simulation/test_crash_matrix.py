@@ -48,16 +48,18 @@ class ScriptedGang(Simulation):
             loop.call_later(PAUSE_SECONDS, self.start)
         return Fate(0.001, 0.001, is_lost=when == BEFORE)
 
+    def build_role(self) -> Object:
+        worker = build_role_wire("worker", 3)
+        worker["task"]["retryPolicy"] = {"fancyRetryPolicy": False, "maxRetryCount": 1}
+        if self.is_keyed:
+            volume = {"name": "key", "secret": {"secretName": GANG_KEY}}
+            worker["task"]["pod"]["spec"]["volumes"] = [volume]
+        return worker
+
     async def run_script(self) -> Object:
         """Run the script; return the Framework at its end."""
         try:
-            retry = {"fancyRetryPolicy": False, "maxRetryCount": 1}
-            worker = build_role_wire("worker", 3)
-            worker["task"]["retryPolicy"] = retry
-            if self.is_keyed:
-                volume = {"name": "key", "secret": {"secretName": GANG_KEY}}
-                worker["task"]["pod"]["spec"]["volumes"] = [volume]
-            self._create_gang(worker)
+            self._create_gang(self.build_role())
             self.start()
             await self._rest()
             self._edit(lambda spec: spec["taskRoles"][0].update(taskNumber=1))

@@ -318,7 +318,7 @@ def _is_awaited_pod(
 def _describe_failure(key: ActionKey, failure: Failure) -> _Answer:
     what = f"{key.kind} {key.name} cannot be created"
     if failure.code == _CONFLICT:
-        remedy = "delete or rename the object of that name, which does not belong to this Framework"
+        remedy = "delete or rename the object of that name, which does not belong to this attempt"
         message = f"{what}: {remedy} ({failure.message})"
         return _Answer(is_true=True, reason=constants.NAME_TAKEN_REASON, message=message)
     refused = constants.CREATION_REFUSED_REASON

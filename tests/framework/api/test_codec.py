@@ -111,7 +111,10 @@ def test_keys_are_those_of_the_original_in_its_order() -> None:
 
 
 def test_spec_absent_empty_and_null_are_the_defaults() -> None:
-    keys = ("description", "executionType", "retryPolicy", "taskRoles", "completedPodPolicy")
+    keys = (
+        *("description", "executionType", "retryPolicy", "taskRoles", "completedPodPolicy"),
+        *("suspend", "activeDeadlineSeconds", "ttlSecondsAfterFinished"),
+    )
     for wire in (None, {}, dict.fromkeys(keys)):
         assert codec.decode_spec(wire) == FrameworkSpec()
     assert FrameworkSpec().execution_type is ExecutionType.START
@@ -129,8 +132,13 @@ def test_role_nulls_are_the_defaults_and_nullable_ones_stay_null() -> None:
 def test_extensions_decode_to_their_attributes() -> None:
     extensions = {"absentTaskIndices": [3, 1], "minMemberCount": 0, "drain": {"timeoutSec": 30}}
     role = {"name": "a", **extensions}
-    spec = codec.decode_spec({"taskRoles": [role], "completedPodPolicy": "Retain"})
+    lifetime = {"suspend": True, "activeDeadlineSeconds": 0, "ttlSecondsAfterFinished": 0}
+    wire = {"taskRoles": [role], "completedPodPolicy": "Retain", **lifetime}
+    spec = codec.decode_spec(wire)
     [decoded] = spec.task_roles
+    assert spec.suspend
+    assert (spec.active_deadline_seconds, spec.ttl_seconds_after_finished) == (0, 0)
+    assert {key: codec.encode_spec(spec)[key] for key in lifetime} == lifetime
     assert decoded.absent_task_indices == (3, 1)
     assert decoded.min_member_count == 0
     assert decoded.drain is not None
@@ -156,6 +164,9 @@ def test_spec_faults_are_all_named_with_their_paths() -> None:
         "executionType": "start",
         "retryPolicy": {"fancyRetryPolicy": "yes", "maxRetryCount": 1.5},
         "completedPodPolicy": 1,
+        "suspend": "true",
+        "activeDeadlineSeconds": "60",
+        "ttlSecondsAfterFinished": False,
         "taskRoles": [
             {"name": "ok"},
             {
@@ -174,6 +185,9 @@ def test_spec_faults_are_all_named_with_their_paths() -> None:
         "spec.retryPolicy.fancyRetryPolicy": "must be true or false, not string 'yes'",
         "spec.retryPolicy.maxRetryCount": "must be an integer, not number 1.5",
         "spec.completedPodPolicy": "must be one of Delete, Retain; not 1",
+        "spec.suspend": "must be true or false, not string 'true'",
+        "spec.activeDeadlineSeconds": "must be an integer, not string '60'",
+        "spec.ttlSecondsAfterFinished": "must be an integer, not boolean False",
         "spec.taskRoles[1].name": "must be a string, not boolean True",
         "spec.taskRoles[1].taskNumber": "must be an integer, not string '4'",
         "spec.taskRoles[1].task.pod": "must be an object, not array",

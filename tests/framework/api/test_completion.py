@@ -270,6 +270,8 @@ def test_predefined_codes_are_those_of_the_contract() -> None:
         -210: ("StopFrameworkRequested", permanent),
         -220: ("FrameworkAttemptCompletion", permanent),
         -230: ("DeleteTaskRequested", permanent),
+        -240: ("FrameworkDeadlineExceeded", permanent),
+        -250: ("SuspendFrameworkRequested", transient),
         -260: ("RetryTaskRequested", transient),
         -300: ("PodFailedWithoutFailedContainer", unknown),
         -310: ("PodCreationUnknownError", unknown),

@@ -61,6 +61,8 @@ LIMITS = {
     "spec.retryPolicy.maxRetryCount": {"minimum": -2},
     "spec.taskRoles": {"maxItems": 65536},
     "spec.completedPodPolicy": {"enum": ["Delete", "Retain"]},
+    "spec.activeDeadlineSeconds": {"minimum": 0, "nullable": True},
+    "spec.ttlSecondsAfterFinished": {"minimum": 0, "nullable": True},
 }
 LIMITS_OF_ROLE = {
     "name": {"pattern": "^[a-z0-9]{0,63}$", "default": ""},

@@ -75,6 +75,22 @@ def test_role_that_is_legal_has_no_fault(role: TaskRoleSpec) -> None:
     assert faults(build_spec(role)) == faults(FrameworkSpec()) == {}
 
 
+def test_lifetime_may_be_zero_and_not_negative() -> None:
+    for seconds in (None, 0, 2**62):
+        spec = FrameworkSpec(active_deadline_seconds=seconds, ttl_seconds_after_finished=seconds)
+        assert faults(spec) == {}
+    spec = FrameworkSpec(active_deadline_seconds=-1, ttl_seconds_after_finished=-2)
+    assert faults(spec) == {
+        "spec.activeDeadlineSeconds": (
+            "must be at least 0, not -1: seconds; leave it out for no deadline"
+        ),
+        "spec.ttlSecondsAfterFinished": (
+            "must be at least 0, not -2: seconds; leave it out to keep the Framework as the "
+            "controller is configured"
+        ),
+    }
+
+
 POLICY = "frameworkAttemptCompletionPolicy"
 TASK = "task.podGracefulDeletionTimeoutSec"
 NO_CONTAINERS = "task.pod.spec.containers: is required: list at least one container"

@@ -135,6 +135,9 @@ specs = st.builds(
     retry_policies,
     st.lists(role_specs, max_size=MAX_ROLES, unique_by=_name).map(tuple),
     st.sampled_from(CompletedPodPolicy),
+    suspend=st.booleans(),
+    active_deadline_seconds=st.none() | st.integers(0, 60),
+    ttl_seconds_after_finished=st.none() | st.integers(0, 60),
     extra=extras,
 )
 metadatas = st.builds(
@@ -172,7 +175,7 @@ retry_statuses = st.builds(
 )
 conditions = st.builds(
     Condition,
-    st.sampled_from(["Running", "Complete"]),
+    st.sampled_from(["Running", "Complete", "Suspended"]),
     st.sampled_from(["True", "False", "Unknown"]),
     st.none() | st.integers(1, 9),
     st.none() | times,
@@ -285,6 +288,7 @@ def statuses(draw: Callable[..., Any]) -> FrameworkStatus:
         retry_policy_status=draw(retry_statuses),
         conditions=draw(st.none() | st.lists(conditions, min_size=1, max_size=2).map(tuple)),
         observed_generation=draw(st.none() | st.integers(1, 9)),
+        active_start_time=draw(st.none() | times),
         extra=draw(extras),
     )
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from controller.core.policies import retry_backoff
 from controller.core.settings import Settings
 from framework.api.types import RetryPolicyStatus, TaskStatus
-from tests.support.builders import at, build_task, build_task_attempt
+from tests.support.builders import at, build_status, build_task, build_task_attempt, end_attempt
 from tests.support.builders.cases import cases
 
 SETTINGS = Settings()
@@ -51,6 +51,18 @@ def test_count_is_bounded_so_that_the_status_of_a_task_at_rest_does_not_change()
     for _ in range(100):
         count = retry_backoff.count_quick_ends(build_ended(1, count), SETTINGS)
     assert count == retry_backoff.count_quick_ends(build_ended(1, count), SETTINGS) < 20
+
+
+def test_suspended_attempt_changes_no_count_and_is_retried_without_a_pause() -> None:
+    before = RetryPolicyStatus(9, 9, quick_end_count=7)
+    times = {"start_time": at(0), "completion_time": at(1)}
+    status = end_attempt(build_status(retry_policy_status=before), -250, **times)
+    assert retry_backoff.find_pause_seconds(status, SETTINGS) == 0
+    retries = retry_backoff.build_next_retries(status, SETTINGS, is_accountable=False)
+    assert retries == RetryPolicyStatus(10, 9, quick_end_count=7)
+    # Any other end within a second pauses.
+    failed = end_attempt(build_status(retry_policy_status=before), -101, **times)
+    assert retry_backoff.find_pause_seconds(failed, SETTINGS) > 0
 
 
 def test_refused_creations_have_a_pause_of_their_own_and_do_not_count() -> None:

@@ -67,11 +67,19 @@ def test_fancy_decision_follows_the_type_whatever_the_limit(
         assert not decision.is_accountable
 
 
-@pytest.mark.parametrize("code", [-210, -220, -230])
+@pytest.mark.parametrize("code", [-210, -220, -230, -240])
 @pytest.mark.parametrize("kind", [FAILED, IS_TRANSIENT])
 def test_an_asked_end_is_never_retried(code: int, kind: CompletionType) -> None:
     policy = RetryPolicySpec(fancy_retry_policy=True, max_retry_count=-2)
     assert not decide_retry(policy, RetryPolicyStatus(), code, kind).should_retry
+
+
+@pytest.mark.parametrize("policy", [(False, 0), (False, 1), (True, 0), (False, -1), (False, -2)])
+def test_suspended_attempt_is_always_retried_and_never_counted(policy: tuple[bool, int]) -> None:
+    decision = decide_retry(RetryPolicySpec(*policy), RetryPolicyStatus(5, 5), -250, IS_TRANSIENT)
+    assert decision.should_retry
+    assert not decision.is_accountable
+    assert not decision.is_conflict
 
 
 def test_a_role_gone_from_the_spec_never_retries() -> None:

@@ -25,6 +25,7 @@ from tests.support.builders import (
     build_role_status,
     build_status,
     build_task,
+    end_attempt,
     end_task,
 )
 
@@ -166,6 +167,52 @@ def test_end_is_reported_with_its_cause(
     before = build_end(FrameworkState.ATTEMPT_DELETING, completion, attempt)
     after = build_end(FrameworkState(state), completion, attempt)
     assert list_texts(before, after) == [text.format(state)]
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (
+            -240,
+            (
+                "Warning DeadlineExceeded: The Framework was active for longer than its "
+                "activeDeadlineSeconds: its Pods are deleted"
+            ),
+        ),
+        (
+            -250,
+            (
+                "Normal Suspending: A user suspends the Framework: its Pods are deleted, and the "
+                "attempt is not counted"
+            ),
+        ),
+    ],
+)
+def test_requested_end_is_reported_when_it_begins_and_not_again(code: int, text: str) -> None:
+    before = build_status()
+    after = end_attempt(before, code)
+    assert list_texts(before, after) == [text]
+    assert list_texts(after, replace(after, ready_tasks="0/1")) == []
+
+
+def with_suspended(status: str, reason: str) -> FrameworkStatus:
+    message = "No Pod is created" if status == "True" else ""
+    condition = Condition("Suspended", status, 1, AT, reason, message)
+    return build_status(build_role_status(tasks=()), conditions=(condition,))
+
+
+def test_suspension_and_resumption_are_reported_once() -> None:
+    never = build_status(build_role_status(tasks=()))
+    suspending = with_suspended("False", "Suspending")
+    suspended = with_suspended("True", "Suspended")
+    resumed = with_suspended("False", "Resumed")
+    done = ["Normal Suspended: The Framework is suspended. No Pod is created"]
+    again = ["Normal Resumed: A user resumes the Framework"]
+    assert list_texts(None, suspended) == list_texts(suspending, suspended) == done
+    assert list_texts(suspended, resumed) == list_texts(suspending, resumed) == again
+    assert list_texts(suspended, suspended) == list_texts(resumed, resumed) == []
+    assert list_texts(never, suspending) == list_texts(never, never) == []
+    assert list_texts(suspended, with_suspended("False", "Stopped")) == []
 
 
 def test_stop_is_reported_when_it_begins() -> None:

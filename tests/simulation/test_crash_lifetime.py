@@ -1,0 +1,92 @@
+"""The controller is killed at each of its writes while a gang is suspended, resumed and ended.
+
+Whether or not it had the answer: no Pod is created twice, the suspension is not counted, and the
+Framework is deleted in the end.
+"""
+
+import pytest
+
+from framework.api.naming import build_configmap_name
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
+from tests.simulation.test_crash_matrix import BEFORE, HEARD, UNHEARD, ScriptedGang
+from tests.support.builders import FRAMEWORK, NAMESPACE, build_submission
+from tests.support.slow import keep_first
+
+# At least as many as the gang takes; a test asserts it.
+WRITES = 36
+MIXED_WRITES = sorted(range(1, WRITES + 1), key=lambda write: write % 3)
+DEADLINE_SECONDS = 60
+# Three of the first attempt, and three of the second one.
+CREATED_PODS = 6
+
+
+class SuspendedGang(ScriptedGang):
+    """A gang of three that is suspended, resumed, and ended by its deadline and its TTL."""
+
+    async def run_script(self) -> Object:
+        """Run the script; return the Framework while its second attempt runs."""
+        try:
+            await self._play_suspension()
+            running = self.storage.get(self._type(FRAMEWORKS), NAMESPACE, FRAMEWORK)
+            for _ in range(4):
+                await self._rest()
+            self.check_rest()
+            return running
+        finally:
+            await self._end_all()
+
+    async def _play_suspension(self) -> None:
+        lifetime = {"activeDeadlineSeconds": DEADLINE_SECONDS, "ttlSecondsAfterFinished": 0}
+        body = build_submission("gang", self.build_role(), **lifetime)
+        self.storage.create(self._type(FRAMEWORKS), NAMESPACE, body)
+        self.start()
+        await self._rest()
+        self._edit(lambda spec: spec.update(suspend=True))
+        await self._rest()
+        await self._rest()
+        await self._rest()
+        self._check_suspended()
+        self._edit(lambda spec: spec.update(suspend=False))
+        await self._rest()
+
+    def _check_suspended(self) -> None:
+        """After more than the deadline, the gang has no object."""
+        self.check_rest()
+        status = self.storage.get(self._type(FRAMEWORKS), NAMESPACE, FRAMEWORK)["status"]
+        assert status["state"] == "AttemptCompleted"
+        assert status["attemptStatus"]["completionStatus"]["code"] == -250
+        assert self._find(CONFIGMAPS, build_configmap_name(FRAMEWORK)) is None
+        assert self.storage.list(self._type(PODS), NAMESPACE).items == []
+
+
+async def check_gang(gang: SuspendedGang) -> None:
+    running = await gang.run_script()
+    status = running["status"]
+    assert status["state"] == "AttemptRunning"
+    assert status["attemptStatus"]["id"] == 1
+    retries = status["retryPolicyStatus"]
+    assert (retries["totalRetriedCount"], retries["accountableRetriedCount"]) == (1, 0)
+    assert set(gang.auditor.created.values()) == {1}, "a Pod was created twice for one attempt"
+    assert len(gang.auditor.created) == CREATED_PODS
+    assert gang._find(FRAMEWORKS, FRAMEWORK) is None, "not deleted after its end"
+    (last,) = gang.auditor.last.values()
+    assert last.status is not None
+    completion = last.status.attempt_status.completion_status
+    assert completion is not None
+    assert completion.code == -240
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("when", keep_first([UNHEARD, BEFORE, HEARD]))
+@pytest.mark.parametrize("write", keep_first(MIXED_WRITES, WRITES // 3))
+async def test_crash_while_a_gang_is_suspended_or_ended_changes_nothing(
+    write: int, when: str
+) -> None:
+    await check_gang(SuspendedGang({write: when}))
+
+
+@pytest.mark.looptime
+async def test_suspended_gang_without_a_crash_ends_as_expected() -> None:
+    gang = SuspendedGang({})
+    await check_gang(gang)
+    assert WRITES - 10 < gang.writes <= WRITES
