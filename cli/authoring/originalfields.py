@@ -13,6 +13,9 @@ from framework.api import constants
 # Fields of the spec and of a role -> the function that is lost with each.
 _SPEC_FIELDS: Mapping[str, str] = {
     constants.COMPLETED_POD_POLICY_FIELD: "the choice to keep completed Pods",
+    constants.SUSPEND_FIELD: "the suspension: the Framework runs",
+    constants.ACTIVE_DEADLINE_FIELD: "the deadline: the Framework runs on",
+    constants.TTL_FIELD: "the time of the deletion: it is that of the config of the controller",
 }
 _ROLE_FIELDS: Mapping[str, str] = {
     constants.ABSENT_TASK_INDICES_FIELD: "the gaps, so that these Tasks run",

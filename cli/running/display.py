@@ -29,6 +29,7 @@ _STYLES = {
     "Waiting": "yellow",
     "Pending": "yellow",
     "Retrying": "yellow",
+    "Suspended": "yellow",
 }
 _USUAL_SIZE = (80, 24)
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"

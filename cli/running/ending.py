@@ -42,6 +42,9 @@ def _explain_stop(before: GangView, after: GangView) -> Iterator[str]:
     if not before.tasks:
         yield f"{gang} never started: {before.note or _explain_no_tasks(before)}"
         return
+    if before.is_suspended:
+        yield "it was suspended"
+        return
     if before.is_retrying:
         yield "the Framework was to be retried"
         yield from _name_first(line for line in after.tasks if line.is_own_failure)

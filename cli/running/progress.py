@@ -94,6 +94,8 @@ class GangView:
     """The controller cannot go on, and not for a pause only; ``note`` says why."""
     is_retrying: bool = False
     """Its attempt is over, and the next one has not begun."""
+    is_suspended: bool = False
+    """It has no Pods until a user resumes it."""
     unguarded_roles: frozenset[str] = frozenset()
     """Roles whose failed Tasks fail no Framework, without the explicit -1 that allows it."""
 
@@ -109,6 +111,8 @@ class _ViewContext:
     """Why Tasks are not in their place, as the controller says it of the first ones."""
     is_ending: bool
     """The attempt is over, and its Tasks go."""
+    is_suspended: bool
+    """The Tasks wait for a user, and for nothing else."""
     now: datetime | None
 
     def find_pod(self, key: TaskKey) -> Object | None:
@@ -122,6 +126,7 @@ _INHERITED_CODES = {
     -210: "stopped on request",
     -220: "ended with its Framework",
     -230: "removed by scaling down",
+    -250: "suspended on request",
 }
 # The original's phrase for an exit code that no rule names.
 _UNNAMED_PHRASE = "ContainerUnrecognizedFailed"
@@ -130,6 +135,9 @@ _NOT_CREATED = frozenset({"", constants.POD_NOT_CREATED})
 _RESULTS = {True: "Succeeded", False: "Failed"}
 PENDING = "Pending"
 """The state of an attempt that is not there yet."""
+SUSPENDED = "Suspended"
+"""The state of a Framework that waits for a user."""
+_RESUME = "waits until a user resumes it: set spec.suspend to false"
 # States as users see them; Completed shows its result instead.
 _WORDS = {
     "AttemptCreationPending": PENDING,
@@ -186,7 +194,7 @@ def build_view(
     state = _name_state(status.state.value, completion if is_completed else None)
     return GangView(
         name=world.name,
-        state=state,
+        state=SUSPENDED if context.is_suspended else state,
         attempt=status.attempt_status.id,
         note=_explain_framework(status, wire, now),
         tasks=tasks,
@@ -194,7 +202,8 @@ def build_view(
         is_completed=is_completed,
         is_succeeded=is_succeeded,
         is_blocked=bool(_explain_blocked(status, wire)) and not is_paused(wire),
-        is_retrying=status.state is FrameworkState.ATTEMPT_COMPLETED,
+        is_retrying=status.state is FrameworkState.ATTEMPT_COMPLETED and not context.is_suspended,
+        is_suspended=context.is_suspended,
         unguarded_roles=_list_unguarded(wire),
     )
 
@@ -224,8 +233,15 @@ def _build_context(world: World, status: FrameworkStatus, now: datetime | None) 
         gang=_explain_gang(missing, total, status),
         missing=missing,
         is_ending=is_over and status.state is not FrameworkState.COMPLETED,
+        is_suspended=_is_suspended(status),
         now=now,
     )
+
+
+def _is_suspended(status: FrameworkStatus) -> bool:
+    """Return whether the controller says that the Framework is suspended and has no Pods."""
+    kind = constants.SUSPENDED_CONDITION
+    return any((c.type, c.status) == (kind, "True") for c in status.conditions or ())
 
 
 def _build_line(key: TaskKey, task: TaskStatus, context: _ViewContext) -> TaskLine:
@@ -237,13 +253,15 @@ def _build_line(key: TaskKey, task: TaskStatus, context: _ViewContext) -> TaskLi
         and completion.code not in _INHERITED_CODES
     )
     is_waiting, is_running = task.state in _WAITING, task.state is TaskState.ATTEMPT_RUNNING
-    ends_with_gang = context.is_ending and (is_waiting or is_running)
+    is_passive = context.is_ending or context.is_suspended
+    ends_with_gang = is_passive and (is_waiting or is_running)
+    completed_as = completion if is_completed else None
     pod = context.find_pod(key) or {}
     return TaskLine(
         key=key,
         state="Ending"
-        if ends_with_gang
-        else _name_state(task.state.value, completion if is_completed else None),
+        if ends_with_gang and context.is_ending
+        else _name_state(task.state.value, completed_as),
         attempt=task.attempt_status.id,
         note="" if ends_with_gang else _shorten(_explain_task(key, task, context)),
         code=None if completion is None else completion.code,
@@ -349,6 +367,8 @@ def _explain_framework(status: FrameworkStatus, wire: Object, now: datetime | No
     blocked = _explain_blocked(status, wire)
     if blocked:
         return _shorten(blocked)
+    if _is_suspended(status):
+        return _explain_suspended(completion)
     if completion is None:
         # Its Tasks are listed once its ConfigMap is there.
         is_pending = status.state is FrameworkState.ATTEMPT_CREATION_PENDING
@@ -359,6 +379,13 @@ def _explain_framework(status: FrameworkStatus, wire: Object, now: datetime | No
     if status.state is FrameworkState.ATTEMPT_COMPLETED:
         return _shorten(f"{cause}; {_explain_next(status, now)}")
     return _shorten(cause)
+
+
+def _explain_suspended(completion: FrameworkAttemptCompletionStatus | None) -> str:
+    """Say what a suspended Framework waits for, and how its attempt ended if by itself."""
+    if completion is None or completion.code in _INHERITED_CODES:
+        return _RESUME
+    return _shorten(f"{_explain_end(completion)}; {_RESUME}")
 
 
 def _explain_failure(status: FrameworkStatus, completion: _Completion | None) -> str:

@@ -47,7 +47,6 @@ STOP_DIAGNOSTICS = "User has requested to stop the Framework"
 _SUSPEND_DIAGNOSTICS = "User has requested to suspend the Framework"
 _RETAIN_SETTING = "frameworkCompletedRetainSec"
 
-SUSPENDED_CONDITION = "Suspended"
 SUSPENDED = "Suspended"
 """Reason of the condition: no Pod is left."""
 SUSPENDING = "Suspending"
@@ -98,7 +97,7 @@ def track_activity(draft: Draft) -> None:
 def find_suspended_condition(status: FrameworkStatus | None) -> Condition | None:
     """Find the condition Suspended; None if the Framework was never suspended."""
     conditions = status.conditions if status is not None else None
-    return next((c for c in conditions or () if c.type == SUSPENDED_CONDITION), None)
+    return next((c for c in conditions or () if c.type == constants.SUSPENDED_CONDITION), None)
 
 
 def was_suspended(condition: Condition | None) -> bool:

@@ -47,7 +47,7 @@ RUNNING = "Running"
 COMPLETED = "Completed"
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
-SUSPENDED = lifetime.SUSPENDED_CONDITION
+SUSPENDED = constants.SUSPENDED_CONDITION
 BLOCKED = constants.BLOCKED_CONDITION
 
 # Failures of one create after which the user must act.

@@ -105,3 +105,10 @@ def test_keep_waits_of_a_framework_without_tasks_has_the_reason(
     before = GangView("gang", state, attempt, "", ())
     after = GangView("gang", "Stopped", attempt, "stopped on request", (), is_completed=True)
     assert keep_waits(before, after, "Ctrl-C").note == f"stopped by Ctrl-C; {note}"
+
+
+def test_keep_waits_of_a_suspended_framework_says_that_it_was_suspended() -> None:
+    ended = TaskLine(TaskKey("worker", 0), "Stopped", 0, "ended with its Framework", code=-220)
+    before = GangView("gang", "Suspended", 0, "waits", (ended,), is_suspended=True)
+    after = replace(before, state="Stopped", attempt=1, is_completed=True, is_suspended=False)
+    assert keep_waits(before, after, "Ctrl-C").note == "stopped by Ctrl-C; it was suspended"

@@ -56,8 +56,11 @@ def framework(
     retry_delay: int | None = None,
     blocked: str | None = None,
     reason: str = "NameTaken",
+    suspended: str | None = None,
 ) -> Object:
     conditions = [{"type": "GangReady", "status": "False", "reason": "NoGang"}]
+    if suspended is not None:
+        conditions.append({"type": "Suspended", "status": suspended, "reason": "Suspended"})
     if blocked is not None:
         answer = {"status": "True", "reason": reason, "message": blocked}
         conditions.append({"type": "Blocked", **answer})
@@ -425,3 +428,53 @@ def test_view_of_an_ending_framework_has_no_waiting_task() -> None:
     shown = view(ending, crashing(BACK_OFF, "Always"))
     lines = [(line.state, line.note) for line in shown.tasks]
     assert lines == [("Ending", "")] * 3 + [("Failed", "Phrase: diagnosed 7")]
+
+
+RESUME = "waits until a user resumes it: set spec.suspend to false"
+
+
+def test_suspended_framework_is_shown_as_such_and_says_what_it_waits_for() -> None:
+    ended = task(0, "Completed", ended=completion(-220))
+    shown = view(
+        framework(ended, state="AttemptCompleted", ended=completion(-250), suspended="True")
+    )
+    assert (shown.state, shown.note, shown.end) == ("Suspended", RESUME, "")
+    assert shown.is_suspended
+    assert not any((shown.is_completed, shown.is_retrying, shown.is_blocked))
+    assert [(line.state, line.note) for line in shown.tasks] == [
+        ("Stopped", "ended with its Framework")
+    ]
+
+
+def test_framework_that_is_suspended_from_the_start_names_no_missing_pod() -> None:
+    waiting = task(0, "AttemptCreationPending")
+    shown = view(framework(waiting, state="AttemptCreationPending", suspended="True"))
+    assert (shown.state, shown.note) == ("Suspended", RESUME)
+    assert [(line.state, line.note) for line in shown.tasks] == [("Pending", "")]
+
+
+def test_suspended_retry_keeps_the_cause_of_the_failure() -> None:
+    shown = view(
+        framework(state="AttemptCompleted", ended=completion(7), retry_delay=9, suspended="True")
+    )
+    assert shown.state == "Suspended"
+    assert shown.note == f"Phrase: diagnosed 7; {RESUME}"
+
+
+@pytest.mark.parametrize("suspended", ["False", None])
+def test_framework_that_is_being_suspended_is_ending(suspended: str | None) -> None:
+    running = task(0, "AttemptRunning", ended=completion(-220))
+    shown = view(
+        framework(
+            running, state="AttemptDeletionPending", ended=completion(-250), suspended=suspended
+        )
+    )
+    assert (shown.state, shown.note) == ("Ending", "suspended on request")
+    assert not shown.is_suspended
+
+
+def test_framework_whose_deadline_passed_has_failed_with_this_cause() -> None:
+    ended = task(0, "Completed", ended=completion(-220))
+    shown = view(framework(ended, state="Completed", ended=completion(-240)))
+    assert (shown.state, shown.note) == ("Failed", "diagnosed -240")
+    assert shown.end == "it was active for longer than its activeDeadlineSeconds"
