@@ -25,8 +25,8 @@ _END = "<!-- end -->\n"
 
 _FRAMEWORK_WORDS: dict[FrameworkState, str] = {
     FrameworkState.ATTEMPT_CREATION_PENDING: "No ConfigMap of this attempt exists as far as is "
-    "known; it is created unless `executionType` is Create. The delay of a retry is spent in "
-    "AttemptCompleted, not in this state",
+    "known; it is created unless `executionType` is Create or `suspend` is true. The delay of a "
+    "retry is spent in AttemptCompleted, not in this state",
     FrameworkState.ATTEMPT_CREATION_REQUESTED: "The ConfigMap was created (its UID is stored) and "
     "has not been seen yet",
     FrameworkState.ATTEMPT_PREPARING: "The ConfigMap exists; Pods are being created, and no Pod "
@@ -40,10 +40,10 @@ _FRAMEWORK_WORDS: dict[FrameworkState, str] = {
     FrameworkState.ATTEMPT_DELETING: "The ConfigMap is terminating: it stays until every Pod of "
     "the attempt is gone",
     FrameworkState.ATTEMPT_COMPLETED: "No object of the attempt exists any more, or, with "
-    "`completedPodPolicy: Retain`, no live Pod. Either a retry follows, after its delay, or "
-    "Completed, in the same write",
+    "`completedPodPolicy: Retain`, no live Pod. Either a retry follows, after its delay and "
+    "when `suspend` is false, or Completed, in the same write",
     FrameworkState.COMPLETED: "The end. The Framework is deleted after "
-    "`frameworkCompletedRetainSec`",
+    "`ttlSecondsAfterFinished` or `frameworkCompletedRetainSec`",
 }
 
 _TASK_WORDS: dict[TaskState, str] = {

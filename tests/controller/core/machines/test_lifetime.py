@@ -57,7 +57,7 @@ class Gang(World):
                     self.run_pod(name)
             self.collect_garbage()
 
-    def wait(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
         self.rest()
 
@@ -97,7 +97,7 @@ def test_suspended_gang_ends_its_pods_and_waits_and_is_started_again() -> None:
     assert gang.describe() == (S.ATTEMPT_COMPLETED, 0, -250)
     assert gang.count_objects() == 0
     assert gang.is_suspended()
-    gang.wait(100_000)
+    gang.advance(100_000)
     assert gang.describe() == (S.ATTEMPT_COMPLETED, 0, -250)
     gang.resume()
     assert gang.describe() == (S.ATTEMPT_RUNNING, 1, None)
@@ -138,7 +138,7 @@ def _fail_fast() -> Any:
 
 def test_framework_that_is_suspended_from_the_start_creates_nothing() -> None:
     gang = Gang(suspend=True)
-    gang.wait(100_000)
+    gang.advance(100_000)
     assert gang.made == []
     assert gang.describe() == (S.ATTEMPT_CREATION_PENDING, 0, None)
     assert gang.is_suspended()
@@ -233,7 +233,7 @@ def test_delayed_retry_waits_for_the_resumption_too() -> None:
     gang = _start_conflict()
     gang.suspend()
     assert gang.is_suspended()
-    gang.wait(60)
+    gang.advance(60)
     assert gang.describe() == (S.ATTEMPT_COMPLETED, 0, 201)
     gang.resume()
     assert gang.describe() == (S.ATTEMPT_RUNNING, 1, None)
@@ -242,11 +242,11 @@ def test_delayed_retry_waits_for_the_resumption_too() -> None:
 def test_resumption_does_not_shorten_the_delay_of_a_retry() -> None:
     gang = _start_conflict()
     gang.suspend()
-    gang.wait(5)
+    gang.advance(5)
     gang.resume()
     assert gang.describe() == (S.ATTEMPT_COMPLETED, 0, 201)
     assert gang.decide().wake_at == gang.status.transition_time + timedelta(seconds=20)
-    gang.wait(15)
+    gang.advance(15)
     assert gang.describe() == (S.ATTEMPT_RUNNING, 1, None)
 
 
@@ -361,10 +361,10 @@ def test_new_controller_goes_on_with_a_suspension() -> None:
 
 def test_gang_that_is_active_for_too_long_fails_for_ever() -> None:
     gang = start(active_deadline_seconds=60, retry_policy=RetryPolicySpec(fancy_retry_policy=True))
-    gang.wait(59)
+    gang.advance(59)
     assert gang.describe() == (S.ATTEMPT_RUNNING, 0, None)
     assert gang.decide().wake_at == gang.status.start_time + timedelta(seconds=60)
-    gang.wait(1)
+    gang.advance(1)
     assert gang.describe() == (S.COMPLETED, 0, -240)
     assert gang.count_objects() == 0
     failed = next(c for c in gang.status.conditions or () if c.type == "Failed")
@@ -376,39 +376,39 @@ def test_gang_that_is_active_for_too_long_fails_for_ever() -> None:
 def test_deadline_includes_retries_and_ends_their_delay() -> None:
     gang = _start_conflict()
     gang.change(active_deadline_seconds=10)
-    gang.wait(9)
+    gang.advance(9)
     assert gang.describe() == (S.ATTEMPT_COMPLETED, 0, 201)
-    gang.wait(1)
+    gang.advance(1)
     assert gang.describe() == (S.COMPLETED, 1, -240)
     assert gang.count_objects() == 0
 
 
 def test_deadline_does_not_count_the_time_before_the_start_and_while_suspended() -> None:
     gang = Gang(active_deadline_seconds=60, execution_type=ExecutionType.CREATE)
-    gang.wait(1000)
+    gang.advance(1000)
     gang.change(execution_type=ExecutionType.START)
     gang.rest()
-    gang.wait(50)
+    gang.advance(50)
     gang.suspend()
-    gang.wait(1000)
+    gang.advance(1000)
     assert gang.describe() == (S.ATTEMPT_COMPLETED, 0, -250)
     gang.resume()
     # As for a Job, the time begins anew.
-    gang.wait(50)
+    gang.advance(50)
     assert gang.describe() == (S.ATTEMPT_RUNNING, 1, None)
-    gang.wait(10)
+    gang.advance(10)
     assert gang.describe() == (S.COMPLETED, 1, -240)
 
 
 def test_deadline_that_is_removed_or_moved_has_its_effect() -> None:
     gang = start(active_deadline_seconds=60)
     gang.change(active_deadline_seconds=None)
-    gang.wait(100)
+    gang.advance(100)
     assert gang.describe() == (S.ATTEMPT_RUNNING, 0, None)
     gang.change(active_deadline_seconds=200)
-    gang.wait(99)
+    gang.advance(99)
     assert gang.describe() == (S.ATTEMPT_RUNNING, 0, None)
-    gang.wait(1)
+    gang.advance(1)
     assert gang.describe() == (S.COMPLETED, 0, -240)
 
 
@@ -423,7 +423,7 @@ def test_gang_that_ends_in_time_is_not_touched_by_its_deadline() -> None:
     gang = start(1, active_deadline_seconds=60, ttl_seconds_after_finished=500)
     gang.end_pod("gang-worker-0", 0)
     gang.rest()
-    gang.wait(100)
+    gang.advance(100)
     assert gang.describe() == (S.COMPLETED, 0, 0)
 
 
@@ -439,7 +439,7 @@ def _complete(**spec: Any) -> Gang:
 def test_completed_framework_is_deleted_after_its_ttl() -> None:
     gang = _complete(ttl_seconds_after_finished=10)
     gang.rest()
-    gang.wait(9)
+    gang.advance(9)
     assert not gang.is_gone
     assert gang.decide().wake_at == gang.status.transition_time + timedelta(seconds=10)
     gang.now += timedelta(seconds=1)
@@ -474,7 +474,7 @@ def test_ttl_that_is_changed_after_the_end_applies() -> None:
     gang = _complete(ttl_seconds_after_finished=10)
     gang.rest()
     gang.change(ttl_seconds_after_finished=100)
-    gang.wait(50)
+    gang.advance(50)
     assert not gang.is_gone
     gang.change(ttl_seconds_after_finished=20)
     gang.rest()
@@ -483,15 +483,15 @@ def test_ttl_that_is_changed_after_the_end_applies() -> None:
 
 def test_framework_that_is_suspended_or_runs_has_no_ttl() -> None:
     gang = start(ttl_seconds_after_finished=0)
-    gang.wait(1000)
+    gang.advance(1000)
     gang.suspend()
-    gang.wait(1000)
+    gang.advance(1000)
     assert not gang.is_gone
 
 
 def test_deadline_and_ttl_of_zero_leave_nothing() -> None:
     gang = start(active_deadline_seconds=30, ttl_seconds_after_finished=0)
-    gang.wait(30)
+    gang.advance(30)
     assert gang.is_gone
     assert gang.count_objects() == 0
 
