@@ -168,6 +168,27 @@ async def test_extensions_of_a_role_are_checked(api: Api) -> None:
     ]
 
 
+async def test_lifetime_is_checked(api: Api) -> None:
+    bad = {"suspend": "true", "activeDeadlineSeconds": -1, "ttlSecondsAfterFinished": -1}
+    async with defined(api, renamed(OURS)) as framework:
+        typed = await framework.create(framework.build(spec=bad))
+        negative = await framework.create(framework.build(spec={**bad, "suspend": True}))
+    assert "spec.suspend" in typed.refused(422, "Invalid").fields
+    fields = negative.refused(422, "Invalid").fields
+    assert fields == ["spec.activeDeadlineSeconds", "spec.ttlSecondsAfterFinished"]
+
+
+async def test_lifetime_may_be_zero_null_and_changed_at_any_time(api: Api) -> None:
+    zero = {"suspend": True, "activeDeadlineSeconds": 0, "ttlSecondsAfterFinished": 0}
+    async with defined(api, renamed(OURS)) as framework:
+        body = (await framework.create(framework.build(spec=zero))).ok()
+        assert {key: body["spec"][key] for key in zero} == zero
+        null = [{"op": "add", "path": f"/spec/{field}", "value": None} for field in zero]
+        stored = (await framework.patch(null, content=JSON_PATCH)).ok()
+    assert "suspend" not in stored["spec"]
+    assert stored["spec"]["activeDeadlineSeconds"] is None
+
+
 async def test_extensions_that_ask_for_more_than_there_is_are_accepted(api: Api) -> None:
     wide = {"minMemberCount": 9, "absentTaskIndices": [0, 99999], "drain": {"timeoutSec": 0}}
     async with defined(api, renamed(OURS)) as framework:
