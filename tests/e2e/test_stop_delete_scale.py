@@ -21,6 +21,7 @@ pytestmark = pytest.mark.local
 
 TASKS = (("ps", 0), ("worker", 0), ("worker", 1))
 PODS_OF_GANG = ["gang-ps-0", "gang-worker-0", "gang-worker-1"]
+SUSPEND = {"op": "add", "path": "/spec/suspend", "value": True}
 STOP = {"op": "replace", "path": "/spec/executionType", "value": "Stop"}
 
 
@@ -51,6 +52,39 @@ async def test_gang_stopped_while_running_leaves_nothing(world: GangCluster) -> 
     completion = done["status"]["attemptStatus"]["completionStatus"]
     assert completion["phrase"] == "StopFrameworkRequested"
     await check_nothing_left(world, created)
+
+
+async def test_gang_suspended_while_running_leaves_nothing_and_is_started_again(
+    world: GangCluster,
+) -> None:
+    created = await run_gang(world)
+    since = len(world.changes)
+    await world.patch_spec("gang", SUSPEND)
+
+    def is_suspended(change: Change) -> bool:
+        conditions = (change.body.get("status") or {}).get("conditions") or ()
+        return any((c["type"], c["status"]) == ("Suspended", "True") for c in conditions)
+
+    suspended = await world.wait_for("suspended gang", is_suspended, since=since)
+    assert suspended.body["status"]["attemptStatus"]["completionStatus"]["code"] == -250
+    await check_nothing_left(world, created)
+
+    # The barriers of the next attempt wait for its own members, and pass.
+    since = len(world.changes)
+    await world.patch_spec("gang", {**SUSPEND, "op": "replace", "value": False})
+
+    def is_running(change: Change) -> bool:
+        status = change.body.get("status") or {}
+        tasks = list_tasks(change.body).values() if change.resource is FRAMEWORKS else ()
+        is_new = status.get("attemptStatus", {}).get("id") == 1 if tasks else False
+        return is_new and all(task["state"] == "AttemptRunning" for task in tasks)
+
+    await world.wait_for("next attempt", is_running, since=since)
+    for role, index in TASKS:
+        world.end_task(role, index, attempt="1-0")
+    done = await wait_until_succeeded(world)
+    assert done["status"]["retryPolicyStatus"]["accountableRetriedCount"] == 0
+    await world.wait_until_no_process(created["metadata"]["uid"])
 
 
 @pytest.mark.slow

@@ -69,6 +69,16 @@ async def test_get_sends_one_request_with_token_and_user_agent(bench: Bench) -> 
             "json-patch+json",
             OPERATIONS,
         ),
+        "delete of one version": (
+            lambda c: c.delete(PODS, "a", "b", resource_version="7"),
+            f"DELETE {POD_PATH}",
+            "json",
+            {
+                "apiVersion": "v1",
+                "kind": "DeleteOptions",
+                "preconditions": {"resourceVersion": "7"},
+            },
+        ),
         "delete": (
             lambda c: c.delete(PODS, "a", "b", uid="u", grace_seconds=0, propagation="Foreground"),
             f"DELETE {POD_PATH}",
