@@ -34,7 +34,10 @@ class _Struct:
         """Compute once which fields are omitted if empty and which get a default."""
         self.shapes = shapes or {}
         # For each, the values that are omitted.
-        empty = {_OMIT: (None, False, 0, "", [], {}), _OMIT_NULL: (None,)}
+        empty: dict[Any, tuple[Any, ...]] = {
+            _OMIT: (None, False, 0, "", [], {}),
+            _OMIT_NULL: (None,),
+        }
         self.omitted = {n: empty[d] for n, d in defaults.items() if isinstance(d, _Omitted)}
         self.template = {**defaults, **dict.fromkeys(self.omitted)}
         self.not_null = {name: item for name, item in self.template.items() if item is not None}

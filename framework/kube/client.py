@@ -263,7 +263,7 @@ class KubeClient:
             content_type=content.value,
         )
 
-    async def delete(
+    async def delete(  # noqa: PLR0913 the options of a delete, each by keyword
         self,
         resource: Resource,
         namespace: str | None,
