@@ -37,6 +37,8 @@ IMAGES = ByTest("tests/release/conftest.py")
 NO_NODES = Parsed("waits for Pods of the controller, and the control plane of tests has no nodes")
 PLACEHOLDERS = Parsed("has names that the user replaces")
 
+LIFETIME = ByTest("tests/kube/test_lifetime.py")
+_SUSPEND = 'kubectl patch framework NAME --type=merge -p \'{"spec":{"suspend":%s}}\''
 _ROLLOUT = "kubectl -n frameworkbarrier-system rollout status deployment/framework-controller"
 _PATCH_OF_RESCALE = """kubectl patch framework rescale --type=json -p '[
   {"op": "test",    "path": "/spec/taskRoles/0/name", "value": "worker"},
@@ -93,6 +95,9 @@ COVERED: Mapping[str, Mapping[str, How]] = {
         "framework scale rescale worker=6": LOCAL,
         "framework remove rescale worker/1": LOCAL,
         _PATCH_OF_RESCALE: LOCAL,
+        _SUSPEND % "true": LIFETIME,
+        "kubectl wait --for=condition=Suspended framework/NAME": LIFETIME,
+        _SUSPEND % "false": LIFETIME,
     },
     "docs/cli.md": {
         "framework inject --restricted train.yaml | kubectl apply -f -": KUBE,

@@ -75,9 +75,7 @@ def decide_retry(
     if code in _FINAL_CODES:
         return _stop(f"completion code is {code}")
     if code in _UNCOUNTED_CODES:
-        return RetryDecision(
-            should_retry=True, reason=_UNCOUNTED_CODES[code], is_accountable=False
-        )
+        return RetryDecision(should_retry=True, reason=_UNCOUNTED_CODES[code], is_accountable=False)
     if policy.fancy_retry_policy and completion.is_failed:
         if completion.has_attribute(TRANSIENT):
             is_conflict = completion.has_attribute(CONFLICT)
