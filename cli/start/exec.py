@@ -80,6 +80,6 @@ def forward_ports(name: str, task_text: str, ports: tuple[str, ...], choice: Clu
         raise CliError(
             ExitCode.USAGE,
             "a local cluster forwards no ports: start it with --network loopback, then connect to "
-            'the address of the Pod (docs/cli.md, "The network of its Pods")',
+            'the address of the Pod (docs/local-cluster.md, "The network of its Pods")',
         )
     become_kubectl(build_call(choice, pod.namespace, "port-forward", f"pod/{pod.pod}", *ports))
