@@ -21,6 +21,8 @@ from framework.api.roster import Missing, Progress
 from framework.api.states import TaskState
 from framework.api.types import TaskStatus
 
+_ENDING = (TaskState.ATTEMPT_DELETION_PENDING, TaskState.ATTEMPT_DELETION_REQUESTED)
+
 
 def find_check_times(base: datetime, now: datetime) -> tuple[datetime | None, datetime]:
     """Find when the progress was due last (None: not yet), and when it is due next.
@@ -68,6 +70,8 @@ def explain_missing(draft: Draft, task: TaskStatus) -> str | None:
         return "Pod is terminating"
     if pod.is_ended:
         return f"Pod has {pod.phase.lower()}"
+    if task.state in _ENDING:
+        return "Pod is terminating"
     return None if attempt.pod_ip else explain_waiting(pod)
 
 

@@ -38,7 +38,7 @@ from controller.core.settings import PROGRESS_AGES_SECONDS, ROSTER_DEBOUNCE_SECO
 from framework.api import roster
 from framework.api.pods import ConfigMapView, PodPhase, PodView
 from framework.api.roster import CompletedTask, Member, Progress, RoleRoster, Roster
-from framework.api.states import FrameworkState
+from framework.api.states import TASK_ALIVE, FrameworkState
 from framework.api.types import TaskRoleSpec, TaskStatus
 
 _PUBLISHING = (FrameworkState.ATTEMPT_PREPARING, FrameworkState.ATTEMPT_RUNNING)
@@ -215,10 +215,14 @@ def _build_role(draft: Draft, role: RoleDraft, spec: TaskRoleSpec) -> RoleRoster
 
 
 def is_member(task: TaskStatus, pod: PodView) -> bool:
-    """Return whether a Task is a member of the gang: its live Pod has an address."""
+    """Return whether a Task is a member of the gang: its live Pod has an address.
+
+    The Pod of a Task that a user retries lives until its deletion, but its attempt has ended.
+    """
     attempt = task.attempt_status
     return bool(
         attempt.pod_ip
+        and task.state in TASK_ALIVE
         and attempt.pod_uid == pod.uid
         and not pod.is_terminating
         and not pod.is_ended,

@@ -71,6 +71,12 @@ def test_ladder_at_the_end_of_time_raises_nothing() -> None:
     "task pods failures expected",
     in_its_place=(build_task(), [build_pod()], {}, None),
     completed=(build_task(TaskState.COMPLETED), [], {}, None),
+    retried_by_a_user=(
+        build_task(TaskState.ATTEMPT_DELETION_PENDING),
+        [build_pod()],
+        {},
+        "Pod is terminating",
+    ),
     not_created=(build_task(TaskState.ATTEMPT_CREATION_PENDING), [], {}, "Pod is not created yet"),
     not_creatable=(
         build_task(TaskState.ATTEMPT_CREATION_PENDING),

@@ -97,6 +97,7 @@ def test_equal_gang_is_not_published_again() -> None:
     without_an_address=(build_unaddressed_task(1), LAST_POD),
     without_a_pod=(build_task(TaskState.ATTEMPT_CREATION_PENDING, index=1), None),
     that_ended=(LAST, build_pod(index=1, phase="Failed")),
+    that_a_user_retries=(build_task(TaskState.ATTEMPT_DELETION_PENDING, index=1), LAST_POD),
     that_terminates=(LAST, replace(LAST_POD, deletion_time=at(180))),
     with_a_pod_of_another_uid=(LAST, replace(LAST_POD, uid="past")),
 )
