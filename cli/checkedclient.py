@@ -76,6 +76,17 @@ class _Pod(msgspec.Struct):
     status: _PodStatus | None = None
 
 
+class _Row(msgspec.Struct):
+    """A row of a Table, which has an object with its metadata."""
+
+    cells: list[Any]
+    object: _Object
+
+
+class _Table(msgspec.Struct):
+    rows: list[_Row]
+
+
 class CheckedClient(KubeClient):
     """A client whose answers have the form of objects; else it raises ``UnreachableError``."""
 
@@ -117,8 +128,17 @@ def _check(resource: Resource, obj: Object) -> Object:
         UnreachableError: it has not the form of an object of this kind.
     """
     try:
-        msgspec.convert(obj, _Pod if resource is PODS else _Object)
+        msgspec.convert(obj, _choose_form(resource, obj))
     except msgspec.ValidationError as e:
         text = f"the answer is no object of Kubernetes: {e}"
         raise UnreachableError(text, method="GET", path=resource.path(None)) from e
     return obj
+
+
+def _choose_form(resource: Resource, obj: Object) -> type[msgspec.Struct]:
+    """Choose what to check; a client that asks for Tables gets rows in the place of objects."""
+    if obj.get("kind") == "Table":
+        return _Table
+    if "cells" in obj:
+        return _Row
+    return _Pod if resource is PODS else _Object
