@@ -46,10 +46,10 @@ def role_or_task_argument(param: str = "task", **attributes: Any) -> _Decorator[
     return click.argument(param, shell_complete=complete_roles_and_tasks, **attributes)
 
 
-def role_argument(param: str = "role", **attributes: Any) -> _Decorator[Any]:
-    """Add an argument ROLE, after one that ``framework_argument`` added as "name"."""
-    attributes.setdefault("metavar", "ROLE")
-    return click.argument(param, shell_complete=complete_roles, **attributes)
+def size_argument(param: str = "sizes", **attributes: Any) -> _Decorator[Any]:
+    """Add an argument ROLE=N, after one that ``framework_argument`` added as "name"."""
+    attributes.setdefault("metavar", "ROLE=N")
+    return click.argument(param, shell_complete=complete_sizes, **attributes)
 
 
 def container_option(help_text: str = "Container; else the first of the Pod.") -> _Decorator[Any]:
@@ -87,9 +87,11 @@ def complete_tasks(ctx: click.Context, _param: click.Parameter, incomplete: str)
     return _offer(_list_tasks(ctx), incomplete)
 
 
-def complete_roles(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete ROLE of the Framework in the command line."""
-    return _offer(_read_roles(ctx), incomplete)
+def complete_sizes(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete ``ROLE=`` of the Framework in the command line; the number is the user's."""
+    return _offer(
+        [] if "=" in incomplete else [f"{role}=" for role in _read_roles(ctx)], incomplete
+    )
 
 
 def complete_roles_and_tasks(

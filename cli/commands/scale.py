@@ -2,13 +2,13 @@
 
 import click
 
-from cli.arguments import framework_argument
+from cli.arguments import framework_argument, size_argument
 from cli.steer.options import SteerOptions, steer_options
 
 
 @click.command()
 @framework_argument()
-@click.argument("sizes", nargs=-1, required=True, metavar="ROLE=N...")
+@size_argument(nargs=-1, required=True, metavar="ROLE=N...")
 @click.option(
     "--current-replicas",
     multiple=True,

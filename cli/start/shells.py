@@ -37,13 +37,15 @@ _SOURCE_BASH = """\
         plain) COMPREPLY+=("$value") ;;
         esac
     done <<<"$response"
+    # A number follows ROLE=.
+    [[ ${#COMPREPLY[@]} != 1 || ${COMPREPLY[0]} != *= ]] || compopt -o nospace 2>/dev/null
 }
 complete -o nosort -F %(complete_func)s %(prog_name)s
 """
 # A character that is in no command line: it marks the position of the cursor.
 _CURSOR = "\0"
-_KUBECTL_FILES, _KUBECTL_NO_FILES = 0, 4
-"""Directives of kubectl (those of cobra): whether the shell offers files if there is no name."""
+_KUBECTL_NO_SPACE, _KUBECTL_NO_FILES = 2, 4
+"""Directives of kubectl (those of cobra), to add: no space after the name; no names of files."""
 
 
 class _SilentCompletion(ShellComplete):
@@ -127,7 +129,8 @@ def complete_for_kubectl(command: click.Command, words: Sequence[str]) -> list[s
     items = shell.get_completions(args, incomplete)
     names = [item for item in items if item.type == "plain"]
     lines = [f"{item.value}\t{item.help}" if item.help else item.value for item in names]
-    directive = _KUBECTL_NO_FILES if len(names) == len(items) else _KUBECTL_FILES
+    directive = _KUBECTL_NO_FILES if len(names) == len(items) else 0
+    directive += _KUBECTL_NO_SPACE if any(item.value.endswith("=") for item in names) else 0
     return [*lines, f":{directive}"]
 
 

@@ -60,7 +60,7 @@ def complete(server: Access | None, *words: str) -> list[str]:
     file = str(server.kubeconfig) if server else "/nonexistent"
     command, *rest = words
     *lines, directive = complete_for_kubectl(main, [command, "--kubeconfig", file, *rest])
-    assert directive in {":0", ":4"}
+    assert directive == (":6" if lines and lines[0].endswith("=") else ":4")
     return [line.partition("\t")[0] for line in lines]
 
 
@@ -82,6 +82,11 @@ def complete(server: Access | None, *words: str) -> list[str]:
         (["logs", "-n", "la"], ["lab"]),
         (["logs", "--context", ""], ["frameworkbarrier-local"]),
         (["logs", "other", ""], []),
+        (["scale", "alpha", ""], ["ps=", "worker="]),
+        (["scale", "alpha", "ps=2", "w"], ["worker="]),
+        (["scale", "alpha", "ps="], []),
+        (["exec", "alpha", "worker/"], ["worker/0", "worker/1", "worker/2"]),
+        (["exec", "alpha", "ps/0", "-it", "-c", ""], ["train"]),
         (["logs", "--cont"], ["--container", "--context"]),
     ],
     ids=" ".join,
