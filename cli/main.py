@@ -17,7 +17,6 @@ from cli.catalog import COMPLETE_VARIABLE, SECTIONS
 from cli.exitcodes import CliError, ExitCode
 from cli.terminal import print_error
 from framework.api.text import make_printable
-from framework.logs import configure_logging
 from framework.version import VERSION
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -103,6 +102,8 @@ def _give_up_output() -> None:
 @click.version_option(VERSION, "-V", "--version", message="%(version)s")
 def main() -> None:
     """Run gangs of training Pods: on a Kubernetes cluster, or on this machine with --local."""
+    from framework.logs import configure_logging
+
     # Progress says what matters; warnings of a watch that reconnects would tear the display.
     configure_logging(level="error")
 
