@@ -85,11 +85,7 @@ def _describe_tasks(observation: Observation) -> str:
     number = f"attempt {attempt}: " if attempt else ""
     if not total:
         return f"{number}its Tasks are being created"
-    starting = counts["wait to start"]
-    text = f"{number}of {total} Task{'s' * (total != 1)} {', '.join(parts)}"
-    if starting:
-        return f"{text}; no reason is known why the others would not start"
-    return text
+    return f"{number}of {total} Task{'s' * (total != 1)}, {', '.join(parts)}"
 
 
 def _name_state(state: TaskState) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from cli.why.cause import Cause
 from cli.why.causes.barriers import find_api_server, find_incomplete_gang, find_requirement
 from cli.why.causes.creation import find_refused, find_taken_name
-from cli.why.causes.ends import find_ends, find_lost_configmap
+from cli.why.causes.ends import find_ends, find_lost_configmap, find_repeated_ends
 from cli.why.causes.gang import (
     find_deletion,
     find_limit,
@@ -49,6 +49,7 @@ RULES: tuple[Rule, ...] = (
     find_configuration,
     find_start_faults,
     find_ends,
+    find_repeated_ends,
     find_lost_configmap,
     find_restarts,
     find_api_server,

@@ -60,6 +60,14 @@ _OOM_KILLED = "OOMKilled"
 _QUANTITY = re.compile(r"^(\d+)([A-Za-z]*)$")
 _MIN_RETRY_SECONDS = 1
 _SHOWN_MISSING = 3
+_TASK_FAILED = "TaskFailed"
+_STARTING = frozenset(
+    {
+        TaskState.ATTEMPT_CREATION_PENDING,
+        TaskState.ATTEMPT_CREATION_REQUESTED,
+        TaskState.ATTEMPT_PREPARING,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,26 @@ def find_ends(observation: Observation) -> Iterator[Cause]:
         first = next((task for task in tasks if task.key == decisive), tasks[0])
         rest = [task for task in tasks if task is not first]
         yield _build_cause(observation, end, [first, *rest])
+
+
+def find_repeated_ends(observation: Observation) -> Iterator[Cause]:
+    """Find Tasks that start again, after attempts that all ended within seconds."""
+    found = [
+        (task, task.status.retry_policy_status.quick_end_count)
+        for task in observation.tasks
+        if task.status.state in _STARTING and task.status.retry_policy_status.quick_end_count
+    ]
+    event = next((e for e in observation.events if e.reason == _TASK_FAILED), None)
+    for count, tasks in group_tasks(observation.tasks, found):
+        attempts = f"{count} attempt{'s' * (count != 1)}"
+        yield Cause(
+            Kind.CRASH,
+            f"starts again; its last {attempts} ended within seconds of the start",
+            tasks=tuple(task.key for task in tasks),
+            since=event.since if event else None,
+            quote=event.message if event else "",
+            remedies=tuple(_list_remedies(observation, _End(Kind.CRASH, ""), tasks)),
+        )
 
 
 def find_lost_configmap(observation: Observation) -> Iterator[Cause]:

@@ -469,6 +469,17 @@ def test_task_that_would_fail_gets_its_framework_replaced() -> None:
     assert remedy.commands[-1] == "framework run gang.yaml --replace"
 
 
+def test_task_that_starts_again_after_quick_ends_has_failed() -> None:
+    role = build_role_status("worker", 2, TaskState.ATTEMPT_CREATION_REQUESTED)
+    retried = replace(role.tasks[0], retry_policy_status=RetryPolicyStatus(4, 4, None, 3))
+    status = build_status(replace(role, tasks=(retried, role.tasks[1])))
+    failed = event("TaskFailed", "worker/0 exited with 3")
+    cause = find_root(replace(observe(status=status), events=(failed,)))
+    assert (cause.kind, cause.tasks) == (Kind.CRASH, (TaskKey("worker", 0),))
+    assert "its last 3 attempts ended within seconds" in cause.text
+    assert cause.quote == "worker/0 exited with 3"
+
+
 def test_retry_has_the_time_of_the_next_attempt() -> None:
     (fact,) = find_root(observe(status=retry(60))).facts
     assert fact == "the next attempt, number 3, starts at 2026-01-01T00:05:50Z, in 50 s"
