@@ -96,6 +96,12 @@ def list_local_clusters() -> list[tuple[KubeConfig, Path]]:
     return found
 
 
+def find_local_directory(config: KubeConfig) -> Path | None:
+    """Find the directory of the local cluster at this address; None if it is another cluster."""
+    clusters = list_local_clusters()
+    return next((place for local, place in clusters if local.server == config.server), None)
+
+
 def _explain_stale() -> list[str]:
     """Explain that the file of $KUBECONFIG does not exist, so another cluster was tried."""
     named = os.environ.get(KUBECONFIG_ENV, "")

@@ -15,7 +15,7 @@ from cli.logs.following import follow_tasks
 from cli.logs.output import LogOptions, LogPrinter, name_task, print_in_order
 from cli.logs.query import list_containers
 from cli.reasons import explain_pod
-from cli.session import explained, find_cluster, list_local_clusters, open_client, run_printing
+from cli.session import explained, find_cluster, find_local_directory, open_client, run_printing
 from cli.templates import list_role_names, list_task_numbers
 from cli.terminal import print_error
 from framework.api import constants
@@ -106,7 +106,7 @@ async def _print_live(options: LogOptions, labels: dict[str, str], config: KubeC
                 return await follow_tasks(client, pods, options, namespace)
             if pods:
                 return await _print_pods(client, pods, options)
-            directory = _find_local_directory(config)
+            directory = find_local_directory(config)
             if directory is not None:
                 from cli.local.keptlogs import list_kept, print_kept
 
@@ -146,12 +146,6 @@ async def _list_pods(
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
     listed = await client.list(PODS, namespace, label_selector=selector)
     return sorted(listed["items"], key=_sort_key)
-
-
-def _find_local_directory(config: KubeConfig) -> Path | None:
-    """Find the directory of the local cluster at this address; None if it is another cluster."""
-    clusters = list_local_clusters()
-    return next((place for local, place in clusters if local.server == config.server), None)
 
 
 async def _explain_missing(

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from cli.why.cause import Cause
-from cli.why.observation import Observation
+from cli.why.observation import STARTING_STATES, Observation
 from cli.why.ranking import count_waiting
 from framework.api.endings import describe_framework_end
 from framework.api.naming import TaskKey
@@ -22,13 +22,6 @@ _MAX_QUOTE_BYTES = 600
 _MAX_TEXT_BYTES = 400
 _MAX_LINE_BYTES = 300
 _LABEL_WIDTH = 10
-_STARTING = frozenset(
-    {
-        TaskState.ATTEMPT_CREATION_PENDING,
-        TaskState.ATTEMPT_CREATION_REQUESTED,
-        TaskState.ATTEMPT_PREPARING,
-    }
-)
 
 
 def render_text(
@@ -89,7 +82,7 @@ def _describe_tasks(observation: Observation) -> str:
 
 
 def _name_state(state: TaskState) -> str:
-    if state in _STARTING:
+    if state in STARTING_STATES:
         return "wait to start"
     if state is TaskState.ATTEMPT_RUNNING:
         return "run"

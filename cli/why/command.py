@@ -11,7 +11,7 @@ from cli.local import requires_local_cluster
 from cli.logs.errors import explain_framework
 from cli.options import ClusterChoice
 from cli.running.failures import KeptLogs
-from cli.session import explained, find_cluster, list_local_clusters, open_client
+from cli.session import explained, find_cluster, find_local_directory, open_client
 from cli.terminal import print_document, print_line
 from cli.why.answers import build_structure, render_text
 from cli.why.commands import Commands
@@ -49,7 +49,7 @@ def explain(options: WhyOptions) -> ExitCode:
 
 
 async def _explain(options: WhyOptions, config: KubeConfig) -> ExitCode:
-    directory = _find_local_directory(config)
+    directory = find_local_directory(config)
     commands = Commands(options.name, options.cluster, _find_kubeconfig(directory, options.cluster))
     kept = None if directory is None else _open_kept_logs(directory)
     async with open_client(config) as client:
@@ -75,12 +75,6 @@ async def _explain_absence(client: KubeClient, namespace: str, name: str) -> Cli
     listed = (await client.list(FRAMEWORKS, namespace))["items"]
     names = [str(item["metadata"]["name"]) for item in listed]
     return CliError(ExitCode.FAILED, explain_framework(name, f"in namespace {namespace}", names))
-
-
-def _find_local_directory(config: KubeConfig) -> Path | None:
-    """Find the directory of the local cluster at this address; None if it is another cluster."""
-    clusters = list_local_clusters()
-    return next((place for local, place in clusters if local.server == config.server), None)
 
 
 def _find_kubeconfig(directory: Path | None, choice: ClusterChoice) -> str | None:

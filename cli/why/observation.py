@@ -21,6 +21,14 @@ from framework.kube.resources import Object
 
 T = TypeVar("T", bound=Hashable)
 
+STARTING_STATES = frozenset(
+    {
+        TaskState.ATTEMPT_CREATION_PENDING,
+        TaskState.ATTEMPT_CREATION_REQUESTED,
+        TaskState.ATTEMPT_PREPARING,
+    }
+)
+"""States of a Task whose containers have not all started."""
 _STATUS_KINDS = ("initContainerStatuses", "containerStatuses")
 
 

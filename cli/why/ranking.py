@@ -11,19 +11,11 @@ from datetime import UTC, datetime
 
 from cli.why.cause import Cause, Kind
 from cli.why.causes import RULES
-from cli.why.observation import Observation
+from cli.why.observation import STARTING_STATES, Observation
 from framework.api.naming import TaskKey
-from framework.api.states import TaskState
 
 _DEPTH = {kind: depth for depth, kind in enumerate(Kind)}
 _LAST = datetime.max.replace(tzinfo=UTC)
-_WAITING = frozenset(
-    {
-        TaskState.ATTEMPT_CREATION_PENDING,
-        TaskState.ATTEMPT_CREATION_REQUESTED,
-        TaskState.ATTEMPT_PREPARING,
-    }
-)
 
 
 def find_causes(observation: Observation) -> tuple[Cause, ...]:
@@ -38,7 +30,7 @@ def count_waiting(observation: Observation, cause: Cause) -> int:
     if observation.is_attempt_over:
         return 0
     return sum(
-        task.status.state in _WAITING
+        task.status.state in STARTING_STATES
         and not task.status.deletion_pending
         and task.key not in cause.tasks
         for task in observation.tasks

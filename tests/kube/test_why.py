@@ -48,7 +48,7 @@ TAINTED = (
     "0/2 nodes are available: 2 node(s) had untolerated taint {gpu: a100}. preemption: 0/2 nodes "
     "are available: 2 Preemption is not helpful for scheduling."
 )
-LOW, HIGH = "512Mi", "1024Mi"
+LOW = "512Mi"
 
 
 def build_gang(

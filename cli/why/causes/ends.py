@@ -8,7 +8,14 @@ from datetime import timedelta
 from typing import Any
 
 from cli.why.cause import Cause, Kind, Remedy
-from cli.why.observation import Observation, TaskFacts, get_mapping, group_tasks, list_mappings
+from cli.why.observation import (
+    STARTING_STATES,
+    Observation,
+    TaskFacts,
+    get_mapping,
+    group_tasks,
+    list_mappings,
+)
 from cli.why.remedies import (
     build_operation,
     build_template_path,
@@ -61,13 +68,6 @@ _QUANTITY = re.compile(r"^(\d+)([A-Za-z]*)$")
 _MIN_RETRY_SECONDS = 1
 _SHOWN_MISSING = 3
 _TASK_FAILED = "TaskFailed"
-_STARTING = frozenset(
-    {
-        TaskState.ATTEMPT_CREATION_PENDING,
-        TaskState.ATTEMPT_CREATION_REQUESTED,
-        TaskState.ATTEMPT_PREPARING,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def find_repeated_ends(observation: Observation) -> Iterator[Cause]:
     found = [
         (task, task.status.retry_policy_status.quick_end_count)
         for task in observation.tasks
-        if task.status.state in _STARTING and task.status.retry_policy_status.quick_end_count
+        if task.status.state in STARTING_STATES and task.status.retry_policy_status.quick_end_count
     ]
     event = next((e for e in observation.events if e.reason == _TASK_FAILED), None)
     for count, tasks in group_tasks(observation.tasks, found):
