@@ -40,7 +40,15 @@ ODD_PODS = [
     {**POD, "status": {"containerStatuses": 5}},
     {**POD, "status": {"containerStatuses": [{"name": "main", "state": {"running": 1}}]}},
 ]
-COMMANDS = [("logs", "gang"), ("run", "f.yaml"), ("get", "gang"), ("stop", "gang")]
+COMMANDS = [
+    ("logs", "gang"),
+    ("run", "f.yaml"),
+    ("get", "gang"),
+    ("stop", "gang"),
+    ("describe", "gang"),
+    ("tree", "gang"),
+    ("events", "gang"),
+]
 
 
 @contextmanager
