@@ -19,17 +19,17 @@ from cli.coloring import AUTO
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command, build_export
 from cli.local import requires_local_cluster
-from cli.logs.containeroutput import render_output
 from cli.manifests import Manifests, load_manifests
 from cli.options import ClusterChoice
 from cli.running.apply import apply_all
+from cli.running.causes import describe_failures
 from cli.running.display import Display
 from cli.running.ending import keep_waits
-from cli.running.failures import SHOWN_LINES, FailureLogs, KeptLogs
+from cli.running.failures import FailureLogs, KeptLogs
 from cli.running.follow import Follower
 from cli.running.history import AttemptHistory
 from cli.running.outage import GIVE_UP_SECONDS, Outage
-from cli.running.progress import GangView, World, build_view, list_own_failures
+from cli.running.progress import GangView, World, build_view
 from cli.running.runlogs import RunningLogs
 from cli.session import explained, find_cluster, open_client
 from cli.waiting import Interrupt, wait_any
@@ -53,7 +53,6 @@ _MAX_REST_SECONDS = 2.0
 _CONTROLLER_SECONDS = 5.0
 _STOP_SECONDS = 60.0
 _STOP_REQUEST_SECONDS = 10.0
-_SHOWN_FAILURES = 3
 _MAKE_CLUSTER = f"without a cluster, `{build_command('run', '--local', 'FILE')}` makes one"
 # Names of the causes of a stop, as users know them.
 _CAUSES = {
@@ -416,7 +415,8 @@ class _Run:
         annotated = [history.annotate(view) for view, history in histories]
         self._display.show_table(annotated, self._elapsed_seconds)
         for view in views:
-            self._show_failures(view)
+            for line in describe_failures(view, self._failure_logs.get):
+                self._display.say(line)
         for view, follower in zip(views, self._followers, strict=True):
             if follower.is_gone and not view.is_completed:
                 self._display.say(f"Framework {view.name} was deleted before it completed")
@@ -424,29 +424,3 @@ class _Run:
             return cause
         is_success = all(view.is_succeeded for view in views)
         return ExitCode.SUCCEEDED if is_success else ExitCode.FAILED
-
-    def _show_failures(self, view: GangView) -> None:
-        """Print why Tasks failed, except failures that the policy tolerates."""
-        failures = list_own_failures(view)
-        if view.is_succeeded:
-            failures = [line for line in failures if line.key.role in view.unguarded_roles]
-            if failures:
-                self._display.say(
-                    f"warning: {view.name} Succeeded although {len(failures)} of "
-                    f"{len(view.tasks)} Tasks failed: no minFailedTaskCount is set"
-                )
-        for line in failures[:_SHOWN_FAILURES]:
-            self._display.say("")
-            self._display.say(f"{view.name} {line.key}: {line.note or line.state}")
-            if line.diagnostics not in line.note:
-                self._display.say(f"  {line.diagnostics}")
-            # If the log was deleted with the Pod, the termination message may have its end.
-            kept = self._failure_logs.get(view.name, line.key)
-            container, lines = kept if kept is not None and kept[1] else (line.message or ("", ()))
-            if lines:
-                self._display.say(f"  last lines of container {container}:")
-            for text in lines[-SHOWN_LINES:]:
-                self._display.say(f"    {render_output(text)}")
-        if len(failures) > _SHOWN_FAILURES:
-            self._display.say("")
-            self._display.say(f"{len(failures) - _SHOWN_FAILURES} more Tasks failed")

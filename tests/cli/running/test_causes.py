@@ -1,0 +1,42 @@
+"""The causes that `framework run` prints at its end."""
+
+from dataclasses import replace
+
+from cli.running.causes import describe_failures
+from cli.running.progress import GangView, TaskLine
+from framework.api.naming import TaskKey
+
+REFUSED = "Pod refused: " + "spec.dnsPolicy: Unsupported value; " * 9
+TASKS = tuple(
+    TaskLine(TaskKey("w", i), "Failed", 0, REFUSED[:199] + "…", -200, diagnostics=REFUSED)
+    for i in range(5)
+)
+SUCCEEDED = GangView(
+    "gang",
+    "Succeeded",
+    0,
+    "",
+    tuple(replace(task, is_own_failure=True) for task in TASKS),
+    is_completed=True,
+    is_succeeded=True,
+    unguarded_roles=frozenset({"w"}),
+)
+
+
+def test_success_of_refused_pods_is_a_warning_with_each_cause_once() -> None:
+    lines = list(describe_failures(SUCCEEDED, lambda *_: None))
+    assert lines[0].startswith("warning: gang Succeeded although 5 of 5 Tasks failed: ")
+    assert "set 1, so that the Framework fails" in lines[0]
+    assert lines[1:3] == ["", f"gang w/0: {REFUSED}"]
+    assert lines[-1] == "2 more Tasks failed"
+    assert len([line for line in lines if REFUSED in line]) == 3
+
+
+def test_failures_that_the_policy_allows_are_not_described() -> None:
+    allowed = replace(SUCCEEDED, unguarded_roles=frozenset())
+    assert list(describe_failures(allowed, lambda *_: None)) == []
+
+
+def test_last_lines_of_the_log_are_shown() -> None:
+    lines = list(describe_failures(SUCCEEDED, lambda *_: ("main", ["a", "\x1b[31mb"])))
+    assert lines[3:6] == ["  last lines of container main:", "    a", "    b"]
