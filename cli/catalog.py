@@ -28,6 +28,8 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Change": {
         "start": "Start Frameworks that wait to be started.",
         "stop": "End Frameworks and delete their Pods.",
+        "suspend": "Delete the Pods of Frameworks until they are resumed.",
+        "resume": "Let suspended Frameworks run again.",
         "scale": "Change the number of Tasks of roles.",
         "remove": "Remove single Tasks, or bring them back.",
         "retry": "End attempts of Tasks, so that the next ones begin.",

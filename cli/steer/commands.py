@@ -15,6 +15,7 @@ from cli.steer.options import SteerOptions
 from cli.steer.retrying import build_retried, retrying
 from cli.steer.scaling import removal, scaling
 from cli.steer.session import Session, report_effect, run_session
+from cli.steer.suspending import Suspended, compute_resume, compute_suspend
 from cli.steer.targets import parse_names, parse_sizes, parse_tasks, title
 from cli.terminal import print_error, print_line
 
@@ -33,6 +34,20 @@ def stop_frameworks(words: Sequence[str], options: SteerOptions) -> ExitCode:
         return Stopped(outcome.before.name, outcome.before.uid)
 
     return _change_all(parse_names(words), compute_stop, options, build_goal)
+
+
+def suspend_frameworks(words: Sequence[str], options: SteerOptions) -> ExitCode:
+    """Run ``framework suspend``."""
+
+    def build_goal(outcome: Outcome) -> Goal:
+        return Suspended(outcome.before.name, outcome.before.uid)
+
+    return _change_all(parse_names(words), compute_suspend, options, build_goal)
+
+
+def resume_frameworks(words: Sequence[str], options: SteerOptions) -> ExitCode:
+    """Run ``framework resume``."""
+    return _change_all(parse_names(words), compute_resume, options)
 
 
 def scale_framework(

@@ -62,14 +62,10 @@ class Stopped:
             return Verdict(is_reached=True, text="was deleted")
         if gang.is_completed:
             return Verdict(is_reached=True, text="all of its Pods have ended")
-        left = [
-            f"{role.name}/{task.index}"
-            for role, task in _walk_tasks(gang)
-            if task.state not in TASK_ENDED and task.attempt_status.pod_uid is not None
-        ]
+        left = list_pods(gang)
         if not left:
             return Verdict(text="waits for the end of the attempt")
-        return Verdict(text=f"waits for {len(left)} Pods: {_name_some(left)}")
+        return Verdict(text=f"waits for {len(left)} Pods: {name_some(left)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +87,8 @@ class Scaled:
             return Verdict(failure=f"has ended ({gang.describe_end()})")
         if gang.spec.execution_type is ExecutionType.CREATE:
             return Verdict(failure="is not started, so no Task runs yet")
+        if gang.spec.suspend:
+            return Verdict(failure="is suspended, so no Task runs now")
         observed = None if gang.status is None else gang.status.observed_generation
         if observed is None or observed < self.generation:
             return Verdict(text="the controller has not seen the change yet")
@@ -165,6 +163,15 @@ class Deleted:
         return Verdict(text="waits for its deletion")
 
 
+def list_pods(gang: Gang) -> list[str]:
+    """Name the Tasks whose Pods are not known to be gone."""
+    return [
+        f"{role.name}/{task.index}"
+        for role, task in _walk_tasks(gang)
+        if task.state not in TASK_ENDED and task.attempt_status.pod_uid is not None
+    ]
+
+
 def explain_blocked(gang: Gang) -> list[str]:
     """Say why the controller cannot continue; nothing if it can."""
     conditions = () if gang.status is None else gang.status.conditions
@@ -191,6 +198,7 @@ def _walk_tasks(gang: Gang) -> Iterator[tuple[TaskRoleStatus, TaskStatus]]:
         yield from gang.status.attempt_status.walk_tasks()
 
 
-def _name_some(names: list[str]) -> str:
+def name_some(names: list[str]) -> str:
+    """Join names, a few of many."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more

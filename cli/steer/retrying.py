@@ -72,6 +72,11 @@ def _find_task(gang: Gang, key: TaskKey) -> TaskStatus | None:
 
 def _check_runs(gang: Gang) -> None:
     check_resizable(gang)
+    if gang.spec.suspend:
+        resume = build_command("resume", gang.name)
+        raise CliError(
+            ExitCode.USAGE, f"{gang.name}: is suspended; `{resume}` starts all its Tasks"
+        )
     if gang.spec.execution_type is ExecutionType.STOP or gang.is_completing:
         raise CliError(
             ExitCode.USAGE, f"{gang.name}: its attempt ends, and all of its Tasks with it"

@@ -209,7 +209,9 @@ def _build_change(gang: Gang, resizes: Sequence[_Resize], verb: str) -> Change:
     notes = [note for resize in resizes for note in _explain(resize)]
     if not operations:
         return Change("unchanged", notes=tuple(notes))
-    if gang.is_completing:
+    if gang.spec.suspend:
+        notes.append("the Framework is suspended, so this is for its next attempt")
+    elif gang.is_completing:
         notes.append("the attempt ends now, so this is for the next attempt, if there is one")
     patch = (*build_guard(gang), *operations)
     return Change(verb, patch, tuple(notes), tuple(_warn(gang, resizes, patch)))
