@@ -60,6 +60,7 @@ COVERED: Mapping[str, Mapping[str, How]] = {
         "export KUBECONFIG=~/.kube/local-framework": LOCAL,
         "framework run examples/retry-task.yaml": LOCAL,
         "framework get": LOCAL,
+        "framework tree retry-task": LOCAL,
         "framework why retry-task": LOCAL,
         "framework logs retry-task worker/0": LOCAL,
         "kubectl get events": LOCAL,
