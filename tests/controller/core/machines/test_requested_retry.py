@@ -35,7 +35,6 @@ from tests.support.builders.worlds import build_snapshot, get_code, get_status, 
 
 T = TaskState
 UID = pod_uid("worker", 0)
-RETRYING = end_task(build_task(T.ATTEMPT_DELETION_PENDING), RETRY_TASK_REQUESTED)
 ENDED = end_task(build_task(T.ATTEMPT_COMPLETED), RETRY_TASK_REQUESTED, completion_time=at(50))
 
 
