@@ -19,6 +19,11 @@ def read(name: str) -> str:
     return (ROOT / name).read_text()
 
 
+def read_cli_pages() -> str:
+    """Read docs/cli.md and the pages of groups of commands, docs/cli-*.md."""
+    return "\n".join(page.read_text() for page in sorted((ROOT / "docs").glob("cli*.md")))
+
+
 def walk(command: click.Command, path: str = "framework") -> Iterator[tuple[str, click.Command]]:
     if isinstance(command, click.Group):
         context = click.Context(command)
@@ -59,7 +64,7 @@ def test_cli_doc_has_the_exit_codes_of_the_program() -> None:
 
 @pytest.mark.parametrize("path", COMMANDS)
 def test_cli_doc_has_every_option(path: str) -> None:
-    text = read("docs/cli.md")
+    text = read_cli_pages()
     assert f"`{path}`" in text
     usage = " ".join(call for call in list_calls(text) if call.startswith(path))
     long_options = {o for o in list_options(COMMANDS[path]) if o.startswith("--")}
@@ -70,7 +75,7 @@ def test_cli_doc_has_every_option(path: str) -> None:
 
 def test_usage_in_the_cli_doc_has_only_existing_commands_and_options() -> None:
     # Calls in all pages: tests/docs/test_commands.py
-    for call in list_calls(read("docs/cli.md")):
+    for call in list_calls(read_cli_pages()):
         path = next((p for p in COMMANDS if call.startswith(p)), None)
         assert path is not None, call
         words = shlex.split(re.sub(r"[\[\]]", " ", call))

@@ -42,7 +42,7 @@ class Command:
     page: str
     text: str
     is_usage: bool = False
-    """Whether it is the syntax of a command, which only docs/cli.md has, in blocks of ``sh``."""
+    """Whether it is the syntax of a command, which only docs/cli*.md have, in blocks of ``sh``."""
 
 
 def read_page(page: str) -> str:

@@ -100,7 +100,7 @@ COVERED: Mapping[str, Mapping[str, How]] = {
         "kubectl wait --for=condition=Suspended framework/NAME": LIFETIME,
         _SUSPEND % "false": LIFETIME,
     },
-    "docs/cli.md": {
+    "docs/cli-write.md": {
         "framework inject --restricted train.yaml | kubectl apply -f -": KUBE,
         "framework inject train.yaml -o injected.yaml && framework lint injected.yaml": LOCAL,
         "framework convert tfjob.yaml | kubectl apply -f -": KUBE,

@@ -80,7 +80,7 @@ def test_commands_of_the_readme_run_one_after_another(folder: Path) -> None:
 
 
 def test_injected_file_of_the_command_line_page_has_no_fault(folder: Path) -> None:
-    output = run(folder, *list_local("docs/cli.md"))
+    output = run(folder, *list_local("docs/cli-write.md"))
     assert output.endswith("nothing found\n")
 
 

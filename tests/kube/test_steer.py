@@ -1,4 +1,4 @@
-"""Commands that change a Framework, on a real API server, with the rights of docs/cli.md."""
+"""Commands that change a Framework, on a real API server, with the rights of docs/cli-change.md."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ BINDINGS = Resource(_RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True)
 ACCOUNT = "default"
 GROUP = FRAMEWORKS.group
 TITLE = f"framework.{GROUP}/gang"
-# docs/cli.md, "Change Frameworks".
+# docs/cli-change.md, "Change Frameworks".
 RIGHTS = {
     *(Right(GROUP, "frameworks", verb) for verb in ("get", "list", "watch", "patch", "delete")),
 }
