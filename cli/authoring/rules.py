@@ -1,7 +1,7 @@
 """The rules of `lint`: faults of a Framework whose fields are all valid. Pure.
 
-Each rule is one function, and its name is the name that users see. docs/cli-write.md lists the rules, and
-a test compares the two.
+Each rule is one function, and its name is the name that users see. docs/cli-write.md lists the
+rules, and a test compares the two.
 """
 
 import re
