@@ -170,6 +170,13 @@ def list_task_numbers(framework: Object) -> list[Any]:
     return [_get(role, "taskNumber") or 0 for role in roles]
 
 
+def map_task_indices(framework: Object) -> dict[str, range]:
+    """Return the indices of the Tasks of each role; none where taskNumber is not a number."""
+    numbers = list_task_numbers(framework)
+    counts = (number if isinstance(number, int) else 0 for number in numbers)
+    return dict(zip(list_role_names(framework), map(range, counts), strict=True))
+
+
 def get_account(role: RoleTemplate) -> str:
     """Return the service account, which has two fields for historical reasons, or nothing."""
     spec = role.pod_spec

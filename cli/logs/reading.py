@@ -8,21 +8,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cli.exitcodes import CliError, ExitCode
+from cli.frameworks import get_framework
 from cli.invocation import build_command
 from cli.local import requires_local_cluster
-from cli.logs.errors import explain_container, explain_framework, explain_task
 from cli.logs.following import follow_tasks
 from cli.logs.output import LogOptions, LogPrinter, name_task, print_in_order
 from cli.logs.query import list_containers
+from cli.missing import explain_container, explain_task
 from cli.reasons import explain_pod
 from cli.session import explained, find_cluster, find_local_directory, open_client, run_printing
-from cli.templates import list_role_names, list_task_numbers
+from cli.templates import map_task_indices
 from cli.terminal import print_error
 from framework.api import constants
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
-from framework.kube.errors import BadRequestError, KubeError, NotFoundError
-from framework.kube.resources import EVENTS, FRAMEWORKS, PODS, Object
+from framework.kube.errors import BadRequestError, KubeError
+from framework.kube.resources import EVENTS, PODS, Object
 
 
 def print_logs(options: LogOptions) -> ExitCode:
@@ -160,19 +161,8 @@ async def _explain_missing(
         directory: of the local cluster, which keeps logs; None on another cluster.
     """
     role, index = options.split_task()
-    try:
-        framework = await client.get(FRAMEWORKS, namespace, options.name)
-    except NotFoundError:
-        listed = (await client.list(FRAMEWORKS, namespace))["items"]
-        names = [str(item["metadata"]["name"]) for item in listed]
-        where = f"in namespace {namespace}"
-        return CliError(ExitCode.FAILED, explain_framework(options.name, where, names))
-    known = {
-        name: range(number if isinstance(number, int) else 0)
-        for name, number in zip(
-            list_role_names(framework), list_task_numbers(framework), strict=True
-        )
-    }
+    framework = await get_framework(client, namespace, options.name)
+    known = map_task_indices(framework)
     absence = None if role is None else explain_task(options.name, role, index, known)
     reason = (
         "now: Pods of Tasks that are over are deleted, and their logs with them"

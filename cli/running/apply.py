@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from cli.exitcodes import CliError, ExitCode
+from cli.frameworks import check_served
 from cli.manifests import Manifest, Manifests
 from cli.terminal import print_error
 from framework.api.completion import QUOTA_WORDS
@@ -20,6 +21,7 @@ from framework.kube.resources import FRAMEWORKS, NAMESPACES, Object
 
 _GONE_SECONDS = 120.0
 _POLL_SECONDS = 0.2
+_LOCALLY = "run on this machine with --local"
 _Undo = Callable[[], Coroutine[Any, Any, object]]
 
 
@@ -61,7 +63,7 @@ async def _find_existing(
         try:
             stored = await client.get(FRAMEWORKS, manifest.namespace, manifest.name)
         except NotFoundError as e:
-            _check_served(e)
+            check_served(e, _LOCALLY)
             continue
         existing.append((manifest, stored))
     return existing
@@ -87,18 +89,6 @@ async def _delete_all(client: KubeClient, existing: Sequence[tuple[Manifest, Obj
         )
     for manifest, _ in existing:
         await _wait_gone(client, manifest)
-
-
-def _check_served(error: NotFoundError) -> None:
-    """Raise if the kind is missing and not the Framework: only the latter has details."""
-    details = (error.body or {}).get("details") or {}
-    if error.body is not None and details.get("name"):
-        return
-    raise CliError(
-        ExitCode.USAGE,
-        "this cluster does not know Frameworks: install the CRD (deploy/base/crd.yaml) and the "
-        "controller, or run on this machine with --local",
-    ) from error
 
 
 def _explain_existing(manifest: Manifest) -> str:

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cli.exitcodes import ExitCode
+from cli.frameworks import Selection, get_framework
 from cli.options import ClusterChoice
 from cli.printing.columns import Aligner
 from cli.printing.output import OutputFormat, Printer
 from cli.see.eventlog import EVENT_HEADER, MAX_EVENTS, EventLog, EventRecord
-from cli.see.reading import Selection, get_framework, read_events
+from cli.see.reading import read_events
 from cli.see.watching import Changes, watch_resource
 from cli.session import explained, find_cluster, open_client, run_printing
 from cli.terminal import print_document, print_error

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from cli.exitcodes import CliError, ExitCode
+from cli.frameworks import Found, Selection, find_frameworks
+from cli.objects import ObjectKey, read_key
 from cli.options import ClusterChoice
 from cli.printing.jsonpath import Path
 from cli.printing.jsonpath_parser import TemplateError
 from cli.printing.output import Form, OutputFormat, Printer
-from cli.see.reading import Found, Selection, find_frameworks
-from cli.see.tables import ObjectKey, TablePrinter, read_key
+from cli.see.tables import TablePrinter
 from cli.see.watching import watch_frameworks
 from cli.session import explained, find_cluster, open_client, run_printing
 from cli.terminal import print_document, print_error

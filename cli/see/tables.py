@@ -1,15 +1,14 @@
 """The Tables of an API server, as ``kubectl get`` prints them. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cli.objects import read_key
 from cli.printing.columns import Aligner
 from cli.printing.gotext import render_text
 from framework.kube.resources import Object
 
-ObjectKey = tuple[str, str]
-"""Namespace and name."""
 _NAMESPACE = "NAMESPACE"
 
 
@@ -17,19 +16,6 @@ _NAMESPACE = "NAMESPACE"
 class _Column:
     index: int
     header: str
-
-
-def read_key(body: Object) -> ObjectKey:
-    """Return namespace and name of an object, or of the object of a row."""
-    metadata = read_metadata(body)
-    return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
-
-
-def read_metadata(body: Object) -> Mapping[str, Any]:
-    """Return the metadata of an object, or of the object of a row."""
-    owner = body.get("object") if "cells" in body else body
-    metadata = owner.get("metadata") if isinstance(owner, dict) else None
-    return metadata if isinstance(metadata, dict) else {}
 
 
 class TablePrinter:

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from cli.see.reading import Selection, add_kind
-from cli.see.tables import read_metadata
+from cli.frameworks import Selection, add_kind
+from cli.objects import read_metadata
 from cli.terminal import print_error
 from framework.clock import SystemClock, SystemRandom
 from framework.kube.client import KubeClient

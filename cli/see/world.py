@@ -5,9 +5,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TypeVar
 
+from cli.frameworks import get_framework
 from cli.running.progress import World
 from cli.see.eventlog import EventLog, EventRecord
-from cli.see.reading import get_framework, read_events
+from cli.see.reading import read_events
 from framework.api import constants
 from framework.api.naming import build_configmap_name
 from framework.kube.client import PAGE_SIZE, KubeClient

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cli.exitcodes import CliError, ExitCode
+from cli.frameworks import get_framework
 from cli.invocation import build_command
-from cli.logs.errors import explain_container, explain_framework, explain_task
-from cli.templates import list_role_names, list_task_numbers
+from cli.missing import explain_container, explain_task
+from cli.templates import map_task_indices
 from framework.api import constants
 from framework.api.naming import build_pod_name
 from framework.kube.client import KubeClient
 from framework.kube.errors import NotFoundError
-from framework.kube.resources import FRAMEWORKS, PODS, Object
+from framework.kube.resources import PODS, Object
 
 _TASK = re.compile(r"(?P<role>[a-z0-9]{1,63})/(?P<index>0|[1-9][0-9]{0,4})\Z")
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
@@ -102,19 +103,8 @@ def _choose_container(pod: Object, task: TaskName, wanted: str | None) -> str:
 
 async def _explain_missing(client: KubeClient, namespace: str, task: TaskName) -> CliError:
     """Build the error that says why a Task has no Pod."""
-    try:
-        framework = await client.get(FRAMEWORKS, namespace, task.framework)
-    except NotFoundError:
-        listed = (await client.list(FRAMEWORKS, namespace))["items"]
-        names = [str(item["metadata"]["name"]) for item in listed]
-        where = f"in namespace {namespace}"
-        return CliError(ExitCode.FAILED, explain_framework(task.framework, where, names))
-    known = {
-        role: range(count if isinstance(count, int) else 0)
-        for role, count in zip(
-            list_role_names(framework), list_task_numbers(framework), strict=True
-        )
-    }
+    framework = await get_framework(client, namespace, task.framework)
+    known = map_task_indices(framework)
     absence = explain_task(task.framework, task.role, str(task.index), known)
     waiting = (
         f"{task} of {task.framework} has no Pod now: it is not created yet, or the Task has ended"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cli.exitcodes import CliError, ExitCode
-from cli.see.reading import Selection, find_frameworks
+from cli.frameworks import Selection, find_frameworks
 from cli.steer.changes import Change, Computation, Gang, apply_operations, read_gang
 from cli.steer.options import CLIENT, SERVER
 from framework.kube.client import KubeClient, PatchContent

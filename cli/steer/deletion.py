@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cli.exitcodes import CliError, ExitCode
-from cli.see.reading import Selection, find_frameworks
+from cli.frameworks import Selection, find_frameworks
 from cli.steer.apply import delete_object
 from cli.steer.effects import Deleted, Goal, Verdict
 from cli.steer.options import SteerOptions

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from cli.authoring.rules import find_unreachable_ends
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
-from cli.logs.errors import explain_task
+from cli.missing import explain_task
 from cli.steer.changes import (
     Change,
     Computation,

@@ -6,9 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.exitcodes import CliError, ExitCode
+from cli.exitcodes import ExitCode
 from cli.local import requires_local_cluster
-from cli.logs.errors import explain_framework
 from cli.options import ClusterChoice
 from cli.running.failures import KeptLogs
 from cli.session import explained, find_cluster, find_local_directory, open_client
@@ -19,10 +18,7 @@ from cli.why.gathering import Gatherer
 from cli.why.ranking import find_causes
 from framework.api.constants import KUBECONFIG_ENV
 from framework.clock import SystemClock
-from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
-from framework.kube.errors import NotFoundError
-from framework.kube.resources import FRAMEWORKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +51,9 @@ async def _explain(options: WhyOptions, config: KubeConfig) -> ExitCode:
     async with open_client(config) as client:
         with explained(config):
             gatherer = Gatherer(client, config.namespace, options.name, kept)
-            try:
-                observation = await gatherer.gather(
-                    commands, SystemClock().now(), is_local=directory is not None
-                )
-            except NotFoundError as e:
-                raise await _explain_absence(client, config.namespace, options.name) from e
+            observation = await gatherer.gather(
+                commands, SystemClock().now(), is_local=directory is not None
+            )
     causes = find_causes(observation)
     if options.is_json:
         structure = build_structure(observation, causes)
@@ -69,12 +62,6 @@ async def _explain(options: WhyOptions, config: KubeConfig) -> ExitCode:
         for line in render_text(observation, causes, shows_all=options.shows_all):
             print_line(line)
     return ExitCode.FAILED if causes else ExitCode.SUCCEEDED
-
-
-async def _explain_absence(client: KubeClient, namespace: str, name: str) -> CliError:
-    listed = (await client.list(FRAMEWORKS, namespace))["items"]
-    names = [str(item["metadata"]["name"]) for item in listed]
-    return CliError(ExitCode.FAILED, explain_framework(name, f"in namespace {namespace}", names))
 
 
 def _find_kubeconfig(directory: Path | None, choice: ClusterChoice) -> str | None:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TypeVar
 from urllib.parse import urlencode
 
+from cli.frameworks import get_framework
 from cli.logs.containeroutput import split_output
 from cli.running.failures import KeptLogs
 from cli.why.commands import Commands
@@ -32,7 +33,6 @@ from framework.kube.errors import ForbiddenError, KubeError, NotFoundError
 from framework.kube.resources import (
     CONFIGMAPS,
     EVENTS,
-    FRAMEWORKS,
     LEASES,
     NODES,
     PODS,
@@ -77,6 +77,7 @@ class Gatherer:
         """Read everything.
 
         Raises:
+            CliError: there is no such Framework.
             KubeError: the Framework cannot be read.
         """
         # Pods first: then no Pod is newer than the status.
@@ -86,8 +87,8 @@ class Gatherer:
             self._list_events(f"involvedObject.kind={constants.FRAMEWORK_KIND}", self._name),
             self._get_lease(),
         )
-        framework = await self._client.get(
-            FRAMEWORKS, self._namespace, self._name, timeout_seconds=_TIMEOUT_SECONDS
+        framework = await get_framework(
+            self._client, self._namespace, self._name, timeout_seconds=_TIMEOUT_SECONDS
         )
         status, fault = read_status(framework)
         observation = Observation(

@@ -1,4 +1,4 @@
-"""Explains why there is no log to print, and lists the names that exist. Pure."""
+"""Explains that a Framework, Task or container does not exist, and lists those that do. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,0 +1,148 @@
+"""Reads Frameworks by name or as a list, and explains it if one does not exist."""
+
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+
+from cli.exitcodes import CliError, ExitCode
+from cli.missing import explain_framework
+from cli.objects import read_key
+from framework.kube.client import DEFAULT_TIMEOUT_SECONDS, PAGE_SIZE, KubeClient
+from framework.kube.errors import KubeError, NotFoundError
+from framework.kube.resources import FRAMEWORKS, Object
+
+_OTHER_CLUSTER = "name another cluster with --context or --kubeconfig"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which Frameworks a command asks for."""
+
+    names: tuple[str, ...] = ()
+    """In this order; empty for all that the selectors select."""
+    namespace: str | None = None
+    """None for all namespaces."""
+    labels: str | None = None
+    """Label selector."""
+    fields: str | None = None
+    """Field selector."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found of a selection."""
+
+    whole: Object
+    """A list, or one Framework in the place of a list; with Tables, a Table."""
+    items: list[Object]
+    """Frameworks, or rows."""
+    faults: tuple[str, ...] = ()
+    """A line for each name that is not there."""
+
+
+async def find_frameworks(client: KubeClient, selection: Selection) -> Found:
+    """Read what is selected.
+
+    Raises:
+        CliError: the cluster has no Frameworks at all.
+        KubeError: the server does not answer, or refuses.
+    """
+    if selection.names:
+        return await _get_each(client, selection)
+    try:
+        whole = await client.list(
+            FRAMEWORKS,
+            selection.namespace,
+            label_selector=selection.labels,
+            field_selector=selection.fields,
+            limit=PAGE_SIZE,
+        )
+    except NotFoundError as e:
+        raise _explain_unserved() from e
+    return Found(whole, [add_kind(item) for item in whole["items"]])
+
+
+async def get_framework(
+    client: KubeClient,
+    namespace: str,
+    name: str,
+    *,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+) -> Object:
+    """Read one Framework.
+
+    Raises:
+        CliError: it does not exist; lists those that do. Or the cluster has no CRD of Frameworks.
+        KubeError: the server does not answer, or refuses.
+    """
+    try:
+        return await client.get(FRAMEWORKS, namespace, name, timeout_seconds=timeout_seconds)
+    except NotFoundError as e:
+        check_served(e)
+        known = await _list_names(client, namespace)
+        raise CliError(ExitCode.FAILED, _explain_absence(name, namespace, known)) from e
+
+
+def check_served(error: NotFoundError, otherwise: str = _OTHER_CLUSTER) -> None:
+    """Raise if the kind is missing and not the object: only the latter has details.
+
+    Args:
+        error: the answer to a request for one Framework.
+        otherwise: what the user can do instead of installing the CRD.
+
+    Raises:
+        CliError: the cluster has no CRD of Frameworks.
+    """
+    details = (error.body or {}).get("details") or {}
+    if error.body is None or not details.get("name"):
+        raise _explain_unserved(otherwise) from error
+
+
+def add_kind(body: Object) -> Object:
+    """Add kind and apiVersion, which items of some lists do not have, to a Framework."""
+    if "cells" in body or "kind" in body:
+        return body
+    return {"apiVersion": FRAMEWORKS.api_version, "kind": FRAMEWORKS.kind, **body}
+
+
+async def _get_each(client: KubeClient, selection: Selection) -> Found:
+    namespace = str(selection.namespace)
+    whole: Object = {}
+    items: list[Object] = []
+    missing: list[str] = []
+    for name in dict.fromkeys(selection.names):
+        try:
+            answer = await client.get(FRAMEWORKS, namespace, name)
+        except NotFoundError as e:
+            check_served(e)
+            missing.append(name)
+            continue
+        whole = whole or answer
+        items += answer["rows"] if answer.get("kind") == "Table" else [answer]
+    known = await _list_names(client, namespace) if missing else []
+    faults = tuple(_explain_absence(name, namespace, known) for name in missing)
+    return Found(whole, items, faults)
+
+
+def _explain_unserved(otherwise: str = _OTHER_CLUSTER) -> CliError:
+    return CliError(
+        ExitCode.USAGE,
+        "this cluster does not know Frameworks: install the CRD (deploy/base/crd.yaml) and the "
+        f"controller, or {otherwise}",
+    )
+
+
+def _explain_absence(name: str, namespace: str, known: list[str]) -> str:
+    return explain_framework(name, f"in namespace {namespace}", known)
+
+
+async def _list_names(client: KubeClient, namespace: str) -> list[str]:
+    """List the Frameworks of a namespace; [] if the user may not."""
+    names: list[str] = []
+    # Only for a hint.
+    with suppress(KubeError):
+        pages = client.list_pages(FRAMEWORKS, namespace, limit=PAGE_SIZE)
+        async with aclosing(pages):
+            async for page, is_restart in pages:
+                names = [] if is_restart else names
+                names += [read_key(item)[1] for item in page["items"]]
+    return names
