@@ -16,6 +16,12 @@ from cli.reasons import (
 from cli.words import explain_diagnostics, find_cut_message
 from framework.api import constants
 from framework.api.codec import decode_status
+from framework.api.completion import (
+    DELETE_TASK_REQUESTED,
+    FRAMEWORK_ATTEMPT_COMPLETION,
+    STOP_FRAMEWORK_REQUESTED,
+    SUSPEND_FRAMEWORK_REQUESTED,
+)
 from framework.api.endings import INHERITED_CODES, describe_framework_end, describe_task_end
 from framework.api.fielderrors import FieldErrors
 from framework.api.naming import TaskKey, build_pod_name
@@ -123,10 +129,10 @@ class _ViewContext:
 _CHECK_CONTROLLER = "waits for a controller: check that framework-controller runs"
 # Codes of Tasks that ended with the gang or on request, not by themselves.
 _INHERITED_CODES = {
-    -210: "stopped on request",
-    -220: "ended with its Framework",
-    -230: "removed by scaling down",
-    -250: "suspended on request",
+    STOP_FRAMEWORK_REQUESTED: "stopped on request",
+    FRAMEWORK_ATTEMPT_COMPLETION: "ended with its Framework",
+    DELETE_TASK_REQUESTED: "removed by scaling down",
+    SUSPEND_FRAMEWORK_REQUESTED: "suspended on request",
 }
 # The original's phrase for an exit code that no rule names.
 _UNNAMED_PHRASE = "ContainerUnrecognizedFailed"

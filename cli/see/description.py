@@ -94,7 +94,7 @@ class _Description:
         if self._spec.description:
             rows.append(("Description", self._spec.description))
         rows.append(("Retries", self._describe_retries()))
-        rows += policies.list_lifetime(self._spec, self._sight.framework.get("spec"))
+        rows += policies.list_lifetime(self._spec, status, self._now)
         width = max(len(title) for title, _ in rows) + 3
         for title, text in rows:
             yield f"{title + ':':{width}}{text}", width

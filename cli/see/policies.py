@@ -1,18 +1,27 @@
 """The policies of a Framework and its roles in words. Pure."""
 
-from typing import Any
+from datetime import datetime, timedelta
 
-from framework.api.constants import EXTENDED_UNLIMITED, UNLIMITED
-from framework.api.durations import format_seconds
+from framework.api.constants import (
+    ACTIVE_DEADLINE_FIELD,
+    EXTENDED_UNLIMITED,
+    SUSPENDED_CONDITION,
+    TTL_FIELD,
+    UNLIMITED,
+)
+from framework.api.durations import format_age, format_seconds
+from framework.api.states import FrameworkState
 from framework.api.types import (
     CompletedPodPolicy,
     CompletionPolicySpec,
     ExecutionType,
     FrameworkSpec,
+    FrameworkStatus,
     RetryPolicySpec,
     RetryPolicyStatus,
     TaskRoleSpec,
 )
+from framework.api.wire import format_time
 
 _EXECUTION = {
     ExecutionType.CREATE: "is not started yet (executionType Create)",
@@ -68,28 +77,55 @@ def describe_role(role: TaskRoleSpec) -> str:
     return ", ".join(texts)
 
 
-def list_lifetime(spec: FrameworkSpec, wire: Any) -> list[tuple[str, str]]:
-    """List the fields of the spec that limit the life of the Framework or of its Pods.
+def list_lifetime(
+    spec: FrameworkSpec, status: FrameworkStatus | None, now: datetime
+) -> list[tuple[str, str]]:
+    """List what limits the life of the Framework or of its Pods, and when.
 
     Args:
         spec: decoded.
-        wire: the spec as stored, for fields of a newer CRD.
+        status: decoded; None if there is none, or it cannot be read.
+        now: for ages and for the time that is left.
     """
-    fields = wire if isinstance(wire, dict) else {}
     rows = []
     if spec.execution_type in _EXECUTION:
         rows.append(("Execution", f"it {_EXECUTION[spec.execution_type]}"))
-    if fields.get("suspend") is True:
-        rows.append(("Suspended", "yes: it has no Pods until spec.suspend is false"))
-    deadline, ttl = fields.get("activeDeadlineSeconds"), fields.get("ttlSecondsAfterFinished")
-    if isinstance(deadline, int):
-        rows.append(("Deadline", f"fails after {_format(deadline)} (activeDeadlineSeconds)"))
-    if isinstance(ttl, int):
-        rows.append(("Removal", f"{_format(ttl)} after its end (ttlSecondsAfterFinished)"))
+    if spec.suspend:
+        text = f"yes{_describe_suspension(status, now)}: it has no Pods until spec.suspend is false"
+        rows.append(("Suspended", text))
+    deadline, ttl = spec.active_deadline_seconds, spec.ttl_seconds_after_finished
+    is_completed = status is not None and status.state is FrameworkState.COMPLETED
+    if deadline is not None:
+        start = None if status is None or is_completed else status.active_start_time
+        text = f"fails after {format_seconds(deadline)} ({ACTIVE_DEADLINE_FIELD})"
+        rows.append(("Deadline", text + _describe_moment(start, deadline, now)))
+    if ttl is not None:
+        end = status.transition_time if status is not None and is_completed else None
+        text = f"{format_seconds(ttl)} after its end ({TTL_FIELD})"
+        rows.append(("Removal", text + _describe_moment(end, ttl, now)))
     if spec.completed_pod_policy is CompletedPodPolicy.RETAIN:
         rows.append(("Pods", "stay after their end (completedPodPolicy Retain)"))
     return rows
 
 
-def _format(seconds: int) -> str:
-    return format_seconds(seconds)
+def _describe_suspension(status: FrameworkStatus | None, now: datetime) -> str:
+    """Return since when the Framework is suspended; "" before its controller has said it."""
+    conditions = (status.conditions if status is not None else None) or ()
+    found = next((c for c in conditions if c.type == SUSPENDED_CONDITION), None)
+    if found is None or found.status != "True" or found.transition_time is None:
+        return ""
+    since = format_time(found.transition_time)
+    return f", since {since} ({format_age(since, now)} ago)"
+
+
+def _describe_moment(start: datetime | None, seconds: int, now: datetime) -> str:
+    """Return when a time span ends; "" if it has not begun, or ends after the last year."""
+    if start is None:
+        return ""
+    try:
+        at = start + timedelta(seconds=seconds)
+    except OverflowError:
+        return ""
+    left = (at - now).total_seconds()
+    when = f"in {format_seconds(left)}" if left > 0 else "which has passed"
+    return f", at {format_time(at)}, {when}"

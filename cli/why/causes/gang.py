@@ -7,14 +7,14 @@ from cli.reasons import explain_no_tasks
 from cli.why.cause import Cause, Kind, Remedy
 from cli.why.observation import Observation, get_mapping, list_mappings, read_time
 from cli.why.remedies import build_operation, change_spec, replace_framework
-from framework.api.completion import STOP_FRAMEWORK_REQUESTED
+from framework.api.completion import FRAMEWORK_DEADLINE_EXCEEDED, STOP_FRAMEWORK_REQUESTED
+from framework.api.constants import ACTIVE_DEADLINE_FIELD, SUSPENDED_CONDITION
 
 # A controller sees a change within a second; a busy one within some.
 _UNSEEN_SECONDS = 10.0
 _UNREADABLE = frozenset({"UnreadableFramework", "UndecidableFramework", "StatusRefused"})
 _LIMITS = frozenset({"TooManyRoles", "TooManyTasks", "TooLarge", "MemoryBudget"})
 _INVALID_SPEC = "InvalidSpec"
-_DEADLINE_PHRASE = "FrameworkDeadlineExceeded"
 _SYSTEM = ("-n", "frameworkbarrier-system")
 _DEPLOYMENT = "deployment/framework-controller"
 _FOREGROUND = "foregroundDeletion"
@@ -105,25 +105,30 @@ def find_user_decision(observation: Observation) -> Iterator[Cause]:
             remedies=(Remedy(text, commands),),
         )
     elif mode == "Create":
-        remedy = change_spec(observation, "start it", start)
+        command = observation.commands.build_framework("start", observation.name)
+        remedy = (
+            change_spec(observation, "start it", start)
+            if observation.is_completed
+            else Remedy("start it", (command,))
+        )
         text = "is created and not started: spec.executionType is Create"
         since = read_time(observation.metadata.get("creationTimestamp"))
         yield Cause(Kind.NOT_STARTED, text, since=since, remedies=(remedy,))
     elif spec.get("suspend") is True and not observation.is_completed:
-        condition = observation.find_condition("Suspended")
-        resume = build_operation("replace", "/spec/suspend", value=False)
+        condition = observation.find_condition(SUSPENDED_CONDITION)
+        resume = observation.commands.build_framework("resume", observation.name)
         yield Cause(
             Kind.SUSPENDED,
             "is suspended: spec.suspend is true",
             since=read_time(condition.get("lastTransitionTime")),
-            remedies=(change_spec(observation, "resume it", resume),),
+            remedies=(Remedy("resume it", (resume,)),),
         )
-    elif end is not None and end.phrase == _DEADLINE_PHRASE and observation.is_completed:
-        seconds = spec.get("activeDeadlineSeconds")
-        longer = build_operation("remove", "/spec/activeDeadlineSeconds")
+    elif end is not None and end.code == FRAMEWORK_DEADLINE_EXCEEDED and observation.is_completed:
+        seconds = spec.get(ACTIVE_DEADLINE_FIELD)
+        longer = build_operation("remove", f"/spec/{ACTIVE_DEADLINE_FIELD}")
         yield Cause(
             Kind.DEADLINE,
-            f"was active for longer than its activeDeadlineSeconds, {seconds}",
+            f"was active for longer than its {ACTIVE_DEADLINE_FIELD}, {seconds}",
             since=status.transition_time if status else None,
             remedies=(change_spec(observation, "run it again without a deadline", longer),),
         )
@@ -149,9 +154,8 @@ def find_no_tasks(observation: Observation) -> Iterator[Cause]:
     why = explain_no_tasks(observation.framework)
     if not why or observation.is_completed:
         return
-    operations = [build_operation("replace", "/spec/taskRoles/0/taskNumber", 1)]
     remedy = (
-        change_spec(observation, "ask for a Task", *operations)
+        Remedy("ask for a Task", (_build_scale(observation),))
         if observation.roles
         else replace_framework(observation, "add a role to spec.taskRoles")
     )
@@ -161,6 +165,11 @@ def find_no_tasks(observation: Observation) -> Iterator[Cause]:
         since=read_time(observation.metadata.get("creationTimestamp")),
         remedies=(remedy,),
     )
+
+
+def _build_scale(observation: Observation) -> str:
+    size = f"{observation.roles[0].get('name')}=1"
+    return observation.commands.build_framework("scale", observation.name, size)
 
 
 def find_unreachable_policy(observation: Observation) -> Iterator[Cause]:

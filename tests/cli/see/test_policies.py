@@ -1,15 +1,22 @@
+from dataclasses import replace
+from datetime import datetime
+
 import pytest
 
 from cli.see import policies
 from framework.api.codec import decode_spec
+from framework.api.states import FrameworkState
 from framework.api.types import (
     CompletionPolicySpec,
+    Condition,
     DrainSpec,
+    FrameworkSpec,
     RetryPolicySpec,
     RetryPolicyStatus,
     TaskRoleSpec,
 )
-from tests.support.builders import build_framework_wire
+from framework.api.wire import format_time
+from tests.support.builders import AT, at, build_framework_wire, build_status
 
 
 @pytest.mark.parametrize(
@@ -60,7 +67,7 @@ def test_lifetime_fields_are_listed_when_they_are_set() -> None:
         executionType="Stop", completedPodPolicy="Retain", suspend=True,
         activeDeadlineSeconds=3600, ttlSecondsAfterFinished=60,
     )["spec"]  # fmt: skip
-    assert policies.list_lifetime(decode_spec(wire), wire) == [
+    assert policies.list_lifetime(decode_spec(wire), None, AT) == [
         ("Execution", "it is stopped by its user (executionType Stop)"),
         ("Suspended", "yes: it has no Pods until spec.suspend is false"),
         ("Deadline", "fails after 60m (activeDeadlineSeconds)"),
@@ -68,4 +75,43 @@ def test_lifetime_fields_are_listed_when_they_are_set() -> None:
         ("Pods", "stay after their end (completedPodPolicy Retain)"),
     ]
     plain = build_framework_wire()["spec"]
-    assert policies.list_lifetime(decode_spec(plain), plain) == []
+    assert policies.list_lifetime(decode_spec(plain), None, AT) == []
+
+
+def test_suspended_framework_says_since_when() -> None:
+    suspended = Condition("Suspended", "True", transition_time=AT)
+    status = replace(build_status(), conditions=(suspended,))
+    assert policies.list_lifetime(FrameworkSpec(suspend=True), status, at(300)) == [
+        (
+            "Suspended",
+            f"yes, since {format_time(AT)} (5m ago): it has no Pods until spec.suspend is false",
+        )
+    ]
+
+
+@pytest.mark.parametrize(("now", "left"), [(at(600), "in 50m"), (at(3700), "which has passed")])
+def test_deadline_that_counts_says_when_it_ends_the_framework(now: datetime, left: str) -> None:
+    spec = FrameworkSpec(active_deadline_seconds=3600, ttl_seconds_after_finished=60)
+    status = replace(build_status(), active_start_time=AT)
+    deadline, removal = policies.list_lifetime(spec, status, now)
+    text = "fails after 60m (activeDeadlineSeconds)"
+    assert deadline == ("Deadline", f"{text}, at {format_time(at(3600))}, {left}")
+    assert removal == ("Removal", "60s after its end (ttlSecondsAfterFinished)")
+
+
+def test_completed_framework_says_when_it_is_removed() -> None:
+    spec = FrameworkSpec(active_deadline_seconds=3600, ttl_seconds_after_finished=60)
+    status = replace(
+        build_status(state=FrameworkState.COMPLETED), active_start_time=AT, transition_time=at(10)
+    )
+    deadline, removal = policies.list_lifetime(spec, status, at(30))
+    assert deadline == ("Deadline", "fails after 60m (activeDeadlineSeconds)")
+    text = "60s after its end (ttlSecondsAfterFinished)"
+    assert removal == ("Removal", f"{text}, at {format_time(at(70))}, in 40s")
+
+
+def test_time_span_beyond_the_last_year_has_no_moment() -> None:
+    spec = FrameworkSpec(active_deadline_seconds=2**62)
+    status = replace(build_status(), active_start_time=AT)
+    ((_, text),) = policies.list_lifetime(spec, status, AT)
+    assert text.endswith("(activeDeadlineSeconds)")

@@ -10,7 +10,9 @@ import pytest
 from cli.why.cause import Cause, Kind
 from cli.why.observation import Observation
 from cli.why.ranking import count_waiting, find_causes
+from framework.api import constants
 from framework.api.completion import (
+    FRAMEWORK_DEADLINE_EXCEEDED,
     POD_CREATION_UNKNOWN_ERROR,
     POD_EXTERNAL_DELETED,
     STOP_FRAMEWORK_REQUESTED,
@@ -112,6 +114,23 @@ def retry(delay: int) -> FrameworkStatus:
 
 def lose_image(index: int = 0) -> Object:
     return pending(index, wait("ImagePullBackOff", 'Back-off pulling image "r/x:1"'))
+
+
+def observe_drain(acknowledged: str) -> Observation:
+    """worker/1 leaves since 30 s; worker/0 has acknowledged a generation, the newest is 2."""
+    role = build_role_status("worker", 2)
+    leaving = replace(role.tasks[1], deletion_pending=True, drain_deadline_time=at(330))
+    status = build_status(
+        replace(role, tasks=(role.tasks[0], leaving)), state=FrameworkState.ATTEMPT_RUNNING
+    )
+    seen = {constants.ACKNOWLEDGED_GENERATION_ANNOTATION: acknowledged}
+    configmap = {"metadata": {"annotations": {constants.GENERATION_ANNOTATION: "2"}}}
+    return observe(
+        [build_pod_wire(metadata={"annotations": seen}), build_pod_wire(index=1)],
+        status=status,
+        role={"drain": {"timeoutSec": 60}},
+        configmap=configmap,
+    )
 
 
 CASES: dict[str, tuple[Callable[[], Observation], Kind, tuple[str, ...], str]] = {
@@ -356,7 +375,24 @@ CASES: dict[str, tuple[Callable[[], Observation], Kind, tuple[str, ...], str]] =
         lambda: observe(spec={"suspend": True}),
         Kind.SUSPENDED,
         ("is suspended",),
-        "/spec/suspend",
+        "framework resume gang",
+    ),
+    "drain": (
+        lambda: observe_drain(acknowledged="1"),
+        Kind.DRAIN,
+        ("agents have not acknowledged it: those of worker/0",),
+        "kubectl delete pod gang-worker-1",
+    ),
+    "deadline": (
+        lambda: observe(
+            spec={"activeDeadlineSeconds": 60},
+            status=end_attempt(
+                build_status(state=FrameworkState.COMPLETED), FRAMEWORK_DEADLINE_EXCEEDED
+            ),
+        ),
+        Kind.DEADLINE,
+        ("was active for longer than its activeDeadlineSeconds, 60",),
+        '[{"op":"remove","path":"/spec/activeDeadlineSeconds"}]',
     ),
     "stopped": (
         lambda: observe(
@@ -396,6 +432,10 @@ def test_rule_finds_its_cause(name: str) -> None:
     for text in words:
         assert text in cause.text
     assert any(command in line for line in list_commands(cause)), list_commands(cause)
+
+
+def test_drain_that_agents_have_acknowledged_is_no_cause() -> None:
+    assert Kind.DRAIN not in {cause.kind for cause in find_causes(observe_drain("2"))}
 
 
 def barrier_pod(index: int) -> Object:
