@@ -41,6 +41,8 @@ class Cluster:
         self.foreign_pods: set[str] = set()
         self.orphaned: set[str] = set()
         """UIDs of ConfigMaps that are deleted without their Pods."""
+        self.requested: set[str] = set()
+        """UIDs of Pods whose Tasks a user wanted to be retried."""
         self._addresses = 0
 
     def note(self, text: str) -> None:
@@ -74,6 +76,25 @@ class Cluster:
         is_suspended = self.draw.random() < 0.4
         self.note("a user suspends" if is_suspended else "a user resumes")
         self._edit(lambda spec: spec.update({constants.SUSPEND_FIELD: is_suspended}))
+
+    def request_retry(self) -> None:
+        """A user lists a Pod of the gang; earlier requests stay or go."""
+        pods = self._list_pods()
+        if not pods:
+            return
+        uid = str(self.draw.choice(pods)["metadata"]["uid"])
+        kept = sorted(self.requested)[-1:] if self.draw.random() < 0.5 else []
+        value = ",".join([*kept, uid])
+
+        def apply() -> None:
+            rt = self._type(FRAMEWORKS)
+            body = self.storage.get(rt, NAMESPACE, FRAMEWORK)
+            body["metadata"].setdefault("annotations", {})[constants.RETRY_ANNOTATION] = value
+            self.requested.add(uid)
+            self.storage.update(rt, NAMESPACE, FRAMEWORK, body)
+
+        self.note(f"a user retries the Task of Pod {uid}")
+        self._attempt(apply)
 
     def delete_framework(self) -> None:
         policy = self.draw.choice(("Foreground", "Foreground", "Background", "Orphan"))

@@ -39,6 +39,7 @@ _ATTRIBUTES: dict[int, tuple[str, ...]] = {
     -230: (PERMANENT,),
     -240: (PERMANENT,),
     -250: (TRANSIENT,),
+    -260: (TRANSIENT,),
     200: (TRANSIENT,),
     201: (TRANSIENT, CONFLICT),
     210: (PERMANENT,),
@@ -72,6 +73,8 @@ class Ledger:
     """UIDs of Pods and ConfigMaps that were seen terminating, or gone."""
     refused: dict[str, set[int]] = field(default_factory=dict)
     """By identity of the Task attempt: codes of the refusals of its Pod."""
+    requested: set[str] = field(default_factory=set)
+    """UIDs of Pods whose Tasks a user wanted to be retried."""
 
     # --- observations
 
@@ -167,6 +170,7 @@ class Ledger:
             self.fail(f"I13: {name} has a delay of {delay} s: {before.retry_policy_status}")
         due = before.transition_time + timedelta(seconds=delay)
         is_over = before.deletion_pending or getattr(after, "deletion_pending", False)
+        is_over = is_over or before.attempt_status.pod_uid in self.requested
         if self.is_time_steady and not is_over and after.attempt_status.start_time < due:
             self.fail(f"I13: {name} retried before {due}")
 
@@ -268,6 +272,7 @@ class Ledger:
         reasons = {
             -230: after.deletion_pending,
             -220: whole is not None,
+            -260: uid in self.requested,
             -101: uid in self.left or (is_lost and new.pod_uid is not None),
             -200: -200 in self.refused.get(identity, ()),
             -310: -310 in self.refused.get(identity, ()),
@@ -282,7 +287,7 @@ def decide_retry(
     """Return whether an attempt is to be retried, and whether that would count."""
     if policy is None or code in _FINAL:
         return False, True
-    if code == -250:
+    if code in (-250, -260):
         return True, False
     attributes = kind.attributes or ()
     if policy.fancy_retry_policy and kind.name == "Failed":

@@ -54,6 +54,7 @@ class Simulation(Cluster):
         self.auditor.orphaned = self.orphaned
         self.auditor.retain_seconds = self.config.framework_completed_retain_seconds
         ledger = self.auditor.ledger
+        ledger.requested = self.requested
         ledger.is_time_steady = not self.is_clock_set
         ledger.conflict_delay_seconds = (
             self.config.conflict_retry_delay_min_seconds,
@@ -310,6 +311,7 @@ _TABLE: tuple[tuple[_Step, int], ...] = (
     (Simulation.start_or_stop, 1),
     (Simulation.suspend_or_resume, 2),
     (Simulation.create_framework, 2),
+    (Simulation.request_retry, 2),
     (Simulation.delete_framework, 1),
     (Simulation.delete_configmap, 1),
     (Simulation.kill_pod, 3),
