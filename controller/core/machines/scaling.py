@@ -30,6 +30,7 @@ from dataclasses import replace
 from controller.core.actions import Urgency
 from controller.core.draft import Draft, RoleDraft
 from controller.core.history import object_snapshots
+from controller.core.policies import retention
 from controller.core.roster import drain
 from controller.core.status import initial_status
 from framework.api.completion import DELETE_TASK_REQUESTED, complete_task
@@ -147,9 +148,7 @@ def _drop_tail(draft: Draft, role: RoleDraft) -> bool:
 def _is_droppable(draft: Draft, task: TaskStatus) -> bool:
     if not task.deletion_pending or task.state is not TaskState.COMPLETED:
         return False
-    pod = draft.snapshot.pods.get(task.attempt_status.pod_name)
-    # A retained Pod of the Task must be gone first.
-    return pod is None or pod.uid != task.attempt_status.pod_uid
+    return retention.is_released(draft, task)
 
 
 def _replace_returning(draft: Draft, role: RoleDraft) -> bool:

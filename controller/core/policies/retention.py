@@ -5,7 +5,8 @@
 2. When the last attempt of the Framework ends, its ConfigMap stays (``is_attempt_retained``). Live
    Pods are deleted (``end_live_pods``); those with the wrapper first get their termination grace
    period to end by themselves.
-3. When the Task of a retained Pod is scaled down, its Pod is deleted (``delete_released_pod``).
+3. When the Task of a retained Pod is scaled down, its Pod is deleted (``delete_released_pod``), and
+   then its entry goes (``is_released``).
 
 Invariant: with Delete, the default and the behaviour of the Go original, no function here keeps a
 Pod.
@@ -88,13 +89,32 @@ def is_wrapped(pod: PodView) -> bool:
 
 
 def delete_released_pod(draft: Draft, task: TaskStatus) -> None:
-    """Delete the retained Pod of a Completed Task that was scaled down later."""
-    pod = draft.snapshot.pods.get(task.attempt_status.pod_name)
-    if not task.deletion_pending or pod is None or pod.uid != task.attempt_status.pod_uid:
+    """Delete the retained Pod of a Completed Task that was scaled down later.
+
+    A Pod that is not in the cache may only have lost its label, so a live GET decides.
+    """
+    if not task.deletion_pending:
         return
-    if not pod.is_terminating:
+    pod = ownership.find_pod(draft, task)
+    if pod is None:
+        if not is_released(draft, task):
+            cause = "its Task is scaled down, and its Pod may have been kept"
+            ownership.request_live_get(draft, ObjectKind.POD, task.attempt_status.pod_name, cause)
+    elif not pod.is_terminating:
         cause = "its Task is scaled down"
         draft.add_action(DeleteObject(ObjectKind.POD, pod.name, pod.uid, cause))
+
+
+def is_released(draft: Draft, task: TaskStatus) -> bool:
+    """Return whether a Completed Task has no retained Pod, or is known to have lost it."""
+    if ownership.find_pod(draft, task) is not None:
+        return False
+    attempt = task.attempt_status
+    completion = attempt.completion_status
+    # Only a Pod that ended on its own is ever retained.
+    if completion is None or completion.pod is None or attempt.pod_name in draft.snapshot.pods:
+        return True
+    return draft.is_gone(ObjectKind.POD, attempt.pod_name, attempt.pod_uid)
 
 
 def _end_pod(

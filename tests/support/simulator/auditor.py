@@ -75,6 +75,12 @@ class Auditor:
     """UIDs of Pods and ConfigMaps that completedPodPolicy retains."""
     forged: set[str] = field(default_factory=set)
     """UIDs of Pods and ConfigMaps that a tenant forged."""
+    is_any_ended: bool = False
+    """Whether a controller has ended."""
+    keyed: set[str] = field(default_factory=set)
+    """UIDs of ConfigMaps for which the create of a gang key was sent."""
+    unsure: set[str] = field(default_factory=set)
+    """UIDs of ConfigMaps that met a Secret without an owner: perhaps not with their own key."""
     changes: int = 0
     """Number of writes of Frameworks, Pods and ConfigMaps."""
     retain_seconds: float | None = None
@@ -151,6 +157,8 @@ class Auditor:
         configmap = self.configmaps.get(pod.owner.uid if pod.owner else "")
         if configmap is None or configmap.is_terminating:
             return  # the garbage collector may have taken the Secret first
+        if configmap.uid in self.unsure:
+            return
         for volume in request.body["spec"].get("volumes") or ():
             if "secret" in volume:
                 found = self._find_secret(volume["secret"]["secretName"])
@@ -160,11 +168,26 @@ class Auditor:
     def _check_create_gang_key(self, request: Request) -> None:
         (uid,) = _list_owners(request.body)
         name = naming.parse_configmap_name(request.body["metadata"]["ownerReferences"][0]["name"])
-        framework = self.frameworks.get(f"default/{name}")
-        if framework is None or framework.status is None:
-            self.fail(f"I16: {request} for no persisted Framework")
-        elif framework.status.attempt_status.configmap_uid != uid:
+        stored = {
+            framework.status.attempt_status.configmap_uid
+            for framework in self.last.values()
+            if framework.metadata.name == name and framework.status is not None
+        }
+        if uid not in stored:
             self.fail(f"I16: {request} for another ConfigMap than the persisted one")
+        self._note_key_without_owner(request.body["metadata"]["name"], uid)
+
+    def _note_key_without_owner(self, name: str, uid: str) -> None:
+        """A controller may take an orphaned Secret for the key if an answer may be lost.
+
+        It may not read Secrets. After a lost answer, or in another process than the one that made
+        the ConfigMap, it cannot tell its own Secret from another one (docs/rendezvous.md, "Gang key").
+        """
+        found = self._find_secret(name)
+        is_orphan = found is not None and not _list_owners(found)
+        if is_orphan and (self.is_any_ended or uid in self.keyed):
+            self.unsure.add(uid)
+        self.keyed.add(uid)
 
     def _find_secret(self, name: str) -> Object | None:
         found = self.storage.list(find_type(self.storage, SECRETS), "default").items

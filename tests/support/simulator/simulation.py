@@ -96,6 +96,7 @@ class Simulation(Cluster):
 
     def _note_end(self, program: Program) -> None:
         self.note(f"{program.name} ends")
+        self.auditor.is_any_ended = True
         for request in program.client.pending:
             if request.resource == PODS and request.verb == "create":
                 self._note_late(request)

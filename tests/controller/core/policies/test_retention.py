@@ -179,6 +179,36 @@ def test_retained_pod_of_a_task_scaled_down_later_is_deleted_before_its_entry() 
     assert len(world.status.attempt_status.task_roles[0].tasks) == 1
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_entry_of_a_retained_pod_that_no_watch_shows_goes_after_a_live_get(
+    *, is_there: bool
+) -> None:
+    """A user removed the label of the Pod, and the controller was restarted."""
+    world = run()
+    world.end_pod(SECOND)
+    world.settle()
+    pod = world.pods.pop(SECOND)
+    world.live.clear()
+    world.edit(retain(1))
+    world.carry_out(world.decide())
+    decision = world.decide()
+    assert [action.key for action in decision.actions] == [
+        ActionKey(Verb.GET, ObjectKind.POD, SECOND)
+    ]
+    world.edit(retain(2))
+    assert get_task(get_status(world.decide()), 1).deletion_pending, "replaced before the answer"
+    if is_there:
+        world.pods[SECOND] = pod
+    world.carry_out(decision)
+    world.settle()
+    if is_there:
+        assert world.pods[SECOND].is_terminating
+        world.remove_pod(SECOND)
+        world.settle()
+    assert not get_task(world.status, 1).deletion_pending
+    assert world.pods[SECOND].uid != pod.uid
+
+
 @pytest.mark.parametrize("is_known", [True, False])
 def test_attempt_whose_running_pods_are_gone_ends_after_live_gets(*, is_known: bool) -> None:
     world = run()
