@@ -180,8 +180,8 @@ class Auditor:
     def _note_key_without_owner(self, name: str, uid: str) -> None:
         """A controller may take an orphaned Secret for the key if an answer may be lost.
 
-        It may not read Secrets. After a lost answer, or in another process than the one that made
-        the ConfigMap, it cannot tell its own Secret from another one (docs/rendezvous.md, "Gang key").
+        It may not read Secrets. So after a lost answer, or in another process than the one that
+        made the ConfigMap, it does not know its own Secret (docs/rendezvous.md, "Gang key").
         """
         found = self._find_secret(name)
         is_orphan = found is not None and not _list_owners(found)
