@@ -60,6 +60,12 @@ def write_gang(options: InitOptions) -> ExitCode:
         raise CliError(
             ExitCode.USAGE, f"--gpus: plain Python uses none; add --stack {'|'.join(STACKS)}"
         )
+    if not options.output.isprintable():
+        # It is in a comment of the file, which would end with the line.
+        raise CliError(
+            ExitCode.USAGE,
+            "--output: has a character that cannot be printed; name another directory",
+        )
     stack = STACKS[options.stack] if options.stack is not None else PLAIN
     path = Path(options.output) / f"{gang.name}.yaml"
     secret = path.with_name(f"{gang.name}-ssh.yaml") if stack.secret else None

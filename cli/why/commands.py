@@ -11,6 +11,16 @@ from cli.options import ClusterChoice
 from framework.kube.resources import Object
 
 _COMPACT = (",", ":")
+# Every other word that begins with a dash is a name that an attacker chose.
+_OPTIONS = frozenset(
+    {
+        *("-", "-f", "-k", "-l", "-n", "-o", "-p", "--force", "--server-side"),
+        *("--type=json", "--type=merge", "--dry-run=client", "--ignore-not-found"),
+        *("--grace-period=0", "--replicas=1", "--from-literal=KEY=VALUE"),
+        *("--docker-server=REGISTRY", "--docker-username=USER", "--docker-password=PASSWORD"),
+    }
+)
+_PLACEHOLDER = "NAME"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +41,13 @@ class Commands:
     def build_kubectl(self, *arguments: str) -> str:
         """Write a call of kubectl in the namespace of the Framework."""
         options = self._list_options(self.choice.kubeconfig or self.kubeconfig)
-        return shlex.join(["kubectl", *arguments, *options])
+        return _join_kubectl(arguments, options)
 
     def build_global_kubectl(self, *arguments: str) -> str:
         """Write a call of kubectl that names its namespace itself, or is about none."""
         kubeconfig = self.choice.kubeconfig or self.kubeconfig
         options = self._list_options(kubeconfig, names_namespace=False)
-        return shlex.join(["kubectl", *arguments, *options])
+        return _join_kubectl(arguments, options)
 
     def build_controller(self) -> str:
         """Write the command that starts a controller on this machine."""
@@ -50,6 +60,10 @@ class Commands:
         """Write the command that changes the stored Framework by a JSON patch."""
         patch = _render(list(operations))
         return self.build_kubectl("patch", "framework", self.name, "--type=json", "-p", patch)
+
+    def build_merge(self, kind: str, name: str, change: Object) -> str:
+        """Write the command that changes an object by a merge patch."""
+        return self.build_kubectl("patch", kind, name, "--type=merge", "-p", _render(change))
 
     def build_replacement(self, operations: Sequence[Object] = ()) -> tuple[str, ...]:
         """Write the commands that replace the Framework by a changed copy of itself.
@@ -74,7 +88,7 @@ class Commands:
 
     def build_creation(self, *arguments: str) -> str:
         """Write a ``kubectl create KIND NAME ...`` that also a local cluster accepts."""
-        create = shlex.join(["kubectl", "create", *arguments, "--dry-run=client", "-o", "yaml"])
+        create = _join_kubectl(("create", *arguments, "--dry-run=client", "-o", "yaml"))
         return f"{create} | {self.build_kubectl('apply', '-f', '-')}"
 
     def build_application(self, body: Object) -> str:
@@ -88,6 +102,15 @@ class Commands:
             "--context": self.choice.context,
         }
         return [word for option, value in given.items() if value for word in (option, value)]
+
+
+def _join_kubectl(arguments: Iterable[str], options: Sequence[str] = ()) -> str:
+    """Quote a call of kubectl; a name that kubectl would take for an option is left out."""
+    words = (
+        _PLACEHOLDER if word.startswith("-") and word not in _OPTIONS else word
+        for word in arguments
+    )
+    return shlex.join(["kubectl", *words, *options])
 
 
 def _render(value: Any) -> str:

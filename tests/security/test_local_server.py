@@ -62,6 +62,19 @@ async def list_status(session: aiohttp.ClientSession, url: str) -> int:
         return answer.status
 
 
+async def test_strangers_and_pages_of_browsers_run_no_command_in_a_container(url: str) -> None:
+    path = f"{url}/api/v1/namespaces/default/pods/gang-worker-0/exec?command=id&stdout=true"
+    async with aiohttp.ClientSession() as session:
+        for token in ("", "/token/guess"):
+            address = path.replace("/api", f"{token}/api", 1)
+            for origin in (None, "http://attacker.example", url):
+                with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
+                    await session.ws_connect(address, origin=origin)
+                assert caught.value.status == 401
+            async with session.post(address) as answer:
+                assert answer.status == 401
+
+
 @pytest.mark.parametrize("sent", [HALF_REQUEST, b""], ids=["half request", "silence"])
 async def test_half_requests_of_strangers_are_closed_and_tokens_are_served(
     url: str, sent: bytes

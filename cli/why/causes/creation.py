@@ -21,6 +21,7 @@ from framework.api import constants
 from framework.api.completion import POD_CREATION_PERMANENT_ERROR, POD_CREATION_UNKNOWN_ERROR
 from framework.api.naming import parse_pod_name
 from framework.api.states import TaskState
+from framework.kube.resources import Object
 
 # The condition Blocked begins so.
 _FAILED_CREATE = re.compile(r"(Pod|ConfigMap|Secret) (\S+) cannot be created: (.*)", re.DOTALL)
@@ -88,11 +89,11 @@ def find_taken_name(observation: Observation) -> Iterator[Cause]:
     if is_going or "does not go" in message:
         what = f"a {kind} {name} that is being deleted still has the name, and does not go"
         force = ("--force", "--grace-period=0")
-        patch = '{"metadata":{"finalizers":null}}'
+        change: Object = {"metadata": {"finalizers": None}}
         remedy = Remedy(
             "end its deletion: remove its finalizers, and force it if its node is gone",
             (
-                commands.build_kubectl("patch", kind.lower(), name, "--type=merge", "-p", patch),
+                commands.build_merge(kind.lower(), name, change),
                 commands.build_kubectl("delete", kind.lower(), name, "--ignore-not-found", *force),
             ),
         )
@@ -267,11 +268,7 @@ def _extend_quota(
         resource: _add(refusal.amounts["used"].get(resource, "0"), amount, count)
         for resource, amount in refusal.amounts["requested"].items()
     }
-    shown = ",".join(f'"{resource}":"{value}"' for resource, value in hard.items())
-    patch = f'{{"spec":{{"hard":{{{shown}}}}}}}'
-    raise_quota = commands.build_kubectl(
-        "patch", "resourcequota", refusal.name, "--type=merge", "-p", patch
-    )
+    raise_quota = commands.build_merge("resourcequota", refusal.name, {"spec": {"hard": hard}})
     text = "raise the quota (an administrator), or delete what uses it"
     yield Remedy(text, (raise_quota, commands.build_kubectl("get", "frameworks,pods")))
     created = [

@@ -264,10 +264,8 @@ def _create_missing(observation: Observation, missing: MissingObject) -> Remedy:
     commands = observation.commands
     name = missing.name or "NAME"
     if missing.key:
-        patch = f'{{"data":{{"{missing.key}":"VALUE"}}}}'
-        if missing.kind == "secret":
-            patch = f'{{"stringData":{{"{missing.key}":"VALUE"}}}}'
-        command = commands.build_kubectl("patch", missing.kind, name, "--type=merge", "-p", patch)
+        field = "stringData" if missing.kind == "secret" else "data"
+        command = commands.build_merge(missing.kind, name, {field: {missing.key: "VALUE"}})
         return Remedy("add the key; the kubelet tries again by itself", (command,))
     words = ("secret", "generic") if missing.kind == "secret" else ("configmap",)
     command = commands.build_creation(*words, name, "--from-literal=KEY=VALUE")

@@ -29,6 +29,8 @@ STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 _CHUNK_BYTES = 32 * 1024
 _MAX_MESSAGE_BYTES = 1024 * 1024
 _MAX_SIDE = 10_000
+_PING_SECONDS = 1.0
+"""While a command does not read its input, how often to find out whether the client is there."""
 
 
 class PodCommands(Protocol):
@@ -209,9 +211,24 @@ class _Session:
             self._input.close()
         elif channel == STDIN and not self._input.is_closing():
             self._input.write(content)
+            await self._drain(self._input)
+
+    async def _drain(self, stdin: asyncio.StreamWriter) -> None:
+        """Wait until the command has read its input, or the client has gone.
+
+        Raises:
+            ConnectionError: the client has gone.
+        """
+        draining = asyncio.create_task(stdin.drain(), name="exec drain")
+        try:
+            while not (await asyncio.wait({draining}, timeout=_PING_SECONDS))[0]:
+                # The client's messages are not read now, so only a write finds that it has gone.
+                await self._socket.ping()
             # The command may have ended, or closed its input.
             with contextlib.suppress(ConnectionError):
-                await self._input.drain()
+                await draining
+        finally:
+            draining.cancel()
 
 
 async def _await_status(running: "asyncio.Task[int]") -> Object:

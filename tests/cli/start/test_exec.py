@@ -119,11 +119,46 @@ def test_exec_that_is_interrupted_leaves_no_program(gang: dict[str, str]) -> Non
         program.send_signal(signal.SIGINT)
         assert program.wait() == ExitCode.INTERRUPTED
 
+    wait_until_gone(gang, "sleep 7777")
+
+
+def wait_until_gone(gang: dict[str, str], program: str) -> None:
     def has_ended() -> bool:
         listed = run(gang, "gang", "worker/0", "--", "ps", "axo", "args").stdout.decode()
-        return "sleep 7777" not in listed.splitlines()
+        return program not in listed.splitlines()
 
     wait_until(has_ended, lambda: "the program still runs")
+
+
+def test_exec_that_is_killed_leaves_no_program_that_does_not_read_its_input(
+    gang: dict[str, str],
+) -> None:
+    command = ["gang", "worker/0", "--", "sh", "-c", "echo ready; exec sleep 7778"]
+    with (
+        Path("/dev/zero").open("rb") as zeros,
+        subprocess.Popen(
+            [sys.executable, "-m", "cli.main", "exec", "-i", *command],
+            stdin=zeros,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            env={**os.environ, **gang},
+        ) as program,
+    ):
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"ready\n"
+        # Its messages fill the buffers, behind which the server does not see that it has gone.
+        sizes = [""]
+        wait_until(
+            lambda: sizes.append(read_size(program.pid)) or sizes[-5:] == [sizes[-1]] * 5,
+            lambda: "the input is still sent",
+        )
+        program.kill()
+    wait_until_gone(gang, "sleep 7778")
+
+
+def read_size(pid: int) -> str:
+    """Return how many bytes a process has read."""
+    return Path(f"/proc/{pid}/io").read_text().splitlines()[0]
 
 
 @pytest.mark.parametrize(

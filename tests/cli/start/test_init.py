@@ -157,6 +157,15 @@ def test_wrong_options_are_refused_and_nothing_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_directory_with_a_line_break_in_its_name_is_refused(tmp_path: Path) -> None:
+    # The file would have the second line as YAML.
+    output = str(tmp_path / "a\nkind: Pod")
+    with pytest.raises(CliError, match="--output: has a character that cannot be pri") as caught:
+        write_gang(InitOptions(gang=GangOptions(name="mine"), output=output))
+    assert caught.value.exit_code is ExitCode.USAGE
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CliError, match=r"--output: .* cannot be written: "):
