@@ -147,18 +147,21 @@ def test_exec_that_is_killed_leaves_no_program_that_does_not_read_its_input(
         assert program.stdout is not None
         assert program.stdout.readline() == b"ready\n"
         # Its messages fill the buffers, behind which the server does not see that it has gone.
-        sizes = [""]
-        wait_until(
-            lambda: sizes.append(read_size(program.pid)) or sizes[-5:] == [sizes[-1]] * 5,
-            lambda: "the input is still sent",
-        )
+        wait_until(ReadingEnd(program.pid).is_reached, lambda: "the input is still sent")
         program.kill()
     wait_until_gone(gang, "sleep 7778")
 
 
-def read_size(pid: int) -> str:
-    """Return how many bytes a process has read."""
-    return Path(f"/proc/{pid}/io").read_text().splitlines()[0]
+class ReadingEnd:
+    """Finds the end of the reading of a process: its count of bytes stays the same."""
+
+    def __init__(self, pid: int) -> None:
+        self._io = Path(f"/proc/{pid}/io")
+        self._counts: list[str] = []
+
+    def is_reached(self) -> bool:
+        self._counts.append(self._io.read_text().splitlines()[0])
+        return len(self._counts) > 5 and len(set(self._counts[-5:])) == 1
 
 
 @pytest.mark.parametrize(
