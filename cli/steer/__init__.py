@@ -1,5 +1,6 @@
-"""Commands that change a Framework or wait for it: start, stop, scale, remove, retry, delete, wait.
+"""Commands that change a Framework, from ``start`` to ``delete``, or wait for it.
 
-What a command changes is computed by pure modules (``changes``, ``scaling``, ``retrying``); when it
-has taken effect, by ``effects`` and ``conditions``. ``apply`` sends, ``watching`` follows.
+What a command changes is computed by pure modules (``changes``, ``scaling``, ``retrying``,
+``suspending``); when it has taken effect, by ``effects`` and ``conditions``. ``apply`` sends,
+``watching`` follows.
 """
