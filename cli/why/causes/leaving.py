@@ -73,7 +73,11 @@ def _find_start(observation: Observation, task: TaskFacts) -> datetime | None:
     timeout = get_mapping(observation.roles[index], constants.DRAIN_FIELD).get(
         constants.DRAIN_TIMEOUT_FIELD
     )
-    return deadline - timedelta(seconds=timeout) if isinstance(timeout, int) else None
+    try:
+        return deadline - timedelta(seconds=timeout) if isinstance(timeout, int) else None
+    except OverflowError:
+        # Users may have changed the timeout since.
+        return None
 
 
 def _read_number(value: object) -> int | None:

@@ -116,7 +116,7 @@ def lose_image(index: int = 0) -> Object:
     return pending(index, wait("ImagePullBackOff", 'Back-off pulling image "r/x:1"'))
 
 
-def observe_drain(acknowledged: str) -> Observation:
+def observe_drain(acknowledged: str, timeout_seconds: int = 60) -> Observation:
     """worker/1 leaves since 30 s; worker/0 has acknowledged a generation, the newest is 2."""
     role = build_role_status("worker", 2)
     leaving = replace(role.tasks[1], deletion_pending=True, drain_deadline_time=at(330))
@@ -128,7 +128,7 @@ def observe_drain(acknowledged: str) -> Observation:
     return observe(
         [build_pod_wire(metadata={"annotations": seen}), build_pod_wire(index=1)],
         status=status,
-        role={"drain": {"timeoutSec": 60}},
+        role={"drain": {"timeoutSec": timeout_seconds}},
         configmap=configmap,
     )
 
@@ -432,6 +432,11 @@ def test_rule_finds_its_cause(name: str) -> None:
     for text in words:
         assert text in cause.text
     assert any(command in line for line in list_commands(cause)), list_commands(cause)
+
+
+def test_drain_with_a_timeout_outside_of_all_times_has_no_start() -> None:
+    cause = find_root(observe_drain("1", timeout_seconds=2**62))
+    assert (cause.kind, cause.since) == (Kind.DRAIN, None)
 
 
 def test_drain_that_agents_have_acknowledged_is_no_cause() -> None:
