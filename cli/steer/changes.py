@@ -154,17 +154,21 @@ def build_guard(gang: Gang) -> tuple[Object, ...]:
 
 
 def build_replacement(gang: Gang, value: Any, *path: str | int) -> tuple[Object, ...]:
-    """Build the operations that set a field of the spec to a value.
+    """Build the operations that set a field of the spec to a value, if it is as it was read."""
+    test = build_test(gang, *path)
+    return test, {"op": "add", "path": test["path"], "value": value}
 
-    An absent field cannot be tested: the test of a path that does not exist is an error.
+
+def build_test(gang: Gang, *path: str | int) -> Object:
+    """Build the test that a field of the spec is as it was read; null if it was absent.
+
+    The API server takes an absent field for null in a test, although RFC 6902 makes it an error.
     """
-    pointer = "".join(f"/{key}" for key in ("spec", *path))
-    parent: Any = gang.body["spec"]
+    value: Any = gang.body["spec"]
     for key in path[:-1]:
-        parent = parent[key]
-    last = path[-1]
-    tests = [{"op": "test", "path": pointer, "value": parent[last]}] if last in parent else []
-    return (*tests, {"op": "add", "path": pointer, "value": value})
+        value = value[key]
+    pointer = "".join(f"/{key}" for key in ("spec", *path))
+    return {"op": "test", "path": pointer, "value": value.get(path[-1])}
 
 
 def apply_operations(body: Object, operations: Sequence[Object]) -> Object:

@@ -21,7 +21,7 @@ from cli.steer.changes import (
     Gang,
     apply_operations,
     build_guard,
-    build_replacement,
+    build_test,
     explain_again,
 )
 from framework.api.constants import ABSENT_TASK_INDICES_FIELD, MAX_TASK_NUMBER, MAX_TASKS
@@ -30,6 +30,8 @@ from framework.api.types import FrameworkSpec, TaskRoleSpec
 from framework.api.validation import describe_task_limit
 from framework.kube.resources import Object
 
+# Each of the two numbers is computed from both, and the position of the role from its name.
+_READ = ("name", "taskNumber", ABSENT_TASK_INDICES_FIELD)
 # Names of Tasks in a sentence.
 _SHOWN = 5
 
@@ -196,16 +198,16 @@ def _check_total(gang: Gang, resizes: Sequence[_Resize]) -> None:
 def _build_change(gang: Gang, resizes: Sequence[_Resize], verb: str) -> Change:
     operations: list[Object] = []
     for resize in resizes:
-        role = ("taskRoles", resize.position)
-        changes: list[Object] = []
+        changes: dict[str, object] = {}
         if resize.task_number != resize.before.task_number:
-            changes += build_replacement(gang, resize.task_number, *role, "taskNumber")
+            changes["taskNumber"] = resize.task_number
         if set(resize.absent) != set(resize.before.absent_task_indices):
-            listed = list(resize.absent)
-            changes += build_replacement(gang, listed, *role, ABSENT_TASK_INDICES_FIELD)
+            changes[ABSENT_TASK_INDICES_FIELD] = list(resize.absent)
         if changes:
-            pointer = f"/spec/taskRoles/{resize.position}/name"
-            operations += [{"op": "test", "path": pointer, "value": resize.before.name}, *changes]
+            role = ("taskRoles", resize.position)
+            tests = {field: build_test(gang, *role, field) for field in _READ}
+            sets = ({"op": "add", "path": tests[f]["path"], "value": changes[f]} for f in changes)
+            operations += [*tests.values(), *sets]
     notes = [note for resize in resizes for note in _explain(resize)]
     if not operations:
         return Change("unchanged", notes=tuple(notes))

@@ -123,6 +123,22 @@ async def test_patch_whose_test_fails_is_answered_as_the_commands_expect(
         await kube.patch(FRAMEWORKS, namespace, "gang", patch, content=PatchContent.JSON)
 
 
+async def test_patch_that_tests_an_absent_field_for_null_is_taken(
+    user: User, kube: KubeClient, namespace: str
+) -> None:
+    """The commands test so that no other client has set the field meanwhile."""
+    del user
+    await create(kube, namespace)
+    pointer = "/spec/taskRoles/0/absentTaskIndices"
+    patch = [
+        {"op": "test", "path": pointer, "value": None},
+        {"op": "add", "path": pointer, "value": [1]},
+    ]
+    await kube.patch(FRAMEWORKS, namespace, "gang", patch, content=PatchContent.JSON)
+    with pytest.raises(InvalidError):
+        await kube.patch(FRAMEWORKS, namespace, "gang", patch, content=PatchContent.JSON)
+
+
 async def test_commands_of_several_users_all_take_effect(
     user: User, kube: KubeClient, namespace: str
 ) -> None:

@@ -8,7 +8,8 @@ import pytest
 from cli.exitcodes import CliError, ExitCode
 from cli.steer.apply import change_framework, delete_object
 from cli.steer.changes import Change, Gang, compute_stop, set_field
-from cli.steer.scaling import scaling
+from cli.steer.scaling import removal, scaling
+from framework.api.naming import TaskKey
 from framework.kube.errors import InvalidError
 from framework.kube.resources import FRAMEWORKS, Object
 from tests.support.builders import build_role_wire, build_submission
@@ -101,6 +102,31 @@ async def test_size_that_another_client_changed_is_computed_again(client: Storag
     change = await scale(client, 8)
     assert list_sizes(client) == [("worker", 9), ("ps", 1)]
     assert "worker: 5 -> 8 Tasks" in change.notes
+
+
+async def test_task_that_was_removed_between_read_and_write_is_not_counted(
+    client: StorageClient,
+) -> None:
+    def leave_out(body: Object) -> None:
+        body["spec"]["taskRoles"][0]["absentTaskIndices"] = [1]
+
+    client.network = OtherClient(lambda: update(client, leave_out))
+    change = await scale(client, 3)
+    assert list_sizes(client) == [("worker", 4), ("ps", 1)]
+    assert "worker: 3 Tasks" in change.notes
+
+
+async def test_task_that_was_scaled_down_between_read_and_write_cannot_be_removed(
+    client: StorageClient,
+) -> None:
+    def shrink(body: Object) -> None:
+        body["spec"]["taskRoles"][0]["taskNumber"] = 2
+
+    client.network = OtherClient(lambda: update(client, shrink))
+    compute = removal([TaskKey("worker", 3)], is_undo=False)
+    with pytest.raises(CliError, match="worker"):
+        await change_framework(client, "default", "gang", compute, dry_run="none")
+    assert not read(client)["spec"]["taskRoles"][0].get("absentTaskIndices")
 
 
 async def test_framework_created_again_meanwhile_is_left_alone(client: StorageClient) -> None:

@@ -64,11 +64,12 @@ def test_stop_of_what_is_over_changes_nothing(gang: Gang, note: str) -> None:
     assert note in change.notes[0]
 
 
-def test_field_that_was_absent_is_not_tested() -> None:
+def test_field_that_was_absent_must_still_be_absent() -> None:
     gang = build_gang_of()
     del gang.body["spec"]["executionType"]
     assert list(set_field(gang, "Stop", "executionType")) == [
         UID_TEST,
+        {"op": "test", "path": "/spec/executionType", "value": None},
         {"op": "add", "path": "/spec/executionType", "value": "Stop"},
     ]
 

@@ -58,13 +58,14 @@ def test_scale_gives_the_role_that_many_tasks_and_keeps_absent_indexes(
     assert after.absent_task_indices == before.absent_task_indices
 
 
-def test_scale_tests_uid_role_name_and_old_number_before_it_changes() -> None:
+def test_scale_tests_uid_role_name_and_all_that_it_counted_before_it_changes() -> None:
     gang = build_gang_of(build_role("ps", 1), build_worker(4))
     tested = [(o["op"], o["path"]) for o in scale(gang, 6).operations]
     assert tested == [
         ("test", "/metadata/uid"),
         ("test", "/spec/taskRoles/1/name"),
         ("test", "/spec/taskRoles/1/taskNumber"),
+        ("test", "/spec/taskRoles/1/absentTaskIndices"),
         ("add", "/spec/taskRoles/1/taskNumber"),
     ]
 
