@@ -19,6 +19,7 @@ from framework.api.codec import decode_status
 from framework.api.completion import (
     DELETE_TASK_REQUESTED,
     FRAMEWORK_ATTEMPT_COMPLETION,
+    RETRY_TASK_REQUESTED,
     STOP_FRAMEWORK_REQUESTED,
     SUSPEND_FRAMEWORK_REQUESTED,
 )
@@ -133,6 +134,7 @@ _INHERITED_CODES = {
     FRAMEWORK_ATTEMPT_COMPLETION: "ended with its Framework",
     DELETE_TASK_REQUESTED: "removed by scaling down",
     SUSPEND_FRAMEWORK_REQUESTED: "suspended on request",
+    RETRY_TASK_REQUESTED: "retried on request",
 }
 # The original's phrase for an exit code that no rule names.
 _UNNAMED_PHRASE = "ContainerUnrecognizedFailed"

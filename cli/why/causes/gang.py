@@ -18,6 +18,7 @@ _INVALID_SPEC = "InvalidSpec"
 _SYSTEM = ("-n", "frameworkbarrier-system")
 _DEPLOYMENT = "deployment/framework-controller"
 _FOREGROUND = "foregroundDeletion"
+_RESUME = build_operation("replace", "/spec/suspend", value=False)
 
 
 def find_unreadable(observation: Observation) -> Iterator[Cause]:
@@ -96,7 +97,8 @@ def find_user_decision(observation: Observation) -> Iterator[Cause]:
     is_stopped = end is not None and end.code == STOP_FRAMEWORK_REQUESTED
     start = build_operation("add", "/spec/executionType", "Start")
     if is_stopped or (mode == "Stop" and not observation.is_completed):
-        commands = observation.commands.build_replacement([start])
+        resume = [_RESUME] if spec.get("suspend") is True else []
+        commands = observation.commands.build_replacement([start, *resume])
         text = "a stopped Framework is not started again: replace it by a copy"
         yield Cause(
             Kind.STOPPED,

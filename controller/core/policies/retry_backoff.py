@@ -12,14 +12,14 @@ maxRetryCount -1 would keep the API server, the scheduler and a Node busy.
 
 Example: quick ends 1 to 6 are followed by pauses of 0, 0, 1, 2, 4 and 8 s.
 
-Attempts without a Pod, or ended by a suspension, do not count; ``draft`` has the pause after
-refused creates. Rules: docs/design/failure-handling.md, "Pauses".
+Attempts without a Pod, and those that a user suspends or retries, are no quick ends; ``draft`` has
+the pause after refused creates. Rules: docs/design/failure-handling.md, "Pauses".
 """
 
 from datetime import timedelta
 
+from controller.core.policies.retry_policy import REQUESTED_RETRY_CODES
 from controller.core.settings import Settings
-from framework.api.completion import SUSPEND_FRAMEWORK_REQUESTED
 from framework.api.types import (
     FrameworkAttemptStatus,
     FrameworkStatus,
@@ -40,10 +40,12 @@ def count_quick_ends(status: FrameworkStatus | TaskStatus, settings: Settings) -
     attempt = status.attempt_status
     if settings.max_pause_seconds <= 0:
         return 0
-    if attempt.instance_uid is None or _is_suspended(attempt):
+    if attempt.instance_uid is None:
         return before
     if not _is_quick(attempt, settings):
         return 0
+    if _is_requested(attempt):
+        return before
     return min(before + 1, FREE_QUICK_ENDS + settings.max_pause_seconds.bit_length())
 
 
@@ -59,7 +61,7 @@ def compute_pause_seconds(quick_end_count: int, settings: Settings) -> int:
 def find_pause_seconds(status: FrameworkStatus | TaskStatus, settings: Settings) -> int:
     """Find the pause before the retry of the current attempt, which has ended; 0 for none."""
     attempt = status.attempt_status
-    if attempt.instance_uid is None or _is_suspended(attempt):
+    if attempt.instance_uid is None or _is_requested(attempt):
         return 0
     return compute_pause_seconds(count_quick_ends(status, settings), settings)
 
@@ -77,9 +79,9 @@ def build_next_retries(
     )
 
 
-def _is_suspended(attempt: FrameworkAttemptStatus | TaskAttemptStatus) -> bool:
+def _is_requested(attempt: FrameworkAttemptStatus | TaskAttemptStatus) -> bool:
     completion = attempt.completion_status
-    return completion is not None and completion.code == SUSPEND_FRAMEWORK_REQUESTED
+    return completion is not None and completion.code in REQUESTED_RETRY_CODES
 
 
 def _is_quick(attempt: FrameworkAttemptStatus | TaskAttemptStatus, settings: Settings) -> bool:

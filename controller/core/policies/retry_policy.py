@@ -46,11 +46,11 @@ _FINAL_CODES = frozenset(
         FRAMEWORK_DEADLINE_EXCEEDED,
     },
 )
-# Ends after which the next attempt was requested, with the reason.
-_UNCOUNTED_CODES = {
+REQUESTED_RETRY_CODES = {
     SUSPEND_FRAMEWORK_REQUESTED: "a user suspended the Framework",
     RETRY_TASK_REQUESTED: "a user asked for the retry",
 }
+"""Ends after which a user requested the next attempt, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,10 @@ def decide_retry(
         return _stop("the role is no longer in the spec")
     if code in _FINAL_CODES:
         return _stop(f"completion code is {code}")
-    if code in _UNCOUNTED_CODES:
-        return RetryDecision(should_retry=True, reason=_UNCOUNTED_CODES[code], is_accountable=False)
+    if code in REQUESTED_RETRY_CODES:
+        return RetryDecision(
+            should_retry=True, reason=REQUESTED_RETRY_CODES[code], is_accountable=False
+        )
     if policy.fancy_retry_policy and completion.is_failed:
         if completion.has_attribute(TRANSIENT):
             is_conflict = completion.has_attribute(CONFLICT)

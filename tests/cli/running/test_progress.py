@@ -266,6 +266,15 @@ def test_view_of_a_succeeded_framework_has_no_notes() -> None:
     assert notes(shown) == {"worker/0": ""}
 
 
+@pytest.mark.parametrize("state", ["AttemptDeletionPending", "AttemptCompleted"])
+def test_task_that_a_user_retries_has_not_failed(state: str) -> None:
+    shown = view(framework(task(0, state, ended=completion(-260)), state="AttemptRunning"))
+    (line,) = shown.tasks
+    assert not line.is_own_failure
+    assert "retried on request" in line.note
+    assert "Phrase" not in line.note
+
+
 def test_view_leaves_out_tasks_that_are_scaled_down() -> None:
     gone = task(1, "Completed", ended=completion(-230), deletion_pending=True)
     shown = view(framework(task(0, "AttemptRunning"), gone))

@@ -443,6 +443,14 @@ def test_drain_that_agents_have_acknowledged_is_no_cause() -> None:
     assert Kind.DRAIN not in {cause.kind for cause in find_causes(observe_drain("2"))}
 
 
+def test_copy_of_a_framework_that_was_stopped_while_suspended_runs() -> None:
+    ended = end_attempt(build_status(state=FrameworkState.COMPLETED), STOP_FRAMEWORK_REQUESTED)
+    stopped = observe(spec={"executionType": "Stop", "suspend": True}, status=ended)
+    copy, _ = list_commands(find_root(stopped))
+    assert '{"op":"add","path":"/spec/executionType","value":"Start"}' in copy
+    assert '{"op":"replace","path":"/spec/suspend","value":false}' in copy
+
+
 def barrier_pod(index: int) -> Object:
     """A Pod whose barrier runs."""
     init = {"name": "barrier", "image": "frameworkbarrier/framework-barrier"}

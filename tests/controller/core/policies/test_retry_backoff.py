@@ -5,8 +5,16 @@ from datetime import timedelta
 
 from controller.core.policies import retry_backoff
 from controller.core.settings import Settings
+from framework.api.completion import RETRY_TASK_REQUESTED
 from framework.api.types import RetryPolicyStatus, TaskStatus
-from tests.support.builders import at, build_status, build_task, build_task_attempt, end_attempt
+from tests.support.builders import (
+    at,
+    build_status,
+    build_task,
+    build_task_attempt,
+    end_attempt,
+    end_task,
+)
 from tests.support.builders.cases import cases
 
 SETTINGS = Settings()
@@ -63,6 +71,19 @@ def test_suspended_attempt_changes_no_count_and_is_retried_without_a_pause() -> 
     # Any other end within a second pauses.
     failed = end_attempt(build_status(retry_policy_status=before), -101, **times)
     assert retry_backoff.find_pause_seconds(failed, SETTINGS) > 0
+
+
+@cases(
+    "seconds expected",
+    quick_ends_before_it_still_count=(1, 7),
+    a_longer_one_begins_anew=(11, 0),
+)
+def test_retry_that_a_user_requests_is_no_quick_end_and_has_no_pause(
+    seconds: float, expected: int
+) -> None:
+    task = end_task(build_ended(seconds, 7), RETRY_TASK_REQUESTED)
+    assert retry_backoff.find_pause_seconds(task, SETTINGS) == 0
+    assert retry_backoff.count_quick_ends(task, SETTINGS) == expected
 
 
 def test_refused_creations_have_a_pause_of_their_own_and_do_not_count() -> None:
