@@ -130,7 +130,7 @@ async def test_patch_that_tests_an_absent_field_for_null_is_taken(
     del user
     await create(kube, namespace)
     pointer = "/spec/taskRoles/0/absentTaskIndices"
-    patch = [
+    patch: list[Object] = [
         {"op": "test", "path": pointer, "value": None},
         {"op": "add", "path": pointer, "value": [1]},
     ]
