@@ -97,8 +97,8 @@ def find_user_decision(observation: Observation) -> Iterator[Cause]:
     is_stopped = end is not None and end.code == STOP_FRAMEWORK_REQUESTED
     start = build_operation("add", "/spec/executionType", "Start")
     if is_stopped or (mode == "Stop" and not observation.is_completed):
-        resume = [_RESUME] if spec.get("suspend") is True else []
-        commands = observation.commands.build_replacement([start, *resume])
+        resumed = [_RESUME] if spec.get("suspend") is True else []
+        commands = observation.commands.build_replacement([start, *resumed])
         text = "a stopped Framework is not started again: replace it by a copy"
         yield Cause(
             Kind.STOPPED,
