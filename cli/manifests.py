@@ -218,7 +218,9 @@ def read_documents(files: Sequence[str], problems: list[str]) -> Iterator[tuple[
             problems.append(f"{source}: cannot be read: {e.strerror}; give a readable YAML file")
             continue
         except UnicodeDecodeError as e:
-            problems.append(f"{source}: not valid UTF-8 ({e.reason} at byte {e.start})")
+            problems.append(
+                f"{source}: not valid UTF-8 ({e.reason} at byte {e.start}); give a YAML file"
+            )
             continue
         except YamlError as e:
             problems.append(str(e))

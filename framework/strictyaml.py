@@ -14,10 +14,25 @@ import yaml
 
 LoaderClass: TypeAlias = type[yaml.SafeLoader] | type[yaml.CSafeLoader]
 
+_INDENTATION = "indent this line as the other keys or items of its block"
+_UNCLOSED = "a `[` or `{` before is not closed"
+_QUOTES = "put the value into quotes"
 _REMEDIES = {
     "mapping values are not allowed here": "check the indentation of this line and the lines "
     "before it; a value that contains `: ` needs quotes",
     "found character '\\t' that cannot start any token": "indent with spaces, not with tabs",
+    "expected <block end>, but found '<block mapping start>'": _INDENTATION,
+    "expected <block end>, but found '<block sequence start>'": _INDENTATION,
+    "expected <block end>, but found '<scalar>'": "check the quotes and the indentation before",
+    "expected <block end>, but found '-'": _INDENTATION,
+    "expected the node content, but found '<stream end>'": _UNCLOSED,
+    "expected ',' or ']', but got '<stream end>'": _UNCLOSED,
+    "expected ',' or ']', but got ':'": _UNCLOSED,
+    "expected ',' or '}', but got '<stream end>'": _UNCLOSED,
+    "found unexpected end of stream": "a quote before is not closed",
+    "could not find expected ':'": "check the line before: write `key: value`",
+    "found character '@' that cannot start any token": _QUOTES,
+    "found character '`' that cannot start any token": _QUOTES,
 }
 """By the problem that PyYAML reports."""
 _MAX_DEPTH = 100

@@ -12,6 +12,7 @@ from typing import Any
 
 from cli.exitcodes import CliError, ExitCode
 from cli.frameworks import check_served
+from cli.invocation import build_command
 from cli.manifests import Manifest, Manifests
 from cli.terminal import print_error
 from framework.api.completion import QUOTA_WORDS
@@ -92,10 +93,10 @@ async def _delete_all(client: KubeClient, existing: Sequence[tuple[Manifest, Obj
 
 
 def _explain_existing(manifest: Manifest) -> str:
+    delete = build_command("delete", str(manifest.name), "-n", str(manifest.namespace))
     return (
         f"{manifest.source}: metadata.name: a Framework {manifest.name!r} exists in namespace "
-        f"{manifest.namespace}: delete it (kubectl delete framework {manifest.name} "
-        f"-n {manifest.namespace} --cascade=foreground), use --replace, or take another name"
+        f"{manifest.namespace}: delete it (`{delete}`), use --replace, or take another name"
     )
 
 

@@ -72,7 +72,7 @@ class Commands:
             operations: a JSON patch; without one the user edits the file between the commands.
         """
         run = self.build_framework("run", f"{self.name}.yaml", "--replace")
-        get = self.build_kubectl("get", "framework", self.name, "-o", "yaml")
+        get = self.build_framework("get", self.name, "-o", "yaml")
         if not operations:
             return f"{get} >{shlex.quote(self.name)}.yaml", run
         change = ["kubectl", "patch", "--local", "-f", "-", "--type=json", "-p"]
@@ -82,7 +82,7 @@ class Commands:
     def build_injection(self) -> tuple[str, ...]:
         """Write the commands that add the agents and the fields of the level restricted."""
         file = f"{self.name}.yaml"
-        get = self.build_kubectl("get", "framework", self.name, "-o", "yaml")
+        get = self.build_framework("get", self.name, "-o", "yaml")
         inject = build_command("inject", "--restricted", "-", "--output", file)
         return f"{get} | {inject}", self.build_framework("run", file, "--replace")
 

@@ -326,7 +326,10 @@ def test_run_of_a_framework_that_exists_refuses_until_replace(
     assert call("run", file, **cluster)[0] == 0
     code, output = call("run", file, **cluster)
     assert code == ExitCode.USAGE
-    assert "a Framework 'gang' exists in namespace default: delete it (kubectl delete" in output
+    assert (
+        "a Framework 'gang' exists in namespace default: delete it (`framework delete gang"
+        in output
+    )
     assert call("run", "--replace", file, **cluster)[0] == 0
 
 

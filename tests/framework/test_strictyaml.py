@@ -79,6 +79,11 @@ def test_load_documents_with_anchors_and_merge_keys_expands_them() -> None:
         ("a:\n\tb: 1", "f.yaml:2:1: while scanning for the next token"),
         ("a:\n\tb: 1", "; indent with spaces, not with tabs"),
         ("a: b: c", "f.yaml:1:5: mapping values are not allowed here; check the indentation of"),
+        ("a: [1", "but got '<stream end>'; a `[` or `{` before is not closed"),
+        ("a:\n  b: 1\n c: 2", "but found '<block mapping start>'; indent this line as"),
+        ('a: "b\nc: 1', "; a quote before is not closed"),
+        ("a: 1\nb\nc: 2", "; check the line before: write `key: value`"),
+        ("a: @b", "; put the value into quotes"),
         ("? [1]\n: 2", "f.yaml:1:3: a key must be a string"),
         ("a: !!python/object:os.system 1", "f.yaml:1:4: could not determine a constructor"),
         ("a: &a [*a]", "f.yaml:1:4: nested deeper than 100 levels"),
@@ -87,6 +92,7 @@ def test_load_documents_with_anchors_and_merge_keys_expands_them() -> None:
     ],
     ids=[
         "duplicate", "nested-duplicate", "unclosed", "tab", "tab-remedy", "two-colons",
+        "unclosed-remedy", "indentation", "quote", "colon", "reserved",
         "list-as-key", "tag", "recursion", "deep", "control",
     ],
 )  # fmt: skip
