@@ -37,6 +37,17 @@ class _Program(click.Group):
         command: click.Command = getattr(import_module(f"cli.commands.{name}"), name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the arguments name; the fault names similar ones."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as e:
+            # Click looks for similar names among the commands that are imported.
+            names = self.list_commands(ctx)
+            raise click.NoSuchCommand(e.command_name, possibilities=names, ctx=ctx) from None
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
         """Complete the name of a command without importing them, or an option."""
         if incomplete.startswith("-"):

@@ -63,6 +63,8 @@ _NO_NAMESPACE = (
     "with a letter or digit"
 )
 _BY_KIND = {(r.api_version, r.kind): r for r in (*SUPPORTING, resources.FRAMEWORKS)}
+# Similarity (0 to 1) from which a kind is a misspelt one: Framwork, not Role for RoleQuota.
+_NEAR_KIND = 0.85
 _BY_FOLDED_KIND = {(version, kind.casefold()): r for (version, kind), r in _BY_KIND.items()}
 
 
@@ -287,11 +289,13 @@ def _find_resource(body: Mapping[str, Any]) -> Resource:
     meant = _BY_FOLDED_KIND.get((str(api_version), str(kind).casefold().removesuffix("s")))
     if meant is not None:
         raise _fault("kind", f"is {kind!r}; write {meant.kind}")
-    known = ", ".join(resource.kind for _, resource in sorted(_BY_KIND.items()))
+    kinds = sorted(resource.kind for resource in _BY_KIND.values())
+    near = difflib.get_close_matches(str(kind), kinds, n=1, cutoff=_NEAR_KIND)
+    remedy = f"did you mean {near[0]}? Else apply" if near else "apply"
     raise _fault(
         "kind",
-        f"{kind!r} of apiVersion {api_version!r} is not run by this command; apply it with "
-        f"kubectl before (known: {known})",
+        f"{kind!r} of apiVersion {api_version!r} is not run by this command; {remedy} it with "
+        f"kubectl before (known: {', '.join(kinds)})",
     )
 
 

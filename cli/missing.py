@@ -48,4 +48,5 @@ def _offer(known: Sequence[str], otherwise: str, count: int | None = None) -> st
         return otherwise
     count = len(known) if count is None else count
     more = f" and {count - _SHOWN} more" if count > _SHOWN else ""
-    return f"there is {', '.join(known[:_SHOWN])}{more}"
+    verb = "is" if count == 1 else "are"
+    return f"there {verb} {', '.join(known[:_SHOWN])}{more}"

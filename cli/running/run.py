@@ -369,7 +369,10 @@ class _Run:
             self._display.say("ends at once: Frameworks that were not stopped continue to run")
             return ExitCode.UNREACHABLE
         if not await wait_any(self._done, self._lost, timeout_seconds=_STOP_SECONDS):
-            self._display.say(f"still not stopped after {_STOP_SECONDS:.0f} s; left to the cluster")
+            self._display.say(
+                f"still not stopped after {_STOP_SECONDS:.0f} s: ends without waiting; the "
+                "Frameworks stop when their controller runs"
+            )
         return self._give_up() if self._lost.is_set() else cause
 
     def _explain_stop(self, cause: ExitCode) -> str:

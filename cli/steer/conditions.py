@@ -5,6 +5,7 @@ will. ``kubectl wait`` goes on until its timeout.
 """
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from cli.exitcodes import CliError, ExitCode
 from cli.steer.changes import Gang
@@ -14,6 +15,8 @@ from framework.api.types import Condition
 # Each with what it says of a Framework without conditions: microsoft/frameworkcontroller writes
 # none, only the state.
 _KNOWN = ("Blocked", "Completed", "Failed", "GangReady", "Running", "Succeeded", "Suspended")
+_NEAR = 0.6
+"""Similarity (0 to 1) from which an unknown name is misspelt, not a condition of another writer."""
 _DELETE = "delete"
 _PREFIX = "condition="
 _TRUE, _FALSE = "True", "False"
@@ -35,7 +38,7 @@ def parse_wanted(text: str) -> Wanted:
     """Read ``condition=NAME``, ``condition=NAME=STATUS`` or ``delete``.
 
     Raises:
-        CliError: it has another form.
+        CliError: it has another form, or NAME is a misspelt condition.
     """
     if text.casefold() == _DELETE:
         return Wanted()
@@ -49,7 +52,15 @@ def parse_wanted(text: str) -> Wanted:
             f"--for: {text!r}: write condition=NAME, condition=NAME=false, or delete; the names "
             f"are {', '.join(_KNOWN)}",
         )
-    return Wanted(known.get(name.casefold(), name), statuses[status.casefold()] or _TRUE)
+    folded = name.casefold()
+    near = get_close_matches(folded, known, n=1, cutoff=_NEAR)
+    if near and folded not in known:
+        raise CliError(
+            ExitCode.USAGE,
+            f"--for: {text!r}: a Framework has no condition {name!r}; did you mean "
+            f"{known[near[0]]}?",
+        )
+    return Wanted(known.get(folded, name), statuses[status.casefold()] or _TRUE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,6 +179,7 @@ def test_run_with_a_bad_kubeconfig_names_it(text: str | None, message: str) -> N
         (["local", "up", "--port", "70000"], "70000 is not in the range"),
         (["logs", "gang", "Worker-1"], "'Worker-1' is not a Task: write it as worker or worker/0"),
         (["frobnicate"], "No such command"),
+        (["runn"], "Did you mean 'run'?"),
         ([], "\nThis machine:\n"),
         (["local"], "\nCommands:\n"),
         (["run", "--local", "-n", "My_NS", "f"], "--namespace: 'My_NS' is not a valid namespace: "),

@@ -96,6 +96,12 @@ def test_load_manifests_with_an_invalid_namespace_refuses(load: Load) -> None:
     assert line.startswith("0.yaml: metadata.namespace: 'My_NS' is not a valid namespace: use 1 to")
 
 
+def test_load_manifests_with_a_misspelt_kind_names_the_kind_that_was_meant(load: Load) -> None:
+    (line,) = refuse(load, FRAMEWORK.replace("kind: Framework", "kind: Framwork"))
+    assert "kind: 'Framwork'" in line
+    assert "did you mean Framework?" in line
+
+
 def test_load_manifests_reports_all_faults_of_all_files(load: Load) -> None:
     bad_name = FRAMEWORK.replace("gang", "Gang_1")
     duplicate = FRAMEWORK + FRAMEWORK[FRAMEWORK.index("  - name: worker") :]

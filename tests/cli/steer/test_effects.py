@@ -205,5 +205,14 @@ def test_wait_for_something_else_is_refused_with_what_there_is(text: str) -> Non
     assert caught.value.exit_code is ExitCode.USAGE
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"), [("success", "Succeeded"), ("ready", "GangReady"), ("Fialed", "Failed")]
+)
+def test_wait_for_a_misspelt_condition_is_refused(name: str, meant: str) -> None:
+    with pytest.raises(CliError, match=rf"no condition '{name}'; did you mean {meant}\?") as caught:
+        parse_wanted(f"condition={name}")
+    assert caught.value.exit_code is ExitCode.USAGE
+
+
 def test_wait_for_delete_waits_for_the_deletion() -> None:
     assert parse_wanted("delete").build_goal("gang", "u") == Deleted("gang", "u")
