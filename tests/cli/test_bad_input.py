@@ -359,8 +359,8 @@ def kept(home: Path) -> None:
     [
         (["gong"], "no Framework 'gong' in state (namespace default): there is gang"),
         (["gang", "chief"], "Framework gang has no role 'chief': there is worker"),
-        (["gang", "worker/7"], "Framework gang has no Task worker/7: there is worker/0, worker/1"),
-        (["gang", "-c", "x"], "gang has no container 'x': there is barrier, train"),
+        (["gang", "worker/7"], "Framework gang has no Task worker/7: there are worker/0, worker/1"),
+        (["gang", "-c", "x"], "gang has no container 'x': there are barrier, train"),
         (
             ["gang", "worker/1", "--previous"],
             'worker/1 train: previous terminated container "train" in pod "p1" not found',

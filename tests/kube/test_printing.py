@@ -148,7 +148,7 @@ def test_missing_framework_is_named_with_those_that_exist(
     assert done.returncode == 1
     assert done.stdout == "framework.frameworkcontroller.microsoft.com/gang\n"
     assert "no Framework 'gone'" in done.stderr
-    assert "there is gang, other" in done.stderr
+    assert "there are gang, other" in done.stderr
 
 
 def test_empty_namespace_is_said_as_kubectl_says_it(

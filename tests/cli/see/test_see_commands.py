@@ -90,7 +90,7 @@ def test_missing_framework_is_exit_code_1_and_names_those_that_exist(
     result = call(server, command, "framework/gone")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
-        "error: no Framework 'gone' in namespace default: there is gang, other\n"
+        "error: no Framework 'gone' in namespace default: there are gang, other\n"
     )
 
 

@@ -42,7 +42,7 @@ async def test_several_frameworks_are_changed_also_if_one_does_not_exist(
     answer = await call(cluster, "start", "a", "nope", "framework/b")
     assert answer.code == 1
     assert answer.out == f"{KIND}/a started\n{KIND}/b started\n"
-    assert answer.err == "error: no Framework 'nope' in namespace default: there is a, b\n"
+    assert answer.err == "error: no Framework 'nope' in namespace default: there are a, b\n"
     answer = await call(cluster, "scale", "a", "worker=3", "--dry-run=client", "-o", "yaml")
     assert yaml.safe_load(answer.out)["spec"]["taskRoles"][0]["taskNumber"] == 3
     answer = await call(cluster, "stop", "a", "b", "-o", "name")
