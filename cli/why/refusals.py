@@ -55,12 +55,13 @@ _PATTERNS: tuple[tuple[Refuser, re.Pattern[str]], ...] = (
     ),
     (
         Refuser.POD_SECURITY,
-        re.compile(r'violates PodSecurity "(?P<name>[^":]+)[^"]*": (?P<details>.+)'),
+        re.compile(r'violates PodSecurity "(?P<name>[^":]+)(?::[^"]*)?": (?P<details>.+)'),
     ),
     (
         Refuser.POLICY,
         re.compile(
-            r"ValidatingAdmissionPolicy '(?P<name>[^']+)'.*? denied request: (?P<details>.+)"
+            r"ValidatingAdmissionPolicy '(?P<name>[^']+)'(?: with binding '[^']*')? "
+            r"denied request: (?P<details>(?s:.+))"
         ),
     ),
     (

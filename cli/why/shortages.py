@@ -43,14 +43,13 @@ class Shortage:
 
 _HEAD = re.compile(r"^\d+/(?P<total>\d+) nodes are available: (?P<rest>.*)$")
 _COUNTED = re.compile(r"^(?P<count>\d+) (?P<text>.+)$")
-_PREEMPTION = re.compile(r"\.? preemption: .*$")
 _PATTERNS: tuple[tuple[Lack, re.Pattern[str]], ...] = (
     (Lack.RESOURCE, re.compile(r"^Insufficient (?P<name>\S+)$")),
     (Lack.PODS, re.compile(r"^Too many pods(?P<name>)")),
     (Lack.CORDONED, re.compile(r"^node\(s\) were unschedulable(?P<name>)")),
     (Lack.SELECTOR, re.compile(r"didn't match (?:Pod's )?node (?:affinity|selector)(?P<name>)")),
     (Lack.SELECTOR, re.compile(r"didn't match Pod's node affinity/selector(?P<name>)")),
-    (Lack.TAINT, re.compile(r"(?:untolerated taint|had taint) \{(?P<name>[^}]*)\}")),
+    (Lack.TAINT, re.compile(r"(?:untolerated taint|had taint) \{(?P<name>[^{}]*)\}")),
     (Lack.PORT, re.compile(r"didn't have free ports(?P<name>)")),
     (Lack.ANTI_AFFINITY, re.compile(r"pod (?:anti-)?affinity(?P<name>)")),
     (Lack.SPREAD, re.compile(r"topology spread constraints(?P<name>)")),
@@ -66,7 +65,7 @@ def parse_shortages(message: str) -> tuple[Shortage, ...]:
     """Read the reasons of a message of the scheduler; those of most nodes first."""
     line = " ".join(message.split())
     head = _HEAD.match(line)
-    rest = _PREEMPTION.sub("", head.group("rest") if head else line).rstrip(". ")
+    rest = (head.group("rest") if head else line).partition(" preemption: ")[0].rstrip(". ")
     found = [_parse_part(part) for part in re.split(r", (?=\d+ )", rest) if part]
     # What is about the Pod holds it on every node.
     return tuple(sorted(found, key=lambda s: -s.nodes if s.nodes else -(10**9)))

@@ -14,7 +14,7 @@ from typing import Any
 from framework.api.fielderrors import FieldError, FieldErrors
 from framework.kinds.compiled import Note, Object
 
-_STEP = re.compile(r"\.?[^.\[\]]+|\[[^\]]*\]")
+_STEP = re.compile(r"\.?[^.\[\]]+|\[[^\[\]]*\]")
 
 
 class Spelling:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 import re2  # type: ignore[import-untyped]  # it ships no types
 
+from cli.printing.jsonpath_parser import TemplateError, parse_path
 from framework import strictyaml
 from framework.api.crd import build_crd
 from localcluster.apiserver.views.jsonpath import JsonPathError, find_values
@@ -31,8 +32,14 @@ def find_no_value(path: str) -> None:
         find_values({}, path)
 
 
+def find_no_brackets(text: str) -> None:
+    with contextlib.suppress(TemplateError):
+        parse_path(text)
+
+
 # Linear by what calls them: the function is tried instead of the pattern.
 GUARDED: dict[str, Callable[[str], object]] = {
+    "cli/printing/jsonpath_parser.py _BRACKETS": find_no_brackets,
     "localcluster/apiserver/views/jsonpath.py _TOKEN": find_no_value,
     "localcluster/kubelet/expansion.py _REFERENCE": lambda text: expand(text, {}),
 }
@@ -40,6 +47,9 @@ GUARDED: dict[str, Callable[[str], object]] = {
 BUILT_LATER = {
     # From paths, which are escaped; one like it is tried below.
     "localcluster/kubelet/container/path_replacement.py compile",
+    # From the examples that the project ships.
+    "cli/start/gangfile.py search",
+    "cli/start/gangfile.py subn",
     # From constants; they are tried below.
     "framework/strictyaml.py compile",
     # From a CRD that the owner of a local cluster adds to it; only the owner waits for it.

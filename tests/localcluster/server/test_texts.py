@@ -150,7 +150,7 @@ def test_decode_object_reads_json() -> None:
         (b'{"a', "application/json", 400, r'json parse error: .* \(\{"a\)'),
         (b"", "application/json", 400, "<empty>"),
         (b"\xff\xfe", "application/json", 400, "json parse error"),
-        (b"[]", "application/json", 400, "must be of type K.*no object"),
+        (b"[]", "application/json", 400, "must be of type K.*not an object"),
         (b"a: 1", "application/yaml", 415, "application/json"),
         (b"[" * 100_000, "application/json", 400, "json parse error"),
     ],
