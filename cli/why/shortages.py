@@ -65,7 +65,8 @@ def parse_shortages(message: str) -> tuple[Shortage, ...]:
     """Read the reasons of a message of the scheduler; those of most nodes first."""
     line = " ".join(message.split())
     head = _HEAD.match(line)
-    rest = (head.group("rest") if head else line).partition(" preemption: ")[0].rstrip(". ")
+    # What follows the first sentence is about resource claims and preemption.
+    rest = (head.group("rest") if head else line).partition(". ")[0].rstrip(".")
     found = [_parse_part(part) for part in re.split(r", (?=\d+ )", rest) if part]
     # What is about the Pod holds it on every node.
     return tuple(sorted(found, key=lambda s: -s.nodes if s.nodes else -(10**9)))

@@ -50,6 +50,11 @@ SCHEDULER = {
         "0/2 nodes are available: 2 node(s) had volume node affinity conflict.",
         [(Lack.VOLUME_NODE, 2, "")],
     ),
+    "claims": (
+        "0/1 nodes are available: 1 Insufficient nvidia.com/gpu. no new claims to deallocate, "
+        "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
+        [(Lack.RESOURCE, 1, "nvidia.com/gpu")],
+    ),
     "pods": ("0/1 nodes are available: 1 Too many pods.", [(Lack.PODS, 1, "")]),
     "ports": (
         "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.",
