@@ -51,8 +51,10 @@ SCHEDULER = {
         [(Lack.VOLUME_NODE, 2, "")],
     ),
     "claims": (
-        "0/1 nodes are available: 1 Insufficient nvidia.com/gpu. no new claims to deallocate, "
-        "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
+        (
+            "0/1 nodes are available: 1 Insufficient nvidia.com/gpu. no new claims to deallocate, "
+            "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+        ),
         [(Lack.RESOURCE, 1, "nvidia.com/gpu")],
     ),
     "pods": ("0/1 nodes are available: 1 Too many pods.", [(Lack.PODS, 1, "")]),
