@@ -82,6 +82,12 @@ def hangup_by_default() -> Iterator[None]:
     signal.signal(signal.SIGHUP, before)
 
 
+def pytest_configure() -> None:
+    """Let SIGINT end the programs that tests start, also where a shell started the tests with &."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture(scope="session")
 def seed(request: pytest.FixtureRequest) -> int:
     """The number all draws of this run come from; the header of the run shows it."""
