@@ -42,6 +42,7 @@ class Shortage:
 
 
 _HEAD = re.compile(r"^\d+/(?P<total>\d+) nodes are available: (?P<rest>.*)$")
+_REST_END = re.compile(r"[.;] ")
 _COUNTED = re.compile(r"^(?P<count>\d+) (?P<text>.+)$")
 _PATTERNS: tuple[tuple[Lack, re.Pattern[str]], ...] = (
     (Lack.RESOURCE, re.compile(r"^Insufficient (?P<name>\S+)$")),
@@ -65,8 +66,8 @@ def parse_shortages(message: str) -> tuple[Shortage, ...]:
     """Read the reasons of a message of the scheduler; those of most nodes first."""
     line = " ".join(message.split())
     head = _HEAD.match(line)
-    # What follows the first sentence is about resource claims and preemption.
-    rest = (head.group("rest") if head else line).partition(". ")[0].rstrip(".")
+    # What follows is about resource claims and preemption, or the advice of a local cluster.
+    rest = _REST_END.split(head.group("rest") if head else line, maxsplit=1)[0].rstrip(".")
     found = [_parse_part(part) for part in re.split(r", (?=\d+ )", rest) if part]
     # What is about the Pod holds it on every node.
     return tuple(sorted(found, key=lambda s: -s.nodes if s.nodes else -(10**9)))

@@ -57,6 +57,10 @@ SCHEDULER = {
         ),
         [(Lack.RESOURCE, 1, "nvidia.com/gpu")],
     ),
+    "advice": (
+        "0/1 nodes are available: 1 Insufficient nvidia.com/gpu; this local cluster offers 0: x",
+        [(Lack.RESOURCE, 1, "nvidia.com/gpu")],
+    ),
     "pods": ("0/1 nodes are available: 1 Too many pods.", [(Lack.PODS, 1, "")]),
     "ports": (
         "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.",
