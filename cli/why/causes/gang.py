@@ -46,10 +46,7 @@ def find_missing_controller(observation: Observation) -> Iterator[Cause]:
         return
     lease = get_mapping(observation.lease or {}, "spec")
     renewed = read_time(lease.get("renewTime"))
-    seconds = lease.get("leaseDurationSeconds")
-    is_stale = renewed is not None and isinstance(seconds, int)
-    if renewed is not None and isinstance(seconds, int):
-        is_stale = observation.now - renewed > timedelta(seconds=max(seconds, _UNSEEN_SECONDS))
+    is_stale = _is_lease_stale(observation, renewed, lease.get("leaseDurationSeconds"))
     changed = _find_unseen_change(observation)
     if changed is None and not is_stale:
         return
@@ -65,6 +62,19 @@ def find_missing_controller(observation: Observation) -> Iterator[Cause]:
         facts=tuple(facts),
         remedies=tuple(_start_controller(observation)),
     )
+
+
+def _is_lease_stale(observation: Observation, renewed: datetime | None, seconds: object) -> bool:
+    """Return whether the controller that renewed the Lease has ended, and no other works.
+
+    A Framework that changed its state after the Lease had run out has a controller that runs
+    without leader election.
+    """
+    if renewed is None or not isinstance(seconds, int):
+        return False
+    ran_out = renewed + timedelta(seconds=max(seconds, _UNSEEN_SECONDS))
+    changed = observation.status.transition_time if observation.status else renewed
+    return changed <= ran_out < observation.now
 
 
 def find_deletion(observation: Observation) -> Iterator[Cause]:

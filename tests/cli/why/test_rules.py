@@ -536,3 +536,9 @@ def test_task_that_starts_again_after_quick_ends_has_failed() -> None:
 def test_retry_has_the_time_of_the_next_attempt() -> None:
     (fact,) = find_root(observe(status=retry(60))).facts
     assert fact == "the next attempt, number 3, starts at 2026-01-01T00:05:50Z, in 50 s"
+
+
+def test_lease_of_a_controller_that_has_ended_says_nothing_while_another_one_works() -> None:
+    spec = {"renewTime": "2025-12-31T23:00:00.000000Z", "leaseDurationSeconds": 15}
+    observed = observe([lose_image()], lease={"spec": spec})
+    assert Kind.NO_CONTROLLER not in {cause.kind for cause in find_causes(observed)}
