@@ -137,12 +137,17 @@ def apply_policies(access: Access, *folders: Path) -> Iterator[None]:
 
 def _is_any_in_force(access: Access) -> bool:
     """Return whether a policy that was deleted is still active, which it is for a moment."""
-    pod = {**build_pod("probe", account="default"), "apiVersion": "v1", "kind": "Pod"}
     role = build_role_wire()
     role["task"]["pod"]["metadata"] = {"labels": {FC: "gang"}}
     framework = {**build_framework_wire(role), "metadata": {"name": "probe"}}
-    said = create_as(access, "default", pod, WORKLOADS, "--dry-run=server")
-    said += create_as(access, "default", framework, None, "--dry-run=server")
+    said = create_as(access, "default", framework, None, "--dry-run=server")
+    return "ValidatingAdmissionPolicy" in said or _denies_pod(access, "default")
+
+
+def _denies_pod(access: Access, namespace: str) -> bool:
+    """Return whether the policy of identities is active: a Pod of a gang is the controller's."""
+    pod = {**build_pod("probe", account="default"), "apiVersion": "v1", "kind": "Pod"}
+    said = create_as(access, namespace, pod, WORKLOADS, "--dry-run=server")
     return "ValidatingAdmissionPolicy" in said
 
 
@@ -176,6 +181,7 @@ def open_policed(access: Access, http: JsonHttp, namespace: str, folder: Path) -
     agent = policed.open_agent()
     wait_until(lambda: policed.patch(agent, OWN, acknowledge("1"))[0] == 200)
     wait_until(lambda: policed.patch(agent, OTHER, acknowledge("1"))[0] == 403)
+    wait_until(lambda: _denies_pod(access, namespace))
     return policed
 
 
