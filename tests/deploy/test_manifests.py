@@ -136,6 +136,26 @@ def test_controller_may_write_no_spec_and_read_no_secret() -> None:
     assert not {"create", "update", "patch"} & set(frameworks["verbs"])
 
 
+def test_rights_for_other_kinds_are_in_their_component_only() -> None:
+    (role,) = [
+        body for body in load(manifests.KINDS / "clusterrole.yaml") if body["kind"] == "ClusterRole"
+    ]
+    granted = {
+        (resource, verb)
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert not [right for right in granted if "*" in right]
+    assert {verb for resource, verb in granted if resource == "secrets"} == {"get"}
+    written = {resource for resource, verb in granted if verb in {"update", "patch", "delete"}}
+    assert "roles" not in written
+    assert not {"pods", "configmaps", "secrets"} & written
+    groups = {group for rule in role["rules"] for group in rule["apiGroups"]}
+    base = {g for rule in find("ClusterRole", INSTALLED)["rules"] for g in rule["apiGroups"]}
+    assert {"mlkube.io", "kai.alibabacloud.com"} <= groups - base
+
+
 def test_agents_objects_of_any_frameworks_in_one_namespace_never_share_a_name() -> None:
     folders = {
         "namespace": [""],

@@ -1,0 +1,125 @@
+"""The CustomResourceDefinitions of TfJob and TrainingJob on an API server."""
+
+from typing import Any
+
+import pytest
+
+from framework.kinds.crd import build_crds
+from tests.contract.apiclient import TABLE, Api, Object
+from tests.contract.definitions import Kind, defined
+from tests.framework.kinds.jobs import build_tfjob, build_trainingjob
+
+KINDS = ("tfjob", "trainingjob")
+SNAKE_CASE = {
+    "runtimeid": "76no",
+    "replica_specs": [
+        {"replicas": 1, "tf_port": 2222, "tf_replica_type": "MASTER", "template": {"odd": [None]}}
+    ],
+}
+
+
+def define(name: str) -> Object:
+    """The definition of a kind, served as v1 for the clients of these tests."""
+    definition = build_crds()[name]
+    definition["spec"]["versions"][0]["name"] = "v1"
+    return definition
+
+
+def build_spec(name: str, **fields: Any) -> Object:
+    build = {"tfjob": build_tfjob, "trainingjob": build_trainingjob}[name]
+    return {**build()["spec"], **fields}
+
+
+@pytest.mark.parametrize("name", KINDS)
+async def test_definition_of_a_kind_is_accepted_under_its_own_name(api: Api, name: str) -> None:
+    answer = await api.create("customresourcedefinitions", build_crds()[name], dryRun="All")
+    assert answer.status in {201, 409}, answer.body
+
+
+@pytest.mark.parametrize(
+    ("name", "spec"),
+    [
+        ("tfjob", build_spec("tfjob")),
+        ("tfjob", SNAKE_CASE),
+        ("tfjob", {"replicaSpecs": None, "tensorboard": None, "future": {"a": None}}),
+        ("trainingjob", build_spec("trainingjob")),
+        ("trainingjob", {"etReplicaSpecs": None, "slotsPerWorker": None, "future": [1]}),
+    ],
+    ids=["tfjob", "snake case", "tfjob with nulls", "trainingjob", "trainingjob with nulls"],
+)
+async def test_job_is_stored_as_its_user_wrote_it(api: Api, name: str, spec: Object) -> None:
+    async with defined(api, define(name)) as kind:
+        stored = (await kind.create(kind.build(spec=spec))).ok()
+    assert stored["spec"] == spec
+
+
+async def test_workers_without_a_number_are_one(api: Api) -> None:
+    spec = {"etReplicaSpecs": {"worker": {"template": {}}}}
+    async with defined(api, define("trainingjob")) as kind:
+        stored = (await kind.create(kind.build(spec=spec))).ok()
+    assert stored["spec"]["etReplicaSpecs"]["worker"] == {"replicas": 1, "template": {}}
+
+
+WORKER = "spec.etReplicaSpecs.worker.replicas"
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "field"),
+    [
+        ("tfjob", {"runtimeId": 5}, "spec.runtimeId"),
+        ("tfjob", {"replicaSpecs": [{"replicas": 10_001}]}, "spec.replicaSpecs[0].replicas"),
+        ("tfjob", {"replica_specs": [{}] * 17}, "spec.replica_specs"),
+        ("tfjob", {"tfImage": "x" * 4097}, "spec.tfImage"),
+        ("trainingjob", {"slotsPerWorker": "2"}, "spec.slotsPerWorker"),
+        ("trainingjob", {"etReplicaSpecs": {"worker": {"replicas": 0}}}, WORKER),
+        ("trainingjob", {"etReplicaSpecs": {"worker": {"replicas": 10_001}}}, WORKER),
+    ],
+)
+async def test_value_out_of_bounds_is_refused_with_its_field(
+    api: Api, name: str, spec: Object, field: str
+) -> None:
+    async with defined(api, define(name)) as kind:
+        answer = await kind.create(kind.build(spec=spec))
+    assert answer.status == 422
+    assert answer.fields == [field]
+
+
+@pytest.mark.parametrize("name", KINDS)
+async def test_name_longer_than_one_in_dns_is_refused(api: Api, name: str) -> None:
+    async with defined(api, define(name)) as kind:
+        answer = await kind.create(kind.build("x" * 64, spec=build_spec(name)))
+    assert answer.status == 422
+    assert "metadata.name" in answer.fields
+
+
+@pytest.mark.parametrize("name", KINDS)
+async def test_status_is_a_subresource_that_keeps_what_it_is_given(api: Api, name: str) -> None:
+    status = {"phase": "Running", "conditions": [{"type": "Created", "odd": None}], "future": {}}
+    async with defined(api, define(name)) as kind:
+        created = (await kind.create(kind.build(spec=build_spec(name), status=status))).ok()
+        assert "status" not in created
+        changed = {**created, "spec": {}, "status": status}
+        stored = (await kind.replace_status(changed)).ok()
+    assert stored["status"] == status
+    assert stored["spec"] == created["spec"]
+    assert stored["metadata"]["generation"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [("tfjob", ["one", "Running", "Unknown"]), ("trainingjob", ["one", "Running"])],
+)
+async def test_columns_are_those_of_the_examples(api: Api, name: str, cells: list[str]) -> None:
+    async with defined(api, define(name)) as kind:
+        created = (await kind.create(kind.build(spec=build_spec(name)))).ok()
+        status = {"phase": "Running", "state": "Unknown"}
+        (await kind.replace_status({**created, "status": status})).ok()
+        table = await fetch_table(api, kind)
+    shown = [column["name"].upper() for column in table["columnDefinitions"]]
+    assert shown == ["NAME", "PHASE", *(["STATE"] if name == "tfjob" else []), "AGE"]
+    assert table["rows"][0]["cells"][:-1] == cells
+
+
+async def fetch_table(api: Api, kind: Kind) -> Object:
+    table: Object = (await api.send("GET", kind._base, accept=TABLE)).ok()
+    return table
