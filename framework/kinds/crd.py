@@ -3,9 +3,9 @@
 ``tools/manifests.py`` writes them to deploy/kinds. The rules of the API server in
 ``framework.api.crd`` determine these, too. In addition:
 
-1. The schema has the types of the fields and bounds, so that a wrong type is refused when the job is
-   applied. All else is checked by the compile step, whose messages have field and remedy; the
-   controller writes them into the conditions of the job.
+1. The schema has types and bounds of the fields, so that the API server refuses a wrong type. The
+   compile step checks all else. Its messages have field and remedy, and the controller writes them
+   into the conditions of the job.
 2. Unknown fields and Pod templates are kept as they are.
 3. Each field may be null, as in the original.
 """
