@@ -21,6 +21,7 @@ from cli.why.causes.gang import (
 from cli.why.causes.leaving import find_drain
 from cli.why.causes.nodes import find_lost_node, find_stuck_pod
 from cli.why.causes.running import find_restarts, find_unready
+from cli.why.causes.schedulers import find_silent_scheduler
 from cli.why.causes.scheduling import find_held, find_unschedulable
 from cli.why.causes.starting import (
     find_configuration,
@@ -44,6 +45,7 @@ RULES: tuple[Rule, ...] = (
     find_lost_node,
     find_unschedulable,
     find_held,
+    find_silent_scheduler,
     find_volume_faults,
     find_image,
     find_configuration,

@@ -24,9 +24,8 @@ from cli.why.remedies import (
 from cli.why.shortages import Lack, Shortage, parse_shortages
 from framework.api import constants
 
-_DEFAULT_SCHEDULER = "default-scheduler"
-# A scheduler binds a Pod, or says why not, within a second; a busy one within some.
-_UNSCHEDULED_SECONDS = 30
+FAILED_SCHEDULING = ("FailedScheduling", "Unschedulable")
+"""Reasons of the Events with which schedulers say why a Pod has no node: Volcano has its own."""
 _WORDS = {
     Lack.PODS: "too many Pods",
     Lack.CORDONED: "cordoned",
@@ -46,10 +45,10 @@ def find_unschedulable(observation: Observation) -> Iterator[Cause]:
     found = []
     for task in observation.tasks:
         condition = task.find_condition("PodScheduled")
-        is_waiting = task.phase == "Pending" and not task.node and not task.is_terminating
-        if not is_waiting or condition.get("status") != "False" or _list_gates(task):
+        event = task.find_event(*FAILED_SCHEDULING)
+        is_refused = condition.get("status") == "False" or (not condition and event is not None)
+        if not is_unscheduled(task) or not is_refused:
             continue
-        event = task.find_event("FailedScheduling")
         message = str(condition.get("message") or "") or (event.message if event else "")
         found.append((task, message))
     for message, tasks in group_tasks(observation.tasks, found):
@@ -68,8 +67,8 @@ def find_unschedulable(observation: Observation) -> Iterator[Cause]:
 
 
 def find_held(observation: Observation) -> Iterator[Cause]:
-    """Find Pods with scheduling gates, and Pods whose scheduler does not act."""
-    found = [(task, gates) for task in observation.tasks if (gates := _list_gates(task))]
+    """Find Pods with scheduling gates."""
+    found = [(task, gates) for task in observation.tasks if (gates := list_gates(task))]
     for gates, tasks in group_tasks(observation.tasks, found):
         patch = json.dumps([build_operation("remove", "/spec/schedulingGates")])
         commands = tuple(
@@ -84,41 +83,21 @@ def find_held(observation: Observation) -> Iterator[Cause]:
             since=tasks[0].created_at,
             remedies=(Remedy("start the program that removes this gate, or remove it", commands),),
         )
-    ignored = [(t, s) for t in observation.tasks if (s := _find_silent(observation, t)) is not None]
-    for scheduler, tasks in group_tasks(observation.tasks, ignored):
-        path = build_template_path(tasks[0], "schedulerName")
-        remedies = [Remedy(f"start the scheduler {scheduler} (an administrator)")]
-        if scheduler != _DEFAULT_SCHEDULER:
-            text = "use the default scheduler"
-            removal = build_operation("remove", path)
-            remedies = [change_template(observation, tasks, text, removal), *remedies]
-        yield Cause(
-            Kind.UNSCHEDULABLE,
-            f"waits for the scheduler {scheduler}, which has not answered",
-            tasks=tuple(task.key for task in tasks),
-            since=tasks[0].created_at,
-            remedies=tuple(remedies),
-        )
 
 
 _CLAIMS = frozenset({Lack.CLAIM_MISSING, Lack.CLAIM_UNBOUND})
 
 
-def _list_gates(task: TaskFacts) -> tuple[str, ...]:
+def is_unscheduled(task: TaskFacts) -> bool:
+    """Return whether a Pod waits for its scheduler."""
+    is_waiting = task.phase == "Pending" and not task.node and not task.is_terminating
+    return is_waiting and not list_gates(task)
+
+
+def list_gates(task: TaskFacts) -> tuple[str, ...]:
+    """List the scheduling gates of a Pod that has no node."""
     gates = list_mappings(task.pod_spec.get("schedulingGates"))
     return tuple(str(gate.get("name")) for gate in gates) if not task.node else ()
-
-
-def _find_silent(observation: Observation, task: TaskFacts) -> str | None:
-    """Find the scheduler that has said nothing of a Pod for long; None if it has."""
-    condition = task.find_condition("PodScheduled")
-    is_waiting = task.phase == "Pending" and not task.node and not task.is_terminating
-    created = task.created_at
-    if not is_waiting or condition or _list_gates(task) or created is None:
-        return None
-    if (observation.now - created).total_seconds() < _UNSCHEDULED_SECONDS:
-        return None
-    return str(task.pod_spec.get("schedulerName") or _DEFAULT_SCHEDULER)
 
 
 def _choose(shortages: Sequence[Shortage]) -> Shortage:
