@@ -43,7 +43,7 @@ SUITE_SECONDS = 1200
 # Of a replay that is made again.
 _PATIENT_SETTLE_SECONDS = 5.0
 # More failures than these have another cause than a busy machine.
-_MOST_REPEATED = 20
+_MOST_REPEATED = 40
 _FAILED_SEED = re.compile(r"FAIL (\d+) ")
 # The original never pauses before a retry, and replays wait for the next Pod a second or so.
 _SHIPPED_CONFIG = ROOT / "controller" / "config" / "default-config.yaml"
