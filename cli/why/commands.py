@@ -15,6 +15,7 @@ _COMPACT = (",", ":")
 _OPTIONS = frozenset(
     {
         *("-", "-f", "-k", "-l", "-n", "-o", "-p", "--force", "--server-side"),
+        "--force-conflicts",
         *("--type=json", "--type=merge", "--dry-run=client", "--ignore-not-found"),
         *("--grace-period=0", "--replicas=1", "--from-literal=KEY=VALUE"),
         *("--docker-server=REGISTRY", "--docker-username=USER", "--docker-password=PASSWORD"),

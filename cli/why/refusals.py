@@ -9,12 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from cli.why.names import hide_names, unquote
+
 
 class Refuser(StrEnum):
     """Which part of the API server refused."""
 
     QUOTA = "quota"
     QUOTA_NEEDS = "quota needs a request"
+    LIMIT_RANGE = "LimitRange"
     POD_SECURITY = "Pod Security"
     POLICY = "admission policy"
     WEBHOOK = "admission webhook"
@@ -23,6 +26,7 @@ class Refuser(StrEnum):
     PRIORITY_CLASS = "priority class"
     NAMESPACE = "namespace"
     RIGHT = "missing right"
+    FINALIZERS_RIGHT = "missing right on finalizers"
     INVALID = "validation"
     OTHER = "other"
 
@@ -41,64 +45,104 @@ class Refusal:
 
 
 _AMOUNTS = frozenset({"requested", "used", "limited"})
+# What the API server writes before the words of the part that refused.
+_HEAD = re.compile(r'^(?:[\w.-]+ (?:"\d+" )?is )?forbidden: |^Internal error occurred: ')
+# They match the beginning of a message whose quoted names are hidden.
 _PATTERNS: tuple[tuple[Refuser, re.Pattern[str]], ...] = (
     (
         Refuser.QUOTA,
         re.compile(
-            r"exceeded quota: (?P<name>\S+), requested: (?P<requested>\S+), "
+            r"^exceeded quota: (?P<name>\S+), requested: (?P<requested>\S+), "
             r"used: (?P<used>\S+), limited: (?P<limited>[^\s)]+)"
         ),
     ),
     (
         Refuser.QUOTA_NEEDS,
-        re.compile(r"failed quota: (?P<name>[^:\s]+): must specify (?P<details>.+)"),
+        re.compile(r"^failed quota: (?P<name>[^:\s]+): must specify (?P<details>.+)"),
+    ),
+    (
+        Refuser.LIMIT_RANGE,
+        re.compile(
+            r"^(?P<name>)\[?(?P<details>(?:minimum|maximum) \S+ usage per .+"
+            r"|\S+ max limit to request ratio per .+)"
+        ),
     ),
     (
         Refuser.POD_SECURITY,
-        re.compile(r'violates PodSecurity "(?P<name>[^":]+)(?::[^"]*)?": (?P<details>.+)'),
+        re.compile(r'^violates PodSecurity (?P<name>"\d+"): (?P<details>.+)'),
     ),
     (
         Refuser.POLICY,
         re.compile(
-            r"ValidatingAdmissionPolicy '(?P<name>[^']+)'(?: with binding '[^']*')? "
-            r"denied request: (?P<details>(?s:.+))"
+            r"^ValidatingAdmissionPolicy '(?P<name>[^']+)'(?: with binding '[^']*')? "
+            r"denied request: (?P<details>.+)"
         ),
     ),
     (
         Refuser.WEBHOOK_DOWN,
-        re.compile(r'failed calling webhook "(?P<name>[^"]+)": (?P<details>.+)'),
+        re.compile(r'^failed calling webhook (?P<name>"\d+")[:;] (?P<details>.+)'),
     ),
     (
         Refuser.WEBHOOK,
-        re.compile(r'admission webhook "(?P<name>[^"]+)" denied the request: (?P<details>.+)'),
+        re.compile(
+            r'^admission webhook (?P<name>"\d+") denied the request'
+            r"(?:: (?P<details>.+)| without explanation)"
+        ),
     ),
     (
         Refuser.SERVICE_ACCOUNT,
-        re.compile(r'serviceaccount "(?P<name>[^"]+)" not found(?P<details>)'),
+        re.compile(
+            r'^(?:error looking up service account .*: )?serviceaccount (?P<name>"\d+") not found$'
+        ),
     ),
     (
         Refuser.PRIORITY_CLASS,
-        re.compile(r"no PriorityClass with name (?P<name>\S+) was found(?P<details>)"),
+        re.compile(r"^no PriorityClass with name (?P<name>.*) was found$"),
     ),
-    (Refuser.NAMESPACE, re.compile(r"namespace (?P<name>\S+) (?P<details>.*being terminated)")),
-    (Refuser.RIGHT, re.compile(r'cannot create resource "(?P<name>[^"]+)"(?P<details>.*)')),
-    (Refuser.INVALID, re.compile(r"(?P<name>) is invalid: (?P<details>.+)")),
+    (
+        Refuser.NAMESPACE,
+        re.compile(
+            r"^unable to create new content in namespace (?P<name>\S+) because it is being "
+            r"terminated"
+        ),
+    ),
+    (Refuser.RIGHT, re.compile(r'^User "\d+" cannot create resource (?P<name>"\d+")')),
+    (
+        Refuser.FINALIZERS_RIGHT,
+        re.compile(
+            r"^(?P<name>)cannot set blockOwnerDeletion if an ownerReference refers to a resource "
+            r"you can't set finalizers on"
+        ),
+    ),
+    (Refuser.INVALID, re.compile(r'^(?P<name>)[\w.]+ "\d+" is invalid: (?P<details>.+)')),
 )
 
 
 def parse_refusal(message: str) -> Refusal:
-    """Find out which part of the API server refused, and what it says."""
-    line = " ".join(message.split())
+    """Find out which part of the API server refused, and what it says.
+
+    Only the beginning of a message is matched: names and values of users come later.
+    """
+    hidden = hide_names(" ".join(message.split()))
+    head = _HEAD.match(hidden.text)
+    line = hidden.text[head.end() :] if head else hidden.text
     for refuser, pattern in _PATTERNS:
-        found = pattern.search(line)
-        if found is None:
-            continue
-        groups = found.groupdict()
-        amounts: dict[str, Mapping[str, str]] = {
-            key: _parse_amounts(text) for key, text in groups.items() if key in _AMOUNTS
-        }
-        return Refusal(refuser, groups["name"].strip("\"'"), groups.get("details") or "", amounts)
-    return Refusal(Refuser.OTHER, details=line)
+        found = pattern.match(line)
+        if found is not None:
+            groups = {key: hidden.restore(text or "") for key, text in found.groupdict().items()}
+            return _build_refusal(refuser, groups)
+    return Refusal(Refuser.OTHER, details=hidden.restore(hidden.text))
+
+
+def _build_refusal(refuser: Refuser, groups: Mapping[str, str]) -> Refusal:
+    name = unquote(groups["name"])
+    if refuser is Refuser.POD_SECURITY:
+        # The level, and the version of the level.
+        name = name.partition(":")[0]
+    amounts: dict[str, Mapping[str, str]] = {
+        key: _parse_amounts(text) for key, text in groups.items() if key in _AMOUNTS
+    }
+    return Refusal(refuser, name, groups.get("details", ""), amounts)
 
 
 def _parse_amounts(text: str) -> dict[str, str]:

@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cli.why.names import HiddenNames, hide_names, unquote
+
 
 class Lack(StrEnum):
     """Why nodes do not take a Pod."""
@@ -41,43 +43,63 @@ class Shortage:
     """What the scheduler says."""
 
 
-_HEAD = re.compile(r"^\d+/(?P<total>\d+) nodes are available: (?P<rest>.*)$")
+_HEAD = re.compile(r"^\d{1,9}/\d{1,9} nodes are available: (?P<rest>.*)$")
 _REST_END = re.compile(r"[.;] ")
-_COUNTED = re.compile(r"^(?P<count>\d+) (?P<text>.+)$")
+_COUNTED = re.compile(r"^(?P<count>\d{1,9}) (?P<text>.+)$")
 _PATTERNS: tuple[tuple[Lack, re.Pattern[str]], ...] = (
-    (Lack.RESOURCE, re.compile(r"^Insufficient (?P<name>\S+)$")),
-    (Lack.PODS, re.compile(r"^Too many pods(?P<name>)")),
-    (Lack.CORDONED, re.compile(r"^node\(s\) were unschedulable(?P<name>)")),
-    (Lack.SELECTOR, re.compile(r"didn't match (?:Pod's )?node (?:affinity|selector)(?P<name>)")),
-    (Lack.SELECTOR, re.compile(r"didn't match Pod's node affinity/selector(?P<name>)")),
-    (Lack.TAINT, re.compile(r"(?:untolerated taint|had taint) \{(?P<name>[^{}]*)\}")),
-    (Lack.PORT, re.compile(r"didn't have free ports(?P<name>)")),
-    (Lack.ANTI_AFFINITY, re.compile(r"pod (?:anti-)?affinity(?P<name>)")),
-    (Lack.SPREAD, re.compile(r"topology spread constraints(?P<name>)")),
-    (Lack.CLAIM_MISSING, re.compile(r'persistentvolumeclaim "(?P<name>[^"]+)" not found')),
-    (Lack.CLAIM_UNBOUND, re.compile(r"unbound immediate PersistentVolumeClaims(?P<name>)")),
-    (Lack.CLAIM_UNBOUND, re.compile(r"find available persistent volumes to bind(?P<name>)")),
-    (Lack.VOLUME_NODE, re.compile(r"volume node affinity conflict(?P<name>)")),
+    (Lack.RESOURCE, re.compile(r"Insufficient (?P<name>\S+)$")),
+    (Lack.PODS, re.compile(r"Too many pods(?P<name>)")),
+    (Lack.CORDONED, re.compile(r"node\(s\) were unschedulable(?P<name>)")),
+    (
+        Lack.SELECTOR,
+        re.compile(r"node\(s\) didn't match (?:Pod's )?node (?:affinity|selector)(?P<name>)"),
+    ),
+    (Lack.TAINT, re.compile(r"node\(s\) had (?:untolerated )?taint \{(?P<name>[^{}]*)\}")),
+    # From Kubernetes 1.34 on, the scheduler does not name the taint.
+    (Lack.TAINT, re.compile(r"node\(s\) had untolerated taint\(s\)(?P<name>)")),
+    (Lack.PORT, re.compile(r"node\(s\) didn't have free ports(?P<name>)")),
+    (
+        Lack.ANTI_AFFINITY,
+        re.compile(
+            r"node\(s\) didn't (?:match|satisfy) (?:existing )?pods? (?:anti-)?affinity(?P<name>)"
+        ),
+    ),
+    (Lack.SPREAD, re.compile(r"node\(s\) didn't match pod topology spread constraints(?P<name>)")),
+    (Lack.CLAIM_MISSING, re.compile(r'persistentvolumeclaim (?P<name>"\d+") not found')),
+    (Lack.CLAIM_UNBOUND, re.compile(r"pod has unbound immediate PersistentVolumeClaims(?P<name>)")),
+    (
+        Lack.CLAIM_UNBOUND,
+        re.compile(r"node\(s\) didn't find available persistent volumes to bind(?P<name>)"),
+    ),
+    (
+        Lack.VOLUME_NODE,
+        re.compile(
+            r"node\(s\) (?:had volume node affinity conflict|had no available volume zone"
+            r"|didn't match PersistentVolume's node affinity)(?P<name>)"
+        ),
+    ),
     (Lack.NO_NODES, re.compile(r"no nodes available to schedule pods(?P<name>)")),
 )
 
 
 def parse_shortages(message: str) -> tuple[Shortage, ...]:
     """Read the reasons of a message of the scheduler; those of most nodes first."""
-    line = " ".join(message.split())
-    head = _HEAD.match(line)
+    hidden = hide_names(" ".join(message.split()))
+    head = _HEAD.match(hidden.text)
     # What follows is about resource claims and preemption, or the advice of a local cluster.
-    rest = _REST_END.split(head.group("rest") if head else line, maxsplit=1)[0].rstrip(".")
-    found = [_parse_part(part) for part in re.split(r", (?=\d+ )", rest) if part]
+    rest = head.group("rest") if head else hidden.text
+    rest = _REST_END.split(rest, maxsplit=1)[0].rstrip(".")
+    found = [_parse_part(part, hidden) for part in re.split(r", (?=\d+ )", rest) if part]
     # What is about the Pod holds it on every node.
     return tuple(sorted(found, key=lambda s: -s.nodes if s.nodes else -(10**9)))
 
 
-def _parse_part(part: str) -> Shortage:
+def _parse_part(part: str, hidden: HiddenNames) -> Shortage:
     counted = _COUNTED.match(part)
     count, text = (int(counted.group("count")), counted.group("text")) if counted else (0, part)
+    shown = hidden.restore(text)
     for lack, pattern in _PATTERNS:
-        found = pattern.search(text)
+        found = pattern.match(text)
         if found is not None:
-            return Shortage(lack, count, found.group("name"), text)
-    return Shortage(Lack.OTHER, count, text=text)
+            return Shortage(lack, count, unquote(hidden.restore(found.group("name"))), shown)
+    return Shortage(Lack.OTHER, count, text=shown)

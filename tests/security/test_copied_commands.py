@@ -65,7 +65,9 @@ CASES: dict[str, Callable[[str], Observation]] = {
     ),
     "taken name": lambda name: block("NameTaken", f"Pod {name} cannot be created: x"),
     "name of an object that does not go": lambda name: block(
-        "NameTaken", f"Pod {name} cannot be created: it does not go"
+        "NameTaken",
+        f"Pod {name} cannot be created: an older Pod of this name is being deleted, and still "
+        "exists",
     ),
     "node selector": select,
     "node": cordon,

@@ -1,5 +1,6 @@
 """Barriers that wait: for the API server, for a requirement, for other Tasks. Pure."""
 
+import json
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -16,12 +17,15 @@ _LINE = re.compile(
     r"^barrier: (?:(?P<ready>\d+)/(?P<total>\d+) ready|waiting) after (?P<seconds>\d+) s"
     r"(?:; (?P<rest>.*))?$"
 )
-_RIGHT = re.compile(r"missing right: (?P<right>[^;]+)")
-_SOURCE_FAULT = re.compile(r"is (?P<state>unreachable|forbidden|not authenticated|not found)\b")
+_RIGHT = re.compile(r"^barrier: (?:warning: )?missing right: (?P<right>[^;]+)")
+# Only the beginning of a message is the barrier's: the reasons of missing Tasks come later.
+_SOURCE_FAULT = re.compile(
+    r"(?:ConfigMap|Framework) \S+ is (?:unreachable|forbidden|not authenticated|not found)\b"
+)
+_UNMET = re.compile(r"not reached yet: |[a-z0-9]{0,63} is not (?:seen|running) yet")
 # A gang of many Pods is complete within this time on most clusters.
 _PATIENCE_SECONDS = 30
 _SHOWN_MISSING = 3
-_UNMET = ("not reached yet", "is not running yet", "is not ready yet", "is not seen yet")
 
 
 class BarrierLine(NamedTuple):
@@ -46,9 +50,9 @@ def find_api_server(observation: Observation) -> Iterator[Cause]:
     found = []
     for task, container in _walk_barriers(observation):
         log = observation.get_log(task, container.name)
-        right = next((m for line in log[::-1] if (m := _RIGHT.search(line))), None)
+        right = next((m for line in log[::-1] if (m := _RIGHT.match(_read_text(line)))), None)
         line = read_line(log)
-        fault = _SOURCE_FAULT.search(line.message) if line else None
+        fault = _SOURCE_FAULT.match(line.message) if line else None
         if right is not None:
             what = f"lacks a right: {right.group('right')}"
             found.append((task, (container.name, what, right.string)))
@@ -82,7 +86,7 @@ def find_requirement(observation: Observation) -> Iterator[Cause]:
     found = []
     for task, container in _walk_barriers(observation):
         line = read_line(observation.get_log(task, container.name))
-        if line is not None and any(words in line.message for words in _UNMET):
+        if line is not None and _UNMET.match(line.message):
             env = container.spec.get("env")
             required = next(
                 (e.get("value") for e in env if e.get("name") == constants.BARRIER_REQUIRE_ENV), ""
@@ -143,10 +147,23 @@ def find_incomplete_gang(observation: Observation) -> Iterator[Cause]:
 def read_line(log: tuple[str, ...]) -> BarrierLine | None:
     """Read the newest line with which a barrier says what it waits for; None without one."""
     for line in reversed(log):
-        found = _LINE.match(line)
+        text = _read_text(line)
+        found = _LINE.match(text)
         if found is not None:
-            return BarrierLine(line, found.group("rest") or "")
+            return BarrierLine(text, found.group("rest") or "")
     return None
+
+
+def _read_text(line: str) -> str:
+    """Return a line of a barrier as text; with BARRIER_LOG=json it is JSON."""
+    if not line.startswith("{"):
+        return line
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+    message = found.get("message") if isinstance(found, dict) else None
+    return f"barrier: {message}" if isinstance(message, str) else line
 
 
 def _walk_barriers(observation: Observation) -> Iterator[tuple[TaskFacts, ContainerFacts]]:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from cli.reasons import read_progress
 from cli.why.cause import Cause, Kind, Remedy
+from cli.why.names import hide_names
 from cli.why.observation import Observation, TaskFacts, get_mapping, list_mappings, read_time
 from cli.why.refusals import Refusal, Refuser, parse_refusal
 from cli.why.remedies import (
@@ -33,10 +34,14 @@ _MENDED = re.compile(
     r"|seccompProfile)\b"
 )
 _VIOLATION_END = re.compile(r"\), (?=[a-zA-Z])")
+_RIGHTS_FILE = "deploy/base/clusterrole.yaml"
+# The end of what the controller writes of a Pod that does not go.
+_OLD_POD = "an older Pod of this name is being deleted, and still exists"
 
 _WORDS = {
     Refuser.QUOTA: "the quota {name} is used up ({details})",
     Refuser.QUOTA_NEEDS: "the quota {name} requires that its containers state {details}",
+    Refuser.LIMIT_RANGE: "a LimitRange of the namespace does not allow it: {details}",
     Refuser.POD_SECURITY: "the namespace enforces the level {name} of Pod Security: {details}",
     Refuser.POLICY: "the admission policy {name} denies it: {details}",
     Refuser.WEBHOOK: "the admission webhook {name} denies it: {details}",
@@ -45,6 +50,9 @@ _WORDS = {
     Refuser.PRIORITY_CLASS: "the cluster has no priority class {name}",
     Refuser.NAMESPACE: "the namespace {name} is being deleted",
     Refuser.RIGHT: "the controller lacks the right to create {name}",
+    Refuser.FINALIZERS_RIGHT: (
+        "the controller lacks the right to update the finalizers of Frameworks and ConfigMaps"
+    ),
     Refuser.INVALID: "its template is invalid: {details}",
 }
 
@@ -86,7 +94,7 @@ def find_taken_name(observation: Observation) -> Iterator[Cause]:
         "delete that object, or run the Framework under another name",
         (commands.build_kubectl("delete", kind.lower(), name),),
     )
-    if is_going or "does not go" in message:
+    if is_going or (found and found.group(3) == _OLD_POD):
         what = f"a {kind} {name} that is being deleted still has the name, and does not go"
         force = ("--force", "--grace-period=0")
         change: Object = {"metadata": {"finalizers": None}}
@@ -210,8 +218,10 @@ def _describe_amounts(refusal: Refusal) -> str:
 
 def _list_violations(details: str) -> list[str]:
     """Split the violations of a Pod Security level, which are separated by commas."""
-    parts = _VIOLATION_END.split(details.removesuffix(")"))
-    return [part if part.endswith(")") or "(" not in part else f"{part})" for part in parts]
+    hidden = hide_names(details.removesuffix(")"))
+    parts = _VIOLATION_END.split(hidden.text)
+    ended = [part if part.endswith(")") or "(" not in part else f"{part})" for part in parts]
+    return [hidden.restore(part) for part in ended]
 
 
 def _list_remedies(
@@ -245,9 +255,12 @@ def _list_remedies(
             remove = build_operation("remove", path)
             yield change_template(observation, failed.tasks, "remove priorityClassName", remove)
             return
-        case Refuser.RIGHT:
-            apply = commands.build_global_kubectl("apply", "--server-side", "-k", "deploy/base")
-            yield Remedy("grant the right (an administrator)", (apply,))
+        case Refuser.RIGHT | Refuser.FINALIZERS_RIGHT:
+            # By force: the user who took the right away owns the field since.
+            words = ("apply", "--server-side", "--force-conflicts", "-f", _RIGHTS_FILE)
+            apply = commands.build_global_kubectl(*words)
+            text = "give the controller the rights of its release again (an administrator)"
+            yield repeat(observation, Remedy(text, (apply,)))
             return
         case Refuser.POLICY | Refuser.WEBHOOK:
             text = "change what the message names, or ask the administrator about this policy;"

@@ -161,7 +161,7 @@ def _describe(task: TaskFacts, completion: TaskAttemptCompletionStatus) -> _End:
         limit = _read_memory_limit(task, name)
         text = f"ran out of memory: its container {name} was killed"
         return _End(Kind.OUT_OF_MEMORY, f"{text} at its limit of {limit}" if limit else text, name)
-    agent = read_agent_message(container.message) if container else {}
+    agent = _read_agent_message(container) if container else {}
     if container is not None and agent:
         return _describe_agent(container, agent)
     if container is not None and container.reason in _START_REASONS:
@@ -299,12 +299,13 @@ def find_failed(completion: TaskAttemptCompletionStatus) -> ContainerCompletionS
     return next((c for c in failed if c.code == completion.code), failed[0] if failed else None)
 
 
-def read_agent_message(message: str) -> Mapping[str, Any]:
+def _read_agent_message(container: ContainerCompletionStatus) -> Mapping[str, Any]:
     """Read the termination message of an agent of this project; empty for another message."""
-    if not message.startswith("{"):
+    if not container.message.startswith("{"):
         return {}
     try:
-        found = json.loads(message)
-    except ValueError:
+        found = json.loads(container.message)
+    except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) and found.get("message") else {}
+    is_agents = isinstance(found, dict) and found.get("exitCode") == container.code
+    return found if is_agents and found.get("message") else {}

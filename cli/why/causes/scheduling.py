@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cli.why.cause import Cause, Kind, Remedy
@@ -22,6 +23,7 @@ from cli.why.remedies import (
     name_pods,
 )
 from cli.why.shortages import Lack, Shortage, parse_shortages
+from cli.why.taints import find_taint, is_unfit
 from framework.api import constants
 
 FAILED_SCHEDULING = ("FailedScheduling", "Unschedulable")
@@ -52,7 +54,7 @@ def find_unschedulable(observation: Observation) -> Iterator[Cause]:
         message = str(condition.get("message") or "") or (event.message if event else "")
         found.append((task, message))
     for message, tasks in group_tasks(observation.tasks, found):
-        shortages = parse_shortages(message)
+        shortages = _name_taints(observation, tasks[0], parse_shortages(message))
         main = _choose(shortages)
         condition = tasks[0].find_condition("PodScheduled")
         yield Cause(
@@ -119,7 +121,8 @@ def _describe(shortage: Shortage, task: TaskFacts) -> str:
             asked = f", of which it asks for {amount}" if amount else ""
             return f"{nodes} lack{'s' * (shortage.nodes == 1)} free {shortage.name}{asked}"
         case Lack.TAINT:
-            return f"{nodes}: the taint {shortage.name.rstrip(': ')}, which it does not tolerate"
+            taint = f"the taint {shortage.name.rstrip(': ')}" if shortage.name else "a taint"
+            return f"{nodes}: {taint}, which it does not tolerate"
         case Lack.CLAIM_MISSING:
             return f"its PersistentVolumeClaim {shortage.name} does not exist"
         case Lack.CLAIM_UNBOUND | Lack.NO_NODES:
@@ -161,17 +164,7 @@ def _list_remedies(
         case Lack.SELECTOR:
             yield from _match_nodes(observation, tasks)
         case Lack.TAINT:
-            path = build_template_path(tasks[0], "tolerations")
-            key, _, value = main.name.partition(":")
-            toleration: dict[str, Any] = {"key": key.strip(), "operator": "Exists"}
-            del value
-            has_some = bool(observation.get_template(tasks[0]).get("tolerations"))
-            operation = (
-                build_operation("add", f"{path}/-", toleration)
-                if has_some
-                else build_operation("add", path, [toleration])
-            )
-            yield change_template(observation, tasks, "tolerate the taint", operation)
+            yield _tolerate(observation, main.name, tasks)
         case Lack.CLAIM_MISSING:
             yield create_claim(observation, main.name)
         case Lack.CLAIM_UNBOUND:
@@ -185,6 +178,34 @@ def _list_remedies(
             command = observation.commands.build_kubectl("describe", "pod", tasks[0].pod_name)
             yield Remedy("look at the Pod", (command,))
     yield from _run_fewer(observation, tasks)
+
+
+def _name_taints(
+    observation: Observation, task: TaskFacts, shortages: Sequence[Shortage]
+) -> tuple[Shortage, ...]:
+    """Find the name of the taint that the scheduler did not name."""
+    return tuple(
+        replace(each, name=find_taint(observation.nodes or {}, task.pod_spec))
+        if each.lack is Lack.TAINT and not each.name
+        else each
+        for each in shortages
+    )
+
+
+def _tolerate(observation: Observation, taint: str, tasks: Sequence[TaskFacts]) -> Remedy:
+    if not taint or is_unfit(taint):
+        command = observation.commands.build_global_kubectl("describe", "nodes")
+        what = "repair the nodes" if taint else "look at the taints of the nodes"
+        return Remedy(f"{what} (an administrator)", (command,))
+    path = build_template_path(tasks[0], "tolerations")
+    toleration = {"key": taint.partition(":")[0].strip(), "operator": "Exists"}
+    has_some = bool(observation.get_template(tasks[0]).get("tolerations"))
+    operation = (
+        build_operation("add", f"{path}/-", toleration)
+        if has_some
+        else build_operation("add", path, [toleration])
+    )
+    return change_template(observation, tasks, "tolerate the taint", operation)
 
 
 def create_claim(observation: Observation, name: str) -> Remedy:

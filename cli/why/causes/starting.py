@@ -12,6 +12,8 @@ from cli.why.kubeletmessages import (
     classify_image_fault,
     find_missing_object,
     find_volume,
+    is_root_refused,
+    shorten_mount,
 )
 from cli.why.observation import (
     ContainerFacts,
@@ -30,9 +32,10 @@ from cli.why.remedies import (
     replace_framework,
 )
 
+_CONFIG_ERROR = "CreateContainerConfigError"
 _CONFIG_WAITS = frozenset(
     {
-        "CreateContainerConfigError",
+        _CONFIG_ERROR,
         "CreateContainerError",
         "RunContainerError",
         "PreCreateHookError",
@@ -43,7 +46,6 @@ _CONFIG_WAITS = frozenset(
 _MOUNT_EVENTS = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
 _SANDBOX_EVENTS = ("FailedCreatePodSandBox", "FailedCreatePodContainer", "NetworkNotReady")
 _IMAGE_EVENTS = ("Failed",)
-_AS_ROOT = ("runAsNonRoot", "non-root policy")
 # A large image takes minutes; the Event "Pulling" is then the newest.
 _SLOW_SECONDS = 120
 
@@ -53,9 +55,8 @@ def find_image(observation: Observation) -> Iterator[Cause]:
     found = []
     for task, container, reason in _walk_waiting(observation):
         if reason in IMAGE_WAITS:
-            text = _collect(task, container, *_IMAGE_EVENTS)
-            finding = (container.name, container.image, container.path, classify_image_fault(text))
-            found.append((task, finding))
+            fault = classify_image_fault(reason, _collect(task, container, *_IMAGE_EVENTS))
+            found.append((task, (container.name, container.image, container.path, fault)))
     for (name, image, path, fault), tasks in group_tasks(observation.tasks, found):
         why = f": {fault}" if fault else ""
         quote = _quote(tasks[0], name, *_IMAGE_EVENTS)
@@ -77,7 +78,7 @@ def find_configuration(observation: Observation) -> Iterator[Cause]:
             message = str(container.get_state("waiting").get("message") or "")
             found.append((task, (container.name, container.path, reason, message)))
     for (name, path, reason, message), tasks in group_tasks(observation.tasks, found):
-        missing = find_missing_object(message)
+        missing = find_missing_object(message) if reason == _CONFIG_ERROR else None
         what = missing.describe() if missing else f"{reason}: {message}".rstrip(": ")
         yield Cause(
             Kind.CONFIG,
@@ -85,7 +86,9 @@ def find_configuration(observation: Observation) -> Iterator[Cause]:
             tasks=tuple(task.key for task in tasks),
             since=_find_since(tasks[0], "Failed"),
             quote=message,
-            remedies=tuple(_supply(observation, tasks, path, message, missing)),
+            remedies=tuple(
+                _supply(observation, tasks, path, missing, is_root=_is_root(reason, message))
+            ),
         )
 
 
@@ -101,7 +104,7 @@ def find_volume_faults(observation: Observation) -> Iterator[Cause]:
         missing = find_missing_object(message)
         if missing is not None and not missing.name:
             missing = MissingObject(missing.kind, _find_source(tasks[0], volume), missing.key)
-        what = missing.describe() if missing else _shorten_mount(message)
+        what = missing.describe() if missing else shorten_mount(message)
         named = f" {volume}" if volume else ""
         event = tasks[0].find_event(*_MOUNT_EVENTS)
         yield Cause(
@@ -244,12 +247,13 @@ def _supply(
     observation: Observation,
     tasks: Sequence[TaskFacts],
     path: str,
-    message: str,
     missing: MissingObject | None,
+    *,
+    is_root: bool,
 ) -> Iterator[Remedy]:
     if missing is not None:
         yield _create_missing(observation, missing)
-    elif any(words in message for words in _AS_ROOT):
+    elif is_root:
         user = build_template_path(tasks[0], path, "securityContext")
         container = next((c for c in tasks[0].list_containers() if c.path == path), None)
         context = dict(get_mapping(container.spec if container else {}, "securityContext"))
@@ -304,8 +308,8 @@ def _find_claim(task: TaskFacts, volume: str) -> str:
     return ""
 
 
-def _shorten_mount(message: str) -> str:
-    return message.rpartition(" : ")[2] if " : " in message else message
+def _is_root(reason: str, message: str) -> bool:
+    return reason == _CONFIG_ERROR and is_root_refused(message)
 
 
 def _look_at(observation: Observation, task: TaskFacts, text: str) -> Remedy:

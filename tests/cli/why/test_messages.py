@@ -34,6 +34,10 @@ SCHEDULER = {
         "0/1 nodes are available: 1 node(s) had taint {gpu: a100}, that the pod didn't tolerate.",
         [(Lack.TAINT, 1, "gpu: a100")],
     ),
+    "taint without a name": (
+        "0/2 nodes are available: 2 node(s) had untolerated taint(s). preemption: x.",
+        [(Lack.TAINT, 2, "")],
+    ),
     "selector": (
         "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.",
         [(Lack.SELECTOR, 2, "")],
@@ -69,6 +73,14 @@ SCHEDULER = {
     "anti-affinity": (
         "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules.",
         [(Lack.ANTI_AFFINITY, 1, "")],
+    ),
+    "affinity of other Pods": (
+        "0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules.",
+        [(Lack.ANTI_AFFINITY, 1, "")],
+    ),
+    "volume of another node": (
+        "0/1 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity.",
+        [(Lack.VOLUME_NODE, 1, "")],
     ),
     "spread": (
         "0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints.",
@@ -126,7 +138,7 @@ IMAGES = {
 
 @pytest.mark.parametrize(("message", "expected"), IMAGES.values(), ids=IMAGES)
 def test_message_about_an_image(message: str, expected: ImageFault) -> None:
-    assert classify_image_fault(message) is expected
+    assert classify_image_fault("ErrImagePull", message) is expected
 
 
 OBJECTS = {
@@ -183,6 +195,21 @@ REFUSALS = {
     "terminated": (Refuser.NAMESPACE, "team"),
     'secrets is forbidden: User "c" cannot create resource "secrets" in API group "" in the '
     'namespace "team"': (Refuser.RIGHT, "secrets"),
+    'pods "g-w-0" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a '
+    "resource you can't set finalizers on: , <nil>": (Refuser.FINALIZERS_RIGHT, ""),
+    'pods "g-w-0" is forbidden: maximum memory usage per Container is 256Mi, but limit is 512Mi': (
+        Refuser.LIMIT_RANGE,
+        "",
+    ),
+    'pods "g-w-0" is forbidden: [minimum cpu usage per Pod is 1.  No request is specified, '
+    "maximum memory usage per Container is 256Mi.  No limit is specified]": (
+        Refuser.LIMIT_RANGE,
+        "",
+    ),
+    'admission webhook "check.team.io" denied the request without explanation': (
+        Refuser.WEBHOOK,
+        "check.team.io",
+    ),
     'Pod "g-w-0" is invalid: spec.containers[0].image: Required value': (Refuser.INVALID, ""),
     "etcdserver: request is too large": (Refuser.OTHER, ""),
 }

@@ -47,6 +47,10 @@ from tests.support.builders import (
 GPU = "nvidia.com/gpu"
 LACKS_GPU = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu. preemption: 0/3 x."
 MISSING_IMAGE = 'Failed to pull image "r/x:1": rpc error: code = NotFound desc = r/x:1: not found'
+CONTROL = "node-role.kubernetes.io/control-plane"
+NOT_READY = (
+    "0/1 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }."
+)
 FANCY = {"retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 0}}
 
 
@@ -163,6 +167,32 @@ CASES: dict[str, tuple[Callable[[], Observation], Kind, tuple[str, ...], str]] =
         ("1 node: the taint gpu: a",),
         '"value":[{"key":"gpu","operator":"Exists"}]',
     ),
+    "taint that the scheduler does not name": (
+        lambda: observe(
+            [unscheduled(0, "0/2 nodes are available: 2 node(s) had untolerated taint(s).")],
+            nodes={
+                "n1": {"spec": {"taints": [{"key": CONTROL, "effect": "NoSchedule"}]}},
+                "n2": {"spec": {"taints": [{"key": "gpu", "value": "a", "effect": "NoSchedule"}]}},
+            },
+        ),
+        Kind.UNSCHEDULABLE,
+        ("2 nodes: the taint gpu: a",),
+        '"value":[{"key":"gpu","operator":"Exists"}]',
+    ),
+    "taint that nobody may read": (
+        lambda: observe(
+            [unscheduled(0, "0/2 nodes are available: 2 node(s) had untolerated taint(s).")]
+        ),
+        Kind.UNSCHEDULABLE,
+        ("2 nodes: a taint, which it does not tolerate",),
+        "kubectl describe nodes",
+    ),
+    "taint of a node that is not ready": (
+        lambda: observe([unscheduled(0, NOT_READY)]),
+        Kind.UNSCHEDULABLE,
+        ("1 node: the taint node.kubernetes.io/not-ready, which it does not tolerate",),
+        "kubectl describe nodes",
+    ),
     "claim": (
         lambda: observe(
             [unscheduled(0, '0/1 nodes are available: persistentvolumeclaim "data" not found.')]
@@ -243,7 +273,11 @@ CASES: dict[str, tuple[Callable[[], Observation], Kind, tuple[str, ...], str]] =
         lambda: observe(
             status=fail(
                 ContainerCompletionStatus(
-                    "barrier", "Error", '{"reason":"BadConfig","message":"correct X"}', 0, 210
+                    "barrier",
+                    "Error",
+                    '{"exitCode":210,"reason":"BadConfig","message":"correct X"}',
+                    0,
+                    210,
                 ),
                 code=210,
             )
@@ -260,6 +294,7 @@ CASES: dict[str, tuple[Callable[[], Observation], Kind, tuple[str, ...], str]] =
                     "Error",
                     json.dumps(
                         {
+                            "exitCode": 201,
                             "reason": "GangIncomplete",
                             "message": "timed out",
                             "missing": [{"role": "worker", "index": 1, "reason": LACKS_GPU}],
@@ -333,6 +368,19 @@ CASES: dict[str, tuple[Callable[[], Observation], Kind, tuple[str, ...], str]] =
         Kind.NAME_TAKEN,
         ("another Pod has the name gang-worker-0",),
         "kubectl delete pod gang-worker-0",
+    ),
+    "old Pod that does not go and may not be read": (
+        lambda: observe(
+            task_state=TaskState.ATTEMPT_CREATION_PENDING,
+            wire_status=block(
+                "NameTaken",
+                "Pod gang-worker-0 cannot be created: an older Pod of this name is being deleted, "
+                "and still exists",
+            ),
+        ),
+        Kind.NAME_TAKEN,
+        ("a Pod gang-worker-0 that is being deleted still has the name",),
+        "kubectl delete pod gang-worker-0 --ignore-not-found --force --grace-period=0",
     ),
     "limit": (
         lambda: observe(wire_status=block("TooManyTasks", "20000 Tasks, and 10000 are allowed")),
@@ -497,8 +545,21 @@ def test_newest_line_of_a_barrier_names_the_cause(line: str, kind: Kind) -> None
     assert find_root(observation).kind is kind
 
 
-def test_missing_right_of_a_barrier_is_its_cause() -> None:
-    log = ("barrier: missing right: watch configmaps in team; run kubectl create role x",)
+@pytest.mark.parametrize(
+    "line",
+    [
+        "barrier: warning: missing right: watch configmaps in team; to give it: kubectl x",
+        json.dumps(
+            {
+                "level": "warning",
+                "message": "missing right: watch configmaps in team; to give it: kubectl x",
+            }
+        ),
+    ],
+    ids=["text", "json"],
+)
+def test_missing_right_of_a_barrier_is_its_cause(line: str) -> None:
+    log = (line,)
     observation = observe([barrier_pod(0)], logs={("gang-worker-0", "barrier"): log})
     cause = find_root(observation)
     assert cause.kind is Kind.API_SERVER
