@@ -1,6 +1,7 @@
 """The executor: sends actions as tracked tasks and records what each answer means.
 
-1. ``submit`` replaces the unsent actions of a Framework by those of its newest decision.
+1. ``withdraw`` drops the unsent actions of a Framework that its newest decision does not want,
+   before that decision is written. ``submit`` then replaces the others by those of the decision.
 2. While the action queue allows it, take an action, record it as in flight, and send it in a task
    of its own if the write gate is open.
 3. A create: the answer proves that the object is ours. AlreadyExists: read the object live, and
@@ -152,6 +153,13 @@ class Executor:
         """
         entry.outcomes.follow(entry.observed.incarnation)
         entry.outcomes.sent.clear()
+
+    def withdraw(self, key: str, wanted: Iterable[Action]) -> None:
+        """Drop the unsent actions of a Framework that a new decision does not want.
+
+        The others rely on what is stored, so they may be sent while that decision is written.
+        """
+        self._unsent.retain(key, wanted)
 
     def submit(self, key: str, actions: Iterable[Action]) -> None:
         """Replace a Framework's unsent actions and send what may be sent."""

@@ -115,6 +115,13 @@ class ActionQueue:
             namespace.flows[key].waiting = waiting
         self._update(key)
 
+    def retain(self, key: str, actions: Iterable[Action]) -> None:
+        """Drop the actions of a Framework that are not sent, except those that are given."""
+        flow = self._find(key)
+        if flow is not None and flow.waiting:
+            kept = {action.key for action in actions}
+            self.replace(key, [a for name, a in flow.waiting.items() if name in kept])
+
     def forget(self, key: str) -> None:
         """Drop a Framework that is gone, and what its errors taught.
 

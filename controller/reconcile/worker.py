@@ -5,8 +5,9 @@
    Otherwise decode the newest version of the Framework.
 3. If the fate of our last status write is unknown, learn by a live GET what is stored.
 4. Let the store check what came since, then observe and decide.
-5. Write the status, unless the change only informs and may share a write with later changes: then
-   set a timer, and send only the actions that rely on persisted parts.
+5. Drop the unsent actions that the decision does not want, and write the status. If the change only
+   informs, it may share a write with later changes: then set a timer instead, and send only the
+   actions that rely on persisted parts.
 6. Log the replaced objects and queue the Events. Publish the roster. Hand the actions to the
    executor, which sends them without the worker.
 7. Set the timer for the next decision. After a failed write, retry later and send nothing.
@@ -313,9 +314,11 @@ class Worker:
         is_deferred = status is not None and self._must_wait(entry, decision)
         if is_deferred:
             actions = (action for action in decision.actions if action.urgency is Urgency.NONE)
-        elif not await self._store_and_report(entry, decision, status):
-            return
-        if not is_deferred:
+        else:
+            # Once the end of an attempt may be stored, no create of it is sent any more.
+            self._executor.withdraw(entry.key, decision.actions)
+            if not await self._store_and_report(entry, decision, status):
+                return
             self._history.log(decision.snapshots)
         configmap = entry.observed.configmap
         is_published = True

@@ -97,6 +97,19 @@ def test_newest_decision_replaces_the_actions_that_are_not_sent() -> None:
     assert queue.take_all() == [("a", "other0")]
 
 
+def test_action_that_is_not_wanted_any_more_is_not_sent() -> None:
+    queue = Queue(1)
+    queue.add("a", 4)
+    queue.add("b", 1)
+    queue.take()
+    queue.retain("a", [*actions(2), *actions(1, "new")])
+    queue.retain("b", [])
+    queue.finish("a", is_failed=False)
+    assert queue.take_all() == [("a", "p1")]
+    queue.finish("a", is_failed=False)
+    assert queue.is_empty
+
+
 def test_same_action_twice_is_sent_once(queue: Queue) -> None:
     queue.replace("a", [*actions(2), *actions(2)])
     assert len(queue.take_all()) == 2

@@ -1,20 +1,24 @@
 """Actions are sent once, and never before the status or the roster that they rely on."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from controller.core.actions import DeleteObject, GetObject, ObjectKind, Urgency
 from controller.core.decision import Decision, Publication
+from controller.execute.executor import MAX_NAMESPACE_ACTIONS
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Resource
-from tests.support.builders import build_roster, build_status
+from tests.support.builders import build_role_wire, build_roster, build_status
+from tests.support.builders.cases import cases
 from tests.support.fakes.storageclient import Fate
 from tests.support.simulator.shell import KEY, Shell, refuse
 
 pytestmark = pytest.mark.looptime
 
 POD = "gang-worker-0"
+LARGE = MAX_NAMESPACE_ACTIONS + 8
 STATUS_WRITE = "replace frameworks gang"
 
 
@@ -75,6 +79,45 @@ async def test_only_a_conflict_of_the_roster_drops_the_actions_decided_with_it(
     await run_decisions(shell, monkeypatch, 60.0, decision)
     assert shell.sent("patch") == ["patch configmaps gang-attempt"]
     assert shell.sent("delete") == ([] if is_conflict else [f"delete pods {POD}"])
+
+
+async def open_with_unsent_creates(change: Callable[[Shell], None]) -> Shell:
+    """A gang with more Pods than may be created at once, which changes before their answers."""
+    shell = Shell()
+    shell.network.expect("create", PODS, *[Fate(uplink_seconds=1.0)] * MAX_NAMESPACE_ACTIONS)
+    shell.create_framework(number=LARGE)
+
+    def change_at_once() -> None:
+        assert len(shell.sent("create")) == 1 + MAX_NAMESPACE_ACTIONS
+        # It is stored at once; its answer comes after those to the creates.
+        shell.network.expect("replace", FRAMEWORKS, Fate(downlink_seconds=2.0))
+        change(shell)
+
+    asyncio.get_running_loop().call_later(0.5, change_at_once)
+    await shell.run(2.0)
+    return shell
+
+
+@cases(
+    "spec",
+    stopped={"executionType": "Stop"},
+    suspended={"suspend": True},
+    scaled_down={"taskRoles": [build_role_wire("worker", MAX_NAMESPACE_ACTIONS)]},
+)
+async def test_no_create_is_sent_while_the_status_that_cancels_it_is_being_written(
+    spec: dict[str, Any],
+) -> None:
+    shell = await open_with_unsent_creates(lambda shell: shell.edit(**spec))
+    assert len(shell.names(PODS)) == MAX_NAMESPACE_ACTIONS
+    await shell.run(5.0)
+    assert len(shell.sent("create")) == 1 + MAX_NAMESPACE_ACTIONS
+
+
+async def test_creates_that_are_still_wanted_are_sent_while_a_status_is_being_written() -> None:
+    policy = {"maxRetryCount": 1}
+    shell = await open_with_unsent_creates(lambda shell: shell.edit(retryPolicy=policy))
+    assert len(shell.names(PODS)) == LARGE
+    assert len(shell.sent("create")) == 1 + LARGE
 
 
 async def test_action_without_an_answer_is_not_sent_again_by_a_later_decision() -> None:
