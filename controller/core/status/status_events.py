@@ -21,6 +21,7 @@ Rules: docs/design/failure-handling.md, "Events".
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 
 from controller.core.decision import Event, EventType
@@ -50,20 +51,18 @@ STOPPING = "Stopping"
 
 # By completion code, the Event at the start of an end that was asked for.
 _REQUESTED_ENDS = {
-    STOP_FRAMEWORK_REQUESTED: Event(
-        EventType.NORMAL, STOPPING, "A user stops the Framework: its Pods are deleted"
-    ),
+    STOP_FRAMEWORK_REQUESTED: Event(EventType.NORMAL, STOPPING, "A user stops the Framework"),
     SUSPEND_FRAMEWORK_REQUESTED: Event(
-        EventType.NORMAL,
-        lifetime.SUSPENDING,
-        "A user suspends the Framework: its Pods are deleted, and the attempt is not counted",
+        EventType.NORMAL, lifetime.SUSPENDING, "A user suspends the Framework"
     ),
     FRAMEWORK_DEADLINE_EXCEEDED: Event(
         EventType.WARNING,
         DEADLINE_EXCEEDED,
-        "The Framework was active for longer than its activeDeadlineSeconds: its Pods are deleted",
+        "The Framework was active for longer than its activeDeadlineSeconds",
     ),
 }
+_PODS_END = ": its Pods are deleted"
+_IS_NOT_COUNTED = ", and the attempt is not counted"
 # By completion code, how a user's request ended an attempt.
 _REQUESTS = {
     STOP_FRAMEWORK_REQUESTED: "was stopped by a user",
@@ -188,10 +187,8 @@ def _is_gang_ready(status: FrameworkStatus) -> bool:
 
 
 def _list_requested(before: FrameworkStatus | None, after: FrameworkStatus) -> Iterator[Event]:
-    end = after.attempt_status.completion_status
-    is_new = before is None or before.attempt_status.completion_status is None
-    if end is not None and is_new and end.code in _REQUESTED_ENDS:
-        yield _REQUESTED_ENDS[end.code]
+    if _is_end_new(before, after):
+        yield from _list_requested_end(after.attempt_status)
     old, new = (lifetime.find_suspended_condition(status) for status in (before, after))
     if new is None or (old is not None and old.reason == new.reason):
         return
@@ -199,6 +196,27 @@ def _list_requested(before: FrameworkStatus | None, after: FrameworkStatus) -> I
         yield Event(EventType.NORMAL, new.reason, f"The Framework is suspended. {new.message}")
     elif new.reason == RESUMED and lifetime.was_suspended(old):
         yield Event(EventType.NORMAL, new.reason, "A user resumes the Framework")
+
+
+def _is_end_new(before: FrameworkStatus | None, after: FrameworkStatus) -> bool:
+    """Return whether the attempt has no completion in the stored status.
+
+    A retry that must end may start and end in one write.
+    """
+    old = before.attempt_status if before is not None else None
+    return old is None or old.completion_status is None or old.id != after.attempt_status.id
+
+
+def _list_requested_end(attempt: FrameworkAttemptStatus) -> Iterator[Event]:
+    code = attempt.completion_status.code if attempt.completion_status is not None else None
+    event = _REQUESTED_ENDS.get(code) if code is not None else None
+    if event is None:
+        return
+    # Without a ConfigMap, the attempt ends before its first Pod.
+    effect = _PODS_END if attempt.configmap_uid is not None else ""
+    if code == SUSPEND_FRAMEWORK_REQUESTED:
+        effect += _IS_NOT_COUNTED
+    yield replace(event, message=event.message + effect)
 
 
 def _list_states(before: FrameworkStatus | None, after: FrameworkStatus) -> Iterator[Event]:

@@ -28,6 +28,7 @@ from tests.support.builders import (
     end_attempt,
     end_task,
 )
+from tests.support.builders.cases import cases
 
 SEVEN = TaskAttemptCompletionStatus(
     7,
@@ -222,6 +223,28 @@ def test_stop_is_reported_when_it_begins() -> None:
     assert list_texts(before, after) == [
         "Normal Stopping: A user stops the Framework: its Pods are deleted"
     ]
+
+
+@cases(
+    "code text",
+    stop=(-210, "Normal Stopping: A user stops the Framework"),
+    deadline=(
+        -240,
+        (
+            "Warning DeadlineExceeded: The Framework was active for longer than its "
+            "activeDeadlineSeconds"
+        ),
+    ),
+)
+def test_requested_end_after_the_end_of_an_attempt_is_reported_too(code: int, text: str) -> None:
+    """The retry is due at once, and ends in the same write."""
+    before = build_end(FrameworkState.ATTEMPT_COMPLETED, complete_framework(201, ""), 0)
+    after = build_end(FrameworkState.COMPLETED, complete_framework(code, ""), 1)
+    attempt = replace(after.attempt_status, configmap_uid=None, instance_uid=None)
+    texts = list_texts(before, replace(after, attempt_status=attempt))
+    assert texts[0] == text
+    assert len(texts) == 2
+    assert " Completed: The Framework " in texts[1]
 
 
 def test_running_attempt_is_reported() -> None:
