@@ -105,6 +105,7 @@ DRAIN_DEADLINE_FIELD = "drainDeadlineTime"  # status of a Task that drains
 CONDITIONS_FIELD = "conditions"  # status
 QUICK_END_COUNT_FIELD = "quickEndCount"  # retryPolicyStatus: quick ends in a row
 BLOCKED_CONDITION = "Blocked"  # type of a condition: a user must act
+GANG_READY_CONDITION = "GangReady"  # type of a condition: the gang is complete
 SUSPENDED_CONDITION = "Suspended"  # type of a condition: no Pods until a user resumes it
 NAME_TAKEN_REASON = "NameTaken"  # reason of Blocked: another owner has an object of that name
 CREATION_REFUSED_REASON = "CreationRefused"  # reason of Blocked: the API server refuses the object

@@ -5,7 +5,7 @@
    (``find_suspension``, ``is_suspended``). A Framework without an attempt creates none.
 3. ``activeDeadlineSeconds`` ends a Framework that is active for too long with -240, for ever
    (``find_final_end``). It counts from ``activeStartTime``, which ``track_activity`` sets when the
-   Framework becomes active, and removes when it is suspended.
+   Framework is started or resumed, and removes when it is suspended.
 4. ``ttlSecondsAfterFinished`` replaces the retention of the controller's config
    (``find_retention``).
 
@@ -53,6 +53,10 @@ SUSPENDING = "Suspending"
 """Reason of the condition: the attempt ends."""
 
 
+NOT_STARTED = "NotStarted"
+"""Reason of the condition GangReady: a user has not started the Framework."""
+
+
 class Retention(NamedTuple):
     """How long a Completed Framework is kept, and the setting that says so."""
 
@@ -63,6 +67,12 @@ class Retention(NamedTuple):
 def is_suspended(spec: FrameworkSpec) -> bool:
     """Return whether the spec asks for a Framework without Pods, for now."""
     return spec.suspend and spec.execution_type is not ExecutionType.STOP
+
+
+def is_waiting_for_start(draft: Draft) -> bool:
+    """Return whether a user created the Framework, and has not started it."""
+    is_pending = draft.state is FrameworkState.ATTEMPT_CREATION_PENDING
+    return is_pending and draft.spec.execution_type is ExecutionType.CREATE
 
 
 def find_final_end(draft: Draft) -> FrameworkAttemptCompletionStatus | None:
@@ -86,7 +96,8 @@ def find_suspension(draft: Draft) -> FrameworkAttemptCompletionStatus | None:
 def track_activity(draft: Draft) -> None:
     """Set or remove the time from which the deadline counts.
 
-    A Framework that has neither a deadline nor was suspended has no such time.
+    A Framework that has no deadline, was never suspended and never waited for its start has no such
+    time: if it gets a deadline later, that counts from ``startTime``.
     """
     start = _find_active_start(draft)
     if start != draft.status.active_start_time:
@@ -96,8 +107,7 @@ def track_activity(draft: Draft) -> None:
 
 def find_suspended_condition(status: FrameworkStatus | None) -> Condition | None:
     """Find the condition Suspended; None if the Framework was never suspended."""
-    conditions = status.conditions if status is not None else None
-    return next((c for c in conditions or () if c.type == constants.SUSPENDED_CONDITION), None)
+    return _find_condition(status, constants.SUSPENDED_CONDITION)
 
 
 def was_suspended(condition: Condition | None) -> bool:
@@ -133,10 +143,13 @@ def _find_active_start(draft: Draft) -> datetime | None:
         return None
     if known is not None or spec.execution_type is ExecutionType.STOP:
         return known
-    if was_suspended(find_suspended_condition(draft.persisted)):
+    ready = _find_condition(draft.persisted, constants.GANG_READY_CONDITION)
+    is_started = ready is not None and ready.reason == NOT_STARTED
+    if is_started or was_suspended(find_suspended_condition(draft.persisted)):
         return draft.now
-    if spec.active_deadline_seconds is None:
-        return None
-    is_new = draft.state is FrameworkState.ATTEMPT_CREATION_PENDING
-    # A deadline that is set later counts from the start of the Framework.
-    return draft.now if is_new and draft.status.attempt_status.id == 0 else draft.status.start_time
+    return None if spec.active_deadline_seconds is None else draft.status.start_time
+
+
+def _find_condition(status: FrameworkStatus | None, type_: str) -> Condition | None:
+    conditions = status.conditions if status is not None else None
+    return next((c for c in conditions or () if c.type == type_), None)

@@ -42,7 +42,7 @@ from framework.api.types import Condition, ExecutionType, FrameworkStatus, TaskS
 from framework.api.validation import find_duplicate_roles
 from framework.api.wire import format_time
 
-GANG_READY = "GangReady"
+GANG_READY = constants.GANG_READY_CONDITION
 RUNNING = "Running"
 COMPLETED = "Completed"
 SUCCEEDED = "Succeeded"
@@ -130,6 +130,9 @@ def _add_blocked_event(draft: Draft, old: Condition | None, answer: _Answer) -> 
 
 
 def _answer_gang_ready(draft: Draft, outcome: RosterOutcome, old: Condition | None) -> _Answer:
+    if lifetime.is_waiting_for_start(draft):
+        message = "It starts when spec.executionType is Start"
+        return _Answer(is_true=False, reason=lifetime.NOT_STARTED, message=message)
     if outcome.is_complete is None:
         return _Answer(is_true=False, reason="NoGang", message=f"The Framework is {draft.state}")
     if outcome.is_complete:

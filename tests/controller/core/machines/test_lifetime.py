@@ -380,6 +380,7 @@ def test_deadline_includes_retries_and_ends_their_delay() -> None:
     assert gang.describe() == (S.ATTEMPT_COMPLETED, 0, 201)
     gang.advance(1)
     assert gang.describe() == (S.COMPLETED, 1, -240)
+    assert gang.events[-2:] == ["DeadlineExceeded", "Completed"]
     assert gang.count_objects() == 0
 
 
@@ -398,6 +399,46 @@ def test_deadline_does_not_count_the_time_before_the_start_and_while_suspended()
     assert gang.describe() == (S.ATTEMPT_RUNNING, 1, None)
     gang.advance(10)
     assert gang.describe() == (S.COMPLETED, 1, -240)
+
+
+@pytest.mark.parametrize("attempt", [0, 1])
+def test_deadline_that_is_added_later_counts_from_the_start_and_not_from_the_creation(
+    attempt: int,
+) -> None:
+    policy = RetryPolicySpec(max_retry_count=1)
+    gang = Gang(1, execution_type=ExecutionType.CREATE, retry_policy=policy)
+    gang.change(task_roles=(build_role(number=1, completion_policy=_fail_fast()),))
+    gang.advance(1000)
+    gang.change(execution_type=ExecutionType.START)
+    gang.rest()
+    gang.advance(20)
+    for _ in range(attempt):
+        gang.end_pod("gang-worker-0", 7)
+        gang.rest()
+    gang.change(active_deadline_seconds=60)
+    gang.advance(39)
+    assert gang.describe() == (S.ATTEMPT_RUNNING, attempt, None)
+    gang.advance(1)
+    assert gang.describe() == (S.COMPLETED, attempt, -240)
+
+
+def test_start_is_stored_before_the_configmap_is_created() -> None:
+    gang = Gang(execution_type=ExecutionType.CREATE)
+    gang.rest()
+    gang.change(execution_type=ExecutionType.START)
+    decision = gang.decide()
+    assert decision.status is not None
+    assert decision.status.active_start_time == gang.now.replace(microsecond=0)
+    assert decision.urgency is Urgency.NOW
+
+
+def test_deadline_of_a_framework_that_could_not_create_anything_counts_from_its_start() -> None:
+    gang = Gang()
+    gang.carry_out(replace(gang.decide(), actions=()))
+    gang.now += timedelta(seconds=50)
+    gang.change(active_deadline_seconds=60)
+    gang.advance(10)
+    assert gang.describe() == (S.COMPLETED, 0, -240)
 
 
 def test_deadline_that_is_removed_or_moved_has_its_effect() -> None:

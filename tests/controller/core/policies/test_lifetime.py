@@ -18,6 +18,8 @@ from tests.support.builders.worlds import NOW, build_draft
 SUSPENDED = (Condition("Suspended", "True", 1, AT, "Suspended"),)
 SUSPENDING = (Condition("Suspended", "False", 1, AT, "Suspending"),)
 RESUMED = (Condition("Suspended", "False", 1, AT, "Resumed"),)
+NOT_STARTED = (Condition("GangReady", "False", 1, AT, "NotStarted"),)
+NO_GANG = (Condition("GangReady", "False", 1, AT, "NoGang"),)
 PENDING = FrameworkState.ATTEMPT_CREATION_PENDING
 STOP, CREATE = ExecutionType.STOP, ExecutionType.CREATE
 
@@ -84,7 +86,8 @@ def test_suspended_framework_has_no_deadline() -> None:
     without_a_deadline_there_is_none=({"active_deadline_seconds": None}, {}, None),
     suspended_removes_it=({"suspend": True}, {"active_start_time": AT}, None),
     before_its_start_there_is_none=({"execution_type": CREATE}, {"state": PENDING}, None),
-    start_of_a_new_framework=({}, {"state": PENDING}, "now"),
+    started=({}, {"state": PENDING, "conditions": NOT_STARTED}, "now"),
+    pending_since_its_start=({}, {"state": PENDING, "conditions": NO_GANG}, AT),
     kept_while_it_is_active=({}, {"active_start_time": at(3)}, at(3)),
     set_later_it_counts_from_the_start=({}, {}, AT),
     resumed=({}, {"conditions": SUSPENDED}, "now"),
@@ -100,8 +103,12 @@ def test_deadline_counts_from_the_start_or_the_last_resumption(
     assert track(built, build_status(**status)) == (now if expected == "now" else expected)
 
 
-def test_resumption_without_a_deadline_is_noted_for_one_that_comes_later() -> None:
-    assert track(build_spec(), build_status(conditions=SUSPENDED)) == NOW.replace(microsecond=0)
+@cases("conditions", resumption=SUSPENDED, start=NOT_STARTED)
+def test_its_time_without_a_deadline_is_noted_for_one_that_comes_later(
+    conditions: tuple[Condition, ...],
+) -> None:
+    status = build_status(state=PENDING, conditions=conditions)
+    assert track(build_spec(), status) == NOW.replace(microsecond=0)
 
 
 @cases(

@@ -9,7 +9,7 @@ from controller.core.decide import decide
 from controller.core.snapshot import Failure, PublishedRoster
 from framework.api.completion import POD_CREATION_PERMANENT_ERROR, complete_framework, complete_task
 from framework.api.states import FrameworkState, TaskState
-from framework.api.types import Condition, FrameworkStatus, TaskStatus
+from framework.api.types import Condition, ExecutionType, FrameworkStatus, TaskStatus
 from framework.api.wire import format_time
 from tests.support.builders import (
     AT,
@@ -107,6 +107,24 @@ def test_completed_framework_shows_its_completion(
     assert {name: after[name].status for name in expected} == expected
     assert {(after[name].reason, after[name].message) for name in expected} == {(reason, message)}
     assert after["GangReady"].reason == "NoGang"
+
+
+@cases(
+    "execution_type expected",
+    created=(ExecutionType.CREATE, ("NotStarted", "It starts when spec.executionType is Start")),
+    started=(ExecutionType.START, ("NoGang", "The Framework is AttemptCreationPending")),
+)
+def test_framework_that_waits_for_its_start_says_so(
+    execution_type: ExecutionType, expected: tuple[str, str]
+) -> None:
+    status = build_status(
+        build_role_status(state=PENDING), state=FrameworkState.ATTEMPT_CREATION_PENDING
+    )
+    attempt = replace(status.attempt_status, configmap_uid=None, instance_uid=None)
+    status = replace(status, attempt_status=attempt)
+    spec = build_spec(execution_type=execution_type)
+    ready = find_conditions(status, spec=spec, configmap=None)["GangReady"]
+    assert (ready.reason, ready.message) == expected
 
 
 OFTEN = build_failure(500, count=9, seconds=9)
