@@ -109,17 +109,10 @@ def compute_start(gang: Gang) -> Change:
     Raises:
         CliError: it was stopped, or has ended.
     """
-    current = gang.spec.execution_type
-    if current is ExecutionType.STOP:
-        raise CliError(
-            ExitCode.USAGE, f"{gang.name}: is stopped, which is final; {explain_again(gang.name)}"
-        )
-    if gang.is_completed:
-        raise CliError(
-            ExitCode.USAGE,
-            f"{gang.name}: has ended ({gang.describe_end()}); {explain_again(gang.name)}",
-        )
-    if current is ExecutionType.START:
+    over = explain_over(gang)
+    if over:
+        raise CliError(ExitCode.USAGE, f"{gang.name}: {over}; {explain_again(gang.name)}")
+    if gang.spec.execution_type is ExecutionType.START:
         return Change("unchanged", notes=("it is started already",))
     return Change("started", set_field(gang, ExecutionType.START.value, _EXECUTION))
 
@@ -135,6 +128,13 @@ def compute_stop(gang: Gang) -> Change:
         set_field(gang, ExecutionType.STOP.value, _EXECUTION),
         ("its Pods are deleted; the Framework stays as a record, and cannot be started again",),
     )
+
+
+def explain_over(gang: Gang) -> str:
+    """Say that no attempt of a Framework will start, and why; "" if one may."""
+    if gang.is_completed:
+        return f"has ended ({gang.describe_end()})"
+    return "is stopped" if gang.spec.execution_type is ExecutionType.STOP else ""
 
 
 def explain_again(name: str) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from cli.steer.changes import Gang
+from cli.invocation import build_command
+from cli.steer.changes import Gang, explain_again, explain_over
 from cli.steer.scaling import name_tasks
 from framework.api.constants import BLOCKED_CONDITION, FOREGROUND_DELETION_FINALIZER
 from framework.api.naming import TaskKey
@@ -83,12 +84,9 @@ class Scaled:
         """Judge by the Tasks in the status."""
         if gang is None or gang.uid != self.uid:
             return Verdict(failure="was deleted")
-        if gang.is_completed:
-            return Verdict(failure=f"has ended ({gang.describe_end()})")
-        if gang.spec.execution_type is ExecutionType.CREATE:
-            return Verdict(failure="is not started, so no Task runs yet")
-        if gang.spec.suspend:
-            return Verdict(failure="is suspended, so no Task runs now")
+        obstacle = _explain_rest(gang)
+        if obstacle:
+            return Verdict(failure=obstacle)
         observed = None if gang.status is None else gang.status.observed_generation
         if observed is None or observed < self.generation:
             return Verdict(text="the controller has not seen the change yet")
@@ -161,6 +159,20 @@ class Deleted:
                 f"remove them; see `kubectl get framework {self.name} -o yaml`"
             )
         return Verdict(text="waits for its deletion")
+
+
+def _explain_rest(gang: Gang) -> str:
+    """Say why no Task runs unless a user does something, and what; "" if Tasks may run."""
+    over = explain_over(gang)
+    if over:
+        return f"{over}, and no Task of it runs again; {explain_again(gang.name)}"
+    if gang.spec.execution_type is ExecutionType.CREATE:
+        start = build_command("start", gang.name)
+        return f"is not started, so no Task runs yet; `{start}` starts it with the new size"
+    if gang.spec.suspend:
+        resume = build_command("resume", gang.name)
+        return f"is suspended, so no Task runs now; `{resume}` starts it with the new size"
+    return ""
 
 
 def list_pods(gang: Gang) -> list[str]:

@@ -17,7 +17,7 @@ from cli.steer.scaling import check_resizable, find_role
 from framework.api.constants import RETRY_ANNOTATION
 from framework.api.naming import TaskKey
 from framework.api.states import TaskState
-from framework.api.types import ExecutionType, TaskStatus
+from framework.api.types import TaskStatus
 from framework.kube.resources import Object
 
 _POINTER = "/metadata/annotations"
@@ -77,7 +77,7 @@ def _check_runs(gang: Gang) -> None:
         raise CliError(
             ExitCode.USAGE, f"{gang.name}: is suspended; `{resume}` starts all its Tasks"
         )
-    if gang.spec.execution_type is ExecutionType.STOP or gang.is_completing:
+    if gang.is_completing:
         raise CliError(
             ExitCode.USAGE, f"{gang.name}: its attempt ends, and all of its Tasks with it"
         )

@@ -23,6 +23,7 @@ from cli.steer.changes import (
     build_guard,
     build_test,
     explain_again,
+    explain_over,
 )
 from framework.api.constants import ABSENT_TASK_INDICES_FIELD, MAX_TASK_NUMBER, MAX_TASKS
 from framework.api.naming import TaskKey
@@ -124,16 +125,16 @@ def removal(tasks: Sequence[TaskKey], *, is_undo: bool) -> Computation:
 
 
 def check_resizable(gang: Gang) -> None:
-    """Refuse a Framework that has ended.
+    """Refuse a Framework that has ended, or was stopped.
 
     Raises:
-        CliError: the Framework is Completed.
+        CliError: no Task of it runs again.
     """
-    if gang.is_completed:
+    over = explain_over(gang)
+    if over:
         raise CliError(
             ExitCode.USAGE,
-            f"{gang.name}: has ended ({gang.describe_end()}), and no Task of it runs again; "
-            + explain_again(gang.name),
+            f"{gang.name}: {over}, and no Task of it runs again; {explain_again(gang.name)}",
         )
 
 

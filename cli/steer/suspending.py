@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
-from cli.steer.changes import Change, Gang, explain_again, set_field
+from cli.steer.changes import Change, Gang, explain_again, explain_over, set_field
 from cli.steer.effects import Verdict, explain_blocked, list_pods, name_some
 from framework.api.constants import SUSPEND_FIELD, SUSPENDED_CONDITION
 from framework.api.types import ExecutionType
@@ -43,9 +43,9 @@ def compute_resume(gang: Gang) -> Change:
 
 
 def _check_open(gang: Gang) -> None:
-    if gang.is_completed or gang.spec.execution_type is ExecutionType.STOP:
-        how = f"has ended ({gang.describe_end()})" if gang.is_completed else "is stopped"
-        raise CliError(ExitCode.USAGE, f"{gang.name}: {how}; {explain_again(gang.name)}")
+    over = explain_over(gang)
+    if over:
+        raise CliError(ExitCode.USAGE, f"{gang.name}: {over}; {explain_again(gang.name)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from framework.api.completion import DELETE_TASK_REQUESTED, STOP_FRAMEWORK_REQUE
 from framework.api.naming import TaskKey
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import Condition, ExecutionType, FrameworkStatus, TaskStatus
-from tests.cli.steer.gangs import build_gang
+from tests.cli.steer.gangs import build_gang, build_gang_of
 from tests.support.builders import (
     FRAMEWORK_UID,
     build_role,
@@ -100,12 +100,20 @@ def test_scaled_role_is_waited_for_until_it_has_its_size(
 @pytest.mark.parametrize(
     ("gang", "failure"),
     [
-        (build_gang(None, STOPPED), "has ended"),
-        (build_gang(build_spec(execution_type=ExecutionType.CREATE)), "not started"),
+        (build_gang(None, STOPPED), "has ended (Failed: StopFrameworkRequested)"),
+        (build_gang_of(execution_type=ExecutionType.STOP), "is stopped"),
+        (build_gang_of(execution_type=ExecutionType.CREATE), "is not started"),
+        (build_gang_of(suspend=True), "is suspended"),
+        (build_gang_of(execution_type=ExecutionType.CREATE, suspend=True), "is not started"),
     ],
 )
-def test_scale_of_what_does_not_run_is_not_waited_for(gang: Gang, failure: str) -> None:
-    assert failure in SCALED.judge(gang).failure
+def test_scale_of_what_does_not_run_is_not_waited_for_and_has_a_remedy(
+    gang: Gang, failure: str
+) -> None:
+    found = SCALED.judge(gang).failure
+    assert found.startswith(failure)
+    remedy = {"is not started": "start gang`", "is suspended": "resume gang`"}
+    assert remedy.get(failure, "run --replace FILE`") in found
 
 
 def build_attempt(number: int, state: TaskState) -> Gang:

@@ -127,7 +127,7 @@ def test_task_that_has_ended_is_replaced_and_not_retried() -> None:
         (build(), TaskKey("worker", 2), "no such Task"),
         (build(), TaskKey("ps", 0), "no role 'ps'"),
         (build(build_task(RUNNING, deletion_pending=True)), KEY, "no such Task"),
-        (build(execution_type=ExecutionType.STOP), KEY, "its attempt ends"),
+        (build(execution_type=ExecutionType.STOP), KEY, "is stopped, and no Task of it runs again"),
         (
             build_gang(None, build_status(state=FrameworkState.ATTEMPT_DELETION_PENDING)),
             KEY,

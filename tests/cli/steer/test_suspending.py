@@ -4,7 +4,6 @@ import pytest
 
 from cli.exitcodes import CliError, ExitCode
 from cli.steer.changes import Computation, Gang
-from cli.steer.effects import Scaled
 from cli.steer.retrying import retrying
 from cli.steer.scaling import scaling
 from cli.steer.suspending import Suspended, compute_resume, compute_suspend
@@ -99,10 +98,6 @@ def test_suspension_is_waited_for_until_no_pod_is_left(
 def test_suspended_framework_is_scaled_for_its_next_attempt() -> None:
     notes = scaling({"worker": 3}, {})(build_suspended()).notes
     assert "suspended, so this is for its next attempt" in "\n".join(notes)
-    assert (
-        "suspended"
-        in Scaled("gang", FRAMEWORK_UID, 1, ("worker",)).judge(build_suspended()).failure
-    )
 
 
 def test_task_of_a_suspended_framework_is_not_retried() -> None:
