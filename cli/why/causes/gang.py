@@ -18,7 +18,9 @@ _INVALID_SPEC = "InvalidSpec"
 _SYSTEM = ("-n", "frameworkbarrier-system")
 _DEPLOYMENT = "deployment/framework-controller"
 _FOREGROUND = "foregroundDeletion"
-_RESUME = build_operation("replace", "/spec/suspend", value=False)
+# ``add`` also works if the field is absent by then; ``replace`` and ``remove`` do not.
+_RESUME = build_operation("add", "/spec/suspend", value=False)
+_NO_DEADLINE = build_operation("add", f"/spec/{ACTIVE_DEADLINE_FIELD}", value=None)
 
 
 def find_unreadable(observation: Observation) -> Iterator[Cause]:
@@ -136,13 +138,14 @@ def find_user_decision(observation: Observation) -> Iterator[Cause]:
             remedies=(Remedy("resume it", (resume,)),),
         )
     elif end is not None and end.code == FRAMEWORK_DEADLINE_EXCEEDED and observation.is_completed:
+        # The user may have removed it since.
         seconds = spec.get(ACTIVE_DEADLINE_FIELD)
-        longer = build_operation("remove", f"/spec/{ACTIVE_DEADLINE_FIELD}")
+        number = "" if seconds is None else f", {seconds}"
         yield Cause(
             Kind.DEADLINE,
-            f"was active for longer than its {ACTIVE_DEADLINE_FIELD}, {seconds}",
+            f"was active for longer than its {ACTIVE_DEADLINE_FIELD}{number}",
             since=status.transition_time if status else None,
-            remedies=(change_spec(observation, "run it again without a deadline", longer),),
+            remedies=(change_spec(observation, "run it again without a deadline", _NO_DEADLINE),),
         )
 
 

@@ -440,7 +440,7 @@ CASES: dict[str, tuple[Callable[[], Observation], Kind, tuple[str, ...], str]] =
         ),
         Kind.DEADLINE,
         ("was active for longer than its activeDeadlineSeconds, 60",),
-        '[{"op":"remove","path":"/spec/activeDeadlineSeconds"}]',
+        '[{"op":"add","path":"/spec/activeDeadlineSeconds","value":null}]',
     ),
     "stopped": (
         lambda: observe(
@@ -496,7 +496,16 @@ def test_copy_of_a_framework_that_was_stopped_while_suspended_runs() -> None:
     stopped = observe(spec={"executionType": "Stop", "suspend": True}, status=ended)
     copy, _ = list_commands(find_root(stopped))
     assert '{"op":"add","path":"/spec/executionType","value":"Start"}' in copy
-    assert '{"op":"replace","path":"/spec/suspend","value":false}' in copy
+    assert '{"op":"add","path":"/spec/suspend","value":false}' in copy
+
+
+def test_deadline_that_was_removed_after_it_had_passed_has_the_same_remedy() -> None:
+    """A JSON patch that removes an absent field fails."""
+    ended = end_attempt(build_status(state=FrameworkState.COMPLETED), FRAMEWORK_DEADLINE_EXCEEDED)
+    cause = find_root(observe(status=ended))
+    assert cause.text == "was active for longer than its activeDeadlineSeconds"
+    copy, _ = list_commands(cause)
+    assert '[{"op":"add","path":"/spec/activeDeadlineSeconds","value":null}]' in copy
 
 
 def barrier_pod(index: int) -> Object:
