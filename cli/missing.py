@@ -1,8 +1,13 @@
 """Explains that a Framework, Task or container does not exist, and lists those that do. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from itertools import islice
+
+from cli.ranges import list_ranges
 
 _SHOWN = 10
+_SHOWN_RANGES = 4
 _MAX_DIGITS = 10
 
 
@@ -23,14 +28,33 @@ def explain_task(
         known: the roles, each with the indices of its Tasks.
     """
     if role not in known:
-        return f"Framework {name} has no role {role!r}: {_offer(list(known), 'it has none')}"
-    # A range may be too long to be listed: the CRD of the Go original has no bound.
-    indices = known[role] if isinstance(known[role], range) else sorted(set(known[role]))
+        near = get_close_matches(role, known, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        return f"Framework {name} has no role {role!r}: {list_roles(known)}{meant}"
+    indices = _sort(known[role])
     if index is None or _is_known(index, indices):
         return None
-    shown = [f"{role}/{i}" for i in indices[:_SHOWN]]
-    remedy = _offer(shown, "the role has none", len(indices))
-    return f"Framework {name} has no Task {role}/{index}: {remedy}"
+    return f"Framework {name} has no Task {role}/{index}: {list_roles(known)}"
+
+
+def list_roles(known: Mapping[str, Sequence[int]]) -> str:
+    """List the roles of a Framework with their Tasks: ``its Tasks are ps/0, worker/0-31``."""
+    names = [f"{role}{_list_indices(_sort(indices))}" for role, indices in known.items()]
+    more = f" and {len(names) - _SHOWN} more roles" if len(names) > _SHOWN else ""
+    return f"its Tasks are {', '.join(names[:_SHOWN])}{more}" if names else "it has no roles"
+
+
+def _list_indices(indices: Sequence[int]) -> str:
+    if not indices:
+        return " (no Tasks)"
+    ranges = list(islice(list_ranges(indices), _SHOWN_RANGES + 1))
+    more = ",..." if len(ranges) > _SHOWN_RANGES else ""
+    return f"/{','.join(ranges[:_SHOWN_RANGES])}{more}"
+
+
+def _sort(indices: Sequence[int]) -> Sequence[int]:
+    # A range may be too long to be listed: the CRD of the Go original has no bound.
+    return indices if isinstance(indices, range) else sorted(set(indices))
 
 
 def _is_known(index: str, indices: Sequence[int]) -> bool:
@@ -43,10 +67,9 @@ def explain_container(title: str, container: str, known: Iterable[str]) -> str:
     return f"{title} has no container {container!r}: {_offer(list(known), 'it has none')}"
 
 
-def _offer(known: Sequence[str], otherwise: str, count: int | None = None) -> str:
+def _offer(known: Sequence[str], otherwise: str) -> str:
     if not known:
         return otherwise
-    count = len(known) if count is None else count
-    more = f" and {count - _SHOWN} more" if count > _SHOWN else ""
-    verb = "is" if count == 1 else "are"
+    more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+    verb = "is" if len(known) == 1 else "are"
     return f"there {verb} {', '.join(known[:_SHOWN])}{more}"

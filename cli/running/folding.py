@@ -1,8 +1,9 @@
 """Folds equal Tasks of a role into one row: ``worker/0-31``. Pure."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
+from cli.ranges import list_ranges
 from cli.running.progress import TaskLine
 
 _SHOWN_RANGES = 4
@@ -49,30 +50,12 @@ def fold_tasks(
     return sorted(rows, key=lambda row: _rank(row.line))
 
 
-def list_ranges(indices: Sequence[int]) -> Iterator[str]:
-    """List ascending numbers as ranges: ``0-3``, ``7``."""
-    start = end = None
-    for index in indices:
-        if end is not None and index == end + 1:
-            end = index
-            continue
-        if start is not None:
-            yield _format_range(start, end)
-        start = end = index
-    if start is not None:
-        yield _format_range(start, end)
-
-
 def count_states(tasks: Iterable[TaskLine]) -> str:
     """Count the Tasks in each state: ``30 Running, 1 Waiting``."""
     counts: dict[str, int] = {}
     for line in sorted(tasks, key=_rank):
         counts[line.state] = counts.get(line.state, 0) + 1
     return ", ".join(f"{count} {state}" for state, count in counts.items())
-
-
-def _format_range(start: int, end: int | None) -> str:
-    return str(start) if start == end else f"{start}-{end}"
 
 
 def _build_key(line: TaskLine) -> Hashable:

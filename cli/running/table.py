@@ -8,6 +8,7 @@ from cli.running.progress import TaskLine
 from framework.api.text import make_printable
 
 _HEADER = ("TASK", "STATE", "ATTEMPT", "CODE", "NOTE")
+_NO_TASKS = "There are no Tasks."
 # A table of so many Tasks has a row for each.
 _FEW = 16
 _MIN_NOTE_WIDTH = 30
@@ -23,7 +24,12 @@ def build_table(
         tasks: of one Framework.
         width: columns of the terminal, in which notes are wrapped; None: no note is.
         folds: whether equal Tasks of a large Framework share a row; failed ones never do.
+
+    Returns:
+        The lines; without Tasks, a sentence.
     """
+    if not tasks:
+        return [_NO_TASKS]
     rows = list(_list_rows(tasks, folds=folds and len(tasks) > _FEW))
     texts = format_rows([_HEADER, *map(_build_cells, rows)])
     if width is None:

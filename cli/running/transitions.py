@@ -8,7 +8,8 @@ others are complete.
 
 from collections.abc import Hashable, Iterable, Iterator
 
-from cli.running.folding import TaskRow, list_ranges
+from cli.ranges import list_ranges
+from cli.running.folding import TaskRow
 from cli.running.progress import GangView, TaskLine
 from framework.api.naming import TaskKey
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
+from cli.missing import explain_task
 from cli.steer.changes import Change, Computation, Gang, build_guard
 from cli.steer.effects import Retried
-from cli.steer.scaling import check_resizable, find_role
+from cli.steer.scaling import check_resizable, find_role, map_indices
 from framework.api.constants import RETRY_ANNOTATION
 from framework.api.naming import TaskKey
 from framework.api.states import TaskState
@@ -87,7 +88,9 @@ def _compute_retry(gang: Gang, key: TaskKey) -> _Retry:
     find_role(gang, key.role)
     task = _find_task(gang, key)
     if task is None:
-        raise CliError(ExitCode.FAILED, f"{gang.name}: {key}: there is no such Task now")
+        missing = explain_task(gang.name, key.role, str(key.index), map_indices(gang))
+        now = f"{gang.name}: {key}: there is no such Task now: it is not created yet, or it leaves"
+        raise CliError(ExitCode.FAILED, missing or now)
     number, uid = task.attempt_status.id, task.attempt_status.pod_uid
     if task.state is TaskState.COMPLETED:
         raise CliError(ExitCode.USAGE, f"{gang.name}: {key}: {_explain_completed(gang, task, key)}")

@@ -9,7 +9,6 @@ Rules: docs/design/scaling.md.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from cli.authoring.rules import find_unreachable_ends
 from cli.exitcodes import CliError, ExitCode
@@ -153,20 +152,23 @@ def find_role(gang: Gang, name: str) -> tuple[int, TaskRoleSpec]:
     for position, role in enumerate(gang.spec.task_roles):
         if role.name == name:
             return position, role
-    known = [role.name for role in gang.spec.task_roles]
-    near = get_close_matches(name, known, n=1)
-    meant = f"; did you mean {near[0]}?" if near else ""
-    raise CliError(ExitCode.FAILED, f"{explain_task(gang.name, name, None, _map(gang))}{meant}")
+    raise CliError(ExitCode.FAILED, str(explain_task(gang.name, name, None, map_indices(gang))))
 
 
 def _check_index(gang: Gang, role: TaskRoleSpec, task: TaskKey) -> None:
     if task.index >= role.task_number:
-        missing = explain_task(gang.name, task.role, str(task.index), _map(gang))
+        missing = explain_task(gang.name, task.role, str(task.index), map_indices(gang))
         raise CliError(ExitCode.FAILED, str(missing))
 
 
-def _map(gang: Gang) -> dict[str, range]:
-    return {role.name: range(role.task_number) for role in gang.spec.task_roles}
+def map_indices(gang: Gang) -> dict[str, Sequence[int]]:
+    """Map each role to the indexes of its Tasks."""
+    return {role.name: _list_wanted(role) for role in gang.spec.task_roles}
+
+
+def _list_wanted(role: TaskRoleSpec) -> Sequence[int]:
+    indexes = range(role.task_number)
+    return [i for i in indexes if i not in role.absent] if role.absent else indexes
 
 
 def _resize(gang: Gang, name: str, size: int) -> _Resize:

@@ -358,8 +358,8 @@ def kept(home: Path) -> None:
     ("arguments", "message"),
     [
         (["gong"], "no Framework 'gong' in state (namespace default): there is gang"),
-        (["gang", "chief"], "Framework gang has no role 'chief': there is worker"),
-        (["gang", "worker/7"], "Framework gang has no Task worker/7: there are worker/0, worker/1"),
+        (["gang", "chief"], "Framework gang has no role 'chief': its Tasks are worker/0-1"),
+        (["gang", "worker/7"], "Framework gang has no Task worker/7: its Tasks are worker/0-1"),
         (["gang", "-c", "x"], "gang has no container 'x': there are barrier, train"),
         (
             ["gang", "worker/1", "--previous"],

@@ -74,6 +74,10 @@ def test_table_of_many_tasks_is_folded_but_for_failed_ones() -> None:
     assert len(build_table(tasks, folds=False)) == 1001
 
 
+def test_table_without_tasks_is_a_sentence() -> None:
+    assert build_table([]) == ["There are no Tasks."]
+
+
 def test_table_on_a_terminal_wraps_long_notes() -> None:
     tasks = [line(0, "Failed", "one two three four five six seven eight nine ten")]
     assert build_table(tasks, width=70) == [

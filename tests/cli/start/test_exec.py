@@ -169,8 +169,8 @@ class ReadingEnd:
     [
         (["gang", "worker/0", "--", "nosuch"], 'cannot run the command: exec: "nosuch": '),
         (["gang", "worker/0", "-c", "x", "--", "ls"], "no container 'x': there are main, log"),
-        (["gang", "worker/1", "--", "ls"], "no Task worker/1: there is worker/0"),
-        (["gang", "ps/0", "--", "ls"], "no role 'ps': there are worker, short"),
+        (["gang", "worker/1", "--", "ls"], "no Task worker/1: its Tasks are worker/0"),
+        (["gang", "ps/0", "--", "ls"], "no role 'ps': its Tasks are worker/0, short/0"),
         (["other", "worker/0", "--", "ls"], "no Framework 'other' in namespace default"),
         (["gang", "short/0", "--", "ls"], "short/0 of gang has no Pod now"),
     ],

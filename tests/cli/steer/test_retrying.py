@@ -124,7 +124,7 @@ def test_task_that_has_ended_is_replaced_and_not_retried() -> None:
 @pytest.mark.parametrize(
     ("gang", "key", "fault"),
     [
-        (build(), TaskKey("worker", 2), "no such Task"),
+        (build(), TaskKey("worker", 2), "no Task worker/2: its Tasks are worker/0"),
         (build(), TaskKey("ps", 0), "no role 'ps'"),
         (build(build_task(RUNNING, deletion_pending=True)), KEY, "no such Task"),
         (build(execution_type=ExecutionType.STOP), KEY, "is stopped, and no Task of it runs again"),
