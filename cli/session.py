@@ -43,6 +43,10 @@ _NO_CLUSTER = (
 _DENIED = re.compile(r"\bdenied (?:the )?request\b")
 
 
+class NoClusterError(CliError):
+    """No cluster is configured at all: no kubeconfig is there, and this is not a Pod."""
+
+
 def find_cluster(choice: ClusterChoice, *, otherwise: str | None = None) -> KubeConfig:
     """Find the API server that a command talks to.
 
@@ -53,7 +57,8 @@ def find_cluster(choice: ClusterChoice, *, otherwise: str | None = None) -> Kube
         otherwise: how the command works without a cluster; None if it does not.
 
     Raises:
-        CliError: no cluster is configured, or its configuration cannot work.
+        NoClusterError: no cluster is configured.
+        CliError: the configuration cannot work.
     """
     try:
         config = load_kube_config(None, choice.kubeconfig, os.environ, context=choice.context)
@@ -66,8 +71,10 @@ def find_cluster(choice: ClusterChoice, *, otherwise: str | None = None) -> Kube
             config, directory = local[0]
             print_error(f"note: no cluster is configured; using the local cluster in {directory}")
             return _with_namespace(config, choice)
+        if not isinstance(e, NoServerError):
+            raise CliError(ExitCode.USAGE, *stale, fault) from e
         lines = [*stale, fault, *([otherwise] if otherwise else [])]
-        raise CliError(ExitCode.USAGE, *lines) from e
+        raise NoClusterError(ExitCode.USAGE, *lines) from e
     if not choice.kubeconfig:
         for line in _explain_stale():
             print_error(f"warning: {line}; now using {describe_server(config.server)}")

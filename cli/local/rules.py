@@ -6,10 +6,16 @@ that the user offers.
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 from cli.authoring.findings import Finding, error
-from cli.templates import ContainerTemplate, RoleTemplate, list_roles
+from cli.templates import (
+    ContainerTemplate,
+    RoleTemplate,
+    list_role_names,
+    list_roles,
+    list_task_numbers,
+)
 from framework.api import images
 from framework.api.constants import GPU_RESOURCE
 from framework.kube.resources import Object
@@ -17,7 +23,9 @@ from localcluster.kubelet.container.images import build_argv, explain_unknown_im
 from localcluster.kubelet.pod.admission import count_extended
 
 
-def find_local_faults(framework: Object, extended: Mapping[str, int]) -> Iterator[Finding]:
+def find_local_faults(
+    framework: Object, extended: Mapping[str, int], gpus_together: int | None = None
+) -> Iterator[Finding]:
     """Find the parts of Pod templates with which no Pod starts on a local cluster.
 
     A part of an unexpected type is skipped, because the API server refuses it.
@@ -25,13 +33,42 @@ def find_local_faults(framework: Object, extended: Mapping[str, int]) -> Iterato
     Args:
         framework: as in the user's file.
         extended: the extended resources that the local cluster offers.
+        gpus_together: what all Tasks ask for that run at the same time; None for those of this
+            Framework.
     """
+    together = count_gpus(framework) if gpus_together is None else gpus_together
     for role in list_roles(framework):
         for container in role.list_containers():
             yield from _find_missing_command(container)
         for resource, wanted in sorted(count_extended(_build_pod(role)).items()):
-            if wanted > extended.get(resource, 0):
-                yield _report_shortage(role.spec_path, resource, wanted, extended)
+            offered = extended.get(resource, 0)
+            if wanted > offered:
+                shortage = _Shortage(resource, wanted, offered, max(together, wanted))
+                yield _report_shortage(role.spec_path, shortage)
+
+
+def count_gpus(framework: Object) -> int:
+    """Count the GPUs that all Tasks of a Framework ask for."""
+    numbers = dict(zip(list_role_names(framework), list_task_numbers(framework), strict=True))
+    return sum(
+        count_extended(_build_pod(role)).get(GPU_RESOURCE, 0) * _read_number(numbers[role.name])
+        for role in list_roles(framework)
+    )
+
+
+def warn_of_few_gpus(offered: int, together: int) -> str | None:
+    """Warn of Tasks that wait for the GPUs of others; None if all run at the same time."""
+    if not 0 < offered < together:
+        return None
+    return (
+        f"all Tasks together ask for {together} {GPU_RESOURCE}, and the local cluster offers "
+        f"{offered}: some wait until others end, and a gang that waits for all of its Tasks never "
+        f"starts; offer them with --gpus {together}"
+    )
+
+
+def _read_number(number: Any) -> int:
+    return number if isinstance(number, int) and number > 0 else 0
 
 
 def _find_missing_command(container: ContainerTemplate) -> Iterator[Finding]:
@@ -67,11 +104,21 @@ def _read_resources(resources: Any) -> dict[str, dict[str, Any]]:
     }
 
 
-def _report_shortage(path: str, resource: str, wanted: int, extended: Mapping[str, int]) -> Finding:
-    offered = extended.get(resource, 0)
+class _Shortage(NamedTuple):
+    """An extended resource of which a Pod asks for more than the local cluster offers."""
+
+    resource: str
+    wanted: int
+    offered: int
+    together: int
+
+
+def _report_shortage(path: str, shortage: _Shortage) -> Finding:
+    resource, wanted, offered, together = shortage
     fix = "leave it out to run here"
     if resource == GPU_RESOURCE:
-        fix = f"offer this machine's GPUs with --gpus {wanted}, or {fix}"
+        sum_ = " (for all Tasks together)" if together > wanted else ""
+        fix = f"offer this machine's GPUs with --gpus {together}{sum_}, or {fix}"
     return error(
         "local-resource",
         f"{path}.containers",

@@ -16,7 +16,14 @@ from cli.logs.output import LogOptions, LogPrinter, name_task, print_in_order
 from cli.logs.query import list_containers
 from cli.missing import explain_container, explain_task
 from cli.reasons import explain_pod
-from cli.session import explained, find_cluster, find_local_directory, open_client, run_printing
+from cli.session import (
+    NoClusterError,
+    explained,
+    find_cluster,
+    find_local_directory,
+    open_client,
+    run_printing,
+)
 from cli.templates import map_task_indices
 from cli.terminal import print_error
 from framework.api import constants
@@ -42,7 +49,8 @@ def print_logs(options: LogOptions) -> ExitCode:
         config = find_cluster(options.cluster)
         return run_printing(_print_live(options, labels, config))
     except CliError as e:
-        if config is not None and e.exit_code is not ExitCode.UNREACHABLE:
+        is_unreachable = config is not None and e.exit_code is ExitCode.UNREACHABLE
+        if not is_unreachable and not isinstance(e, NoClusterError):
             raise
         directory = _find_kept_directory(options)
         if config is None and directory is not None:

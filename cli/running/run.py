@@ -146,13 +146,22 @@ def _refuse_what_cannot_start(options: RunOptions, manifests: Manifests) -> None
     ]
     if options.is_local:
         with requires_local_cluster():
-            from cli.local.rules import find_local_faults
+            from cli.local.rules import count_gpus, find_local_faults
         extended = {GPU_RESOURCE: options.gpus}
+        together = sum(count_gpus(manifest.body) for manifest in manifests.frameworks)
         for manifest in manifests.frameworks:
-            faults += [(manifest, f) for f in find_local_faults(manifest.body, extended)]
+            found = find_local_faults(manifest.body, extended, together)
+            faults += [(manifest, fault) for fault in found]
     if faults:
         lines = [f"{m.source}: {f.path}: {f.message}; {f.fix}" for m, f in faults]
         raise CliError(ExitCode.USAGE, *lines)
+
+
+def _warn_of_few_gpus(options: RunOptions, manifests: Manifests) -> str | None:
+    from cli.local.rules import count_gpus, warn_of_few_gpus
+
+    together = sum(count_gpus(manifest.body) for manifest in manifests.frameworks)
+    return warn_of_few_gpus(options.gpus, together)
 
 
 async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | None) -> ExitCode:
@@ -164,6 +173,8 @@ async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | N
         for fault in (*find_misspelt_fields(body), *find_unreachable_ends(body)):
             place = f"{manifest.source}: {fault.path}"
             display.say(f"warning: {place}: {fault.message}; {fault.fix}")
+    if options.is_local and (warning := _warn_of_few_gpus(options, manifests)):
+        display.say(f"warning: {warning}")
     interrupt = Interrupt(stops_on_hangup=options.is_local)
     with interrupt.caught():
         async with _open_target(options, config) as target, open_client(target.config) as client:

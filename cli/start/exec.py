@@ -57,10 +57,14 @@ def run_command(options: ExecOptions) -> int:
         return int(ExitCode.INTERRUPTED)
 
 
-async def _find(config: KubeConfig, task: TaskName, container: str | None) -> PodChoice:
+async def _find(
+    config: KubeConfig, task: TaskName, container: str | None, *, runs_in_container: bool = True
+) -> PodChoice:
     async with open_client(config) as client:
         with explained(config):
-            return await find_pod(client, config.namespace, task, container)
+            return await find_pod(
+                client, config.namespace, task, container, runs_in_container=runs_in_container
+            )
 
 
 def is_local(config: KubeConfig) -> bool:
@@ -75,7 +79,7 @@ def forward_ports(name: str, task_text: str, ports: tuple[str, ...], choice: Clu
         CliError: there is no such Task, or it is on a local cluster.
     """
     config = find_cluster(choice)
-    pod = asyncio.run(_find(config, parse_task(name, task_text), None))
+    pod = asyncio.run(_find(config, parse_task(name, task_text), None, runs_in_container=False))
     if is_local(config):
         raise CliError(
             ExitCode.USAGE,

@@ -2,11 +2,12 @@
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cli.exitcodes import CliError, ExitCode
 from cli.frameworks import get_framework
 from cli.invocation import build_command
+from cli.logs.query import find_status
 from cli.missing import explain_container, explain_task
 from cli.templates import map_task_indices
 from framework.api import constants
@@ -17,6 +18,7 @@ from framework.kube.resources import PODS, Object
 
 _TASK = re.compile(r"(?P<role>[a-z0-9]{1,63})/(?P<index>0|[1-9][0-9]{0,4})\Z")
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+_RUNNING = "Running"
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
@@ -54,7 +56,12 @@ def parse_task(framework: str, text: str) -> TaskName:
 
 
 async def find_pod(
-    client: KubeClient, namespace: str, task: TaskName, container: str | None
+    client: KubeClient,
+    namespace: str,
+    task: TaskName,
+    container: str | None,
+    *,
+    runs_in_container: bool = True,
 ) -> PodChoice:
     """Find the Pod of a Task's current attempt.
 
@@ -65,9 +72,10 @@ async def find_pod(
         namespace: of the Framework.
         task: the Task.
         container: None for the first of the Pod.
+        runs_in_container: whether the container must run; else the Pod must have started.
 
     Raises:
-        CliError: there is no such Framework, Task, Pod or container, or the Pod has ended.
+        CliError: there is no such Framework, Task, Pod or container, or it does not run.
         KubeError: the server does not answer, or refuses.
     """
     name = build_pod_name(task.framework, task.role, task.index)
@@ -86,7 +94,38 @@ async def find_pod(
             f"{task} of {task.framework} has ended ({phase}), so nothing can run in its Pod; its "
             f"output: `{logs}`",
         )
-    return PodChoice(namespace, name, _choose_container(pod, task, container))
+    chosen = _choose_container(pod, task, container)
+    fault = _explain_idle(pod, chosen if runs_in_container else None)
+    if fault:
+        why = build_command("why", task.framework, "-n", namespace)
+        raise CliError(
+            ExitCode.FAILED, f"{task} of {task.framework}: {fault}; `{why}` says what holds it"
+        )
+    return PodChoice(namespace, name, chosen)
+
+
+def _explain_idle(pod: Object, container: str | None) -> str:
+    """Explain that a Pod or one of its containers does not run; "" if it does.
+
+    Args:
+        pod: as stored.
+        container: None if any container will do.
+    """
+    if not pod["spec"].get("nodeName"):
+        return "its Pod is not scheduled to a node yet"
+    phase = (pod.get("status") or {}).get("phase")
+    if container is None:
+        return "" if phase == _RUNNING else "the containers of its Pod have not started yet"
+    state: Any = find_status(pod, container).get("state") or {}
+    if "running" in state:
+        return ""
+    if "terminated" in state:
+        code = state["terminated"].get("exitCode")
+        return f"its container {container} has ended (exit code {code}), so nothing can run in it"
+    reason = (state.get("waiting") or {}).get("reason")
+    return f"its container {container} " + (
+        f"does not run ({reason})" if reason else "has not started yet"
+    )
 
 
 def _choose_container(pod: Object, task: TaskName, wanted: str | None) -> str:
@@ -106,7 +145,9 @@ async def _explain_missing(client: KubeClient, namespace: str, task: TaskName) -
     framework = await get_framework(client, namespace, task.framework)
     known = map_task_indices(framework)
     absence = explain_task(task.framework, task.role, str(task.index), known)
+    why = build_command("why", task.framework, "-n", namespace)
     waiting = (
-        f"{task} of {task.framework} has no Pod now: it is not created yet, or the Task has ended"
+        f"{task} of {task.framework} has no Pod now: it is not created yet, or the Task has ended; "
+        f"`{why}` says which"
     )
     return CliError(ExitCode.FAILED, absence or waiting)

@@ -10,6 +10,7 @@ import binascii
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ import yaml
 from framework.api import constants
 from framework.strictyaml import ShallowLoader, load_document
 
+_SHOWN_NAMES = 10
 _SECTIONS = (("clusters", "cluster"), ("users", "user"), ("contexts", "context"))
 
 
@@ -297,13 +299,22 @@ def _read_section(document: Mapping[str, Any], section: str, key: str, path: Pat
 def _find(merged: Merged, section: str, name: str, field_name: str) -> Entry:
     entry = merged.entries[section].get(name)
     if entry is None:
-        known = ", ".join(sorted(merged.entries[section])) or "none"
         raise ConfigError(
             field_name,
             f"{name!r} is not among the {section} of the file",
-            f"use one of these: {known}",
+            _offer(name, list(merged.entries[section])),
         )
     return entry
+
+
+def _offer(name: str, known: list[str]) -> str:
+    """Offer names of a section, those most similar to a wrong name first."""
+    if not known:
+        return "there are none; name another file"
+    near = get_close_matches(name, known, n=_SHOWN_NAMES)
+    names = [*near, *sorted(set(known) - set(near))]
+    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+    return f"use one of these: {', '.join(names[:_SHOWN_NAMES])}{more}"
 
 
 def _optional_text(fields: Mapping[str, Any], key: str, field_name: str) -> str | None:

@@ -289,6 +289,17 @@ def test_run_of_a_container_without_image_is_refused(closed_server: str) -> None
     assert (result.exit_code, result.stderr) == (ExitCode.USAGE, fault + remedy)
 
 
+@pytest.mark.parametrize("command", [["run", "f.yaml"], ["logs", "gang"]], ids=["run", "logs"])
+def test_unknown_context_is_no_missing_cluster(home: Path, command: list[str]) -> None:
+    write(FRAMEWORK)
+    keep_log(home / ".local/state/frameworkbarrier", "u0")
+    file = write_kubeconfig("http://127.0.0.1:1")
+    result = call(*command, "--kubeconfig", file, "--context", "nope")
+    assert (result.exit_code, result.stdout) == (ExitCode.USAGE, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: context: 'nope' is not among the contexts of the file; use one")
+
+
 def test_run_local_without_dashes_has_a_hint() -> None:
     write(FRAMEWORK)
     result = call("run", "local", "f.yaml")

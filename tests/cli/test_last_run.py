@@ -48,7 +48,7 @@ def test_logs_finds_the_run_while_it_lasts_and_after_its_end(tmp_path: Path) -> 
     assert "printing the logs kept in" in output
     assert output.endswith("hello\nbye\n")
     code, output = call("logs", "talk", "w/1", **home)
-    assert (code, "has no Task w/1: there is w/0" in output) == (ExitCode.FAILED, True)
+    assert (code, "has no Task w/1: its Tasks are w/0" in output) == (ExitCode.FAILED, True)
     assert call("logs", "--tail", "0", "talk", "w/0", **home)[1].count("\n") == 1
     code, output = call("logs", "other", **home)
     assert code == ExitCode.USAGE

@@ -8,7 +8,7 @@ import yaml
 from click.testing import CliRunner
 
 from cli.exitcodes import ExitCode
-from cli.local.rules import find_local_faults
+from cli.local.rules import count_gpus, find_local_faults, warn_of_few_gpus
 from cli.main import main
 from cli.manifests import load_manifests
 from tests.support.builders import build_framework_wire, build_role_wire, build_submission
@@ -43,6 +43,61 @@ def test_what_can_never_start_is_found(container: dict[str, Any], gpus: int, fou
     texts = [f"{f.path} {f.message}; {f.fix}" for f in faults]
     assert len(texts) == bool(found)
     assert found in "".join(texts)
+
+
+def build_roles(*roles: tuple[int, int]) -> dict[str, Any]:
+    """A Framework whose roles have so many Tasks with so many GPUs each."""
+    return build_framework_wire(
+        *(
+            build_role_wire(
+                f"r{number}",
+                tasks,
+                task={
+                    "pod": {
+                        "spec": {
+                            "restartPolicy": "Never",
+                            "containers": [
+                                {
+                                    "name": "main",
+                                    "image": "busybox",
+                                    "command": ["true"],
+                                    "resources": {"limits": {"nvidia.com/gpu": gpus}},
+                                }
+                            ],
+                        }
+                    }
+                },
+            )
+            for number, (tasks, gpus) in enumerate(roles)
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("roles", "remedy"),
+    [
+        ([(2, 1)], "--gpus 2 (for all Tasks together), or"),
+        ([(1, 4)], "--gpus 4, or"),
+        ([(1, 1), (3, 2)], "--gpus 7 (for all Tasks together), or"),
+        ([(0, 1)], "--gpus 1, or"),
+    ],
+    ids=["gang", "one", "roles", "none"],
+)
+def test_remedy_offers_the_gpus_that_all_tasks_need_together(
+    roles: list[tuple[int, int]], remedy: str
+) -> None:
+    for fault in find_local_faults(build_roles(*roles), {}):
+        assert remedy in fault.fix
+
+
+def test_gang_with_too_few_gpus_for_all_of_its_tasks_is_a_warning() -> None:
+    framework = build_roles((2, 1))
+    assert list(find_local_faults(framework, {"nvidia.com/gpu": 1})) == []
+    warning = warn_of_few_gpus(1, count_gpus(framework))
+    assert warning is not None
+    assert "ask for 2 nvidia.com/gpu, and the local cluster offers 1" in warning
+    assert warning.endswith("--gpus 2")
+    assert warn_of_few_gpus(2, count_gpus(framework)) is None
 
 
 def test_other_extended_resources_are_never_offered() -> None:

@@ -114,3 +114,20 @@ def test_context_that_the_kubeconfig_lacks_is_named(
     monkeypatch.delenv("KUBECONFIG", raising=False)
     with pytest.raises(CliError, match=r"context: .*--kubeconfig"):
         find_cluster(ClusterChoice(context="e"))
+
+
+def test_unknown_context_lists_ten_contexts_the_most_similar_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = "\n".join(f"- {{name: c{n:02}, context: {{cluster: k}}}}" for n in range(30))
+    text = CONTEXTS.replace(
+        "contexts:\n", f"contexts:\n- {{name: team-a, context: {{cluster: k}}}}\n{entries}\n"
+    )
+    file = tmp_path / "config"
+    file.write_text(text)
+    monkeypatch.delenv("KUBE_APISERVER_ADDRESS", raising=False)
+    with pytest.raises(CliError) as caught:
+        find_cluster(ClusterChoice(kubeconfig=str(file), context="teama"), otherwise="HINT")
+    (line,) = caught.value.lines
+    assert "use one of these: team-a, c, c00, " in line
+    assert line.endswith("c07 and 23 more")

@@ -225,7 +225,7 @@ def _lower_request(
     observation: Observation, main: Shortage, tasks: Sequence[TaskFacts]
 ) -> Iterator[Remedy]:
     if observation.is_local and main.name == constants.GPU_RESOURCE:
-        needed = _sum_requests(tasks[0], main.name) * len(observation.tasks) or 1
+        needed = sum(_sum_requests(task, main.name) for task in observation.tasks) or 1
         command = observation.commands.build_framework("local", "up", "--gpus", str(needed))
         yield Remedy("start the local cluster with GPUs, also `run --local --gpus`", (command,))
     operations = []

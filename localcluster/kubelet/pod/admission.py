@@ -86,7 +86,10 @@ def _find_shortage(pod: Object, capacity: Capacity, running: list[Object]) -> st
         used = sum(count_extended(other).get(resource, 0) for other in running)
         offered = capacity.extended.get(resource, 0)
         if resource == GPU_RESOURCE and wanted > offered:
-            remedy = f"this local cluster offers {offered}: start it with --gpus {wanted}"
+            remedy = (
+                f"this local cluster offers {offered}: start it with --gpus N, where N is what all "
+                f"Pods need together, at least {wanted}"
+            )
             return f"1 Insufficient {resource}; {remedy}"
         if wanted > offered - used:
             return f"1 Insufficient {resource}"

@@ -43,7 +43,8 @@ def build(*requests: Object, phase: str = "Pending", deleted: bool = False, **sp
             build({"nvidia.com/gpu": "1"}),
             Refuse(
                 "0/1 nodes are available: 1 Insufficient nvidia.com/gpu; "
-                "this local cluster offers 0: start it with --gpus 1."
+                "this local cluster offers 0: start it with --gpus N, where N is what all "
+                "Pods need together, at least 1."
             ),
             id="no gpu",
         ),
