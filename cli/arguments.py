@@ -9,14 +9,54 @@ from typing import Any, TypeVar
 
 import click
 
+from cli.kindwords import NAME_BY_KIND, is_kind_word, strip_kind
 from cli.options import read_choice
-from framework.api.constants import GROUP
 
-_KIND_PREFIX = "framework/"
-# As kubectl takes a name, and as -o name prints it.
-_KIND_PREFIXES = (_KIND_PREFIX, "frameworks/", "fw/", f"framework.{GROUP}/")
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 _Decorator = Callable[[_Decorated], _Decorated]
+
+
+class FrameworkCommand(click.Command):
+    """A command with the argument NAME, in front of which a user of kubectl writes the kind.
+
+    ``framework describe framework gang`` has one word too many, so "framework" is left out. In
+    ``framework exec framework gang worker/0`` the word "gang" is at the place of a Task and has no
+    slash. Where both readings are possible, the first word is the name. Commands with several names
+    find out by a request (``cli.frameworks.drop_kind``).
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line, without a word for the kind."""
+        return super().parse_args(ctx, args if ctx.resilient_parsing else self._drop(ctx, args))
+
+    def _drop(self, ctx: click.Context, args: list[str]) -> list[str]:
+        name, *others = (param for param in self.params if isinstance(param, click.Argument))
+        read = self._read(ctx, args)
+        if read is None or not is_kind_word(read[0].get(name.name or "")):
+            return args
+        values, rest = read
+        follows = values.get(others[0].name or "") if others else None
+        follows = follows[0] if isinstance(follows, tuple) and follows else follows
+        is_optional = bool(others) and str(others[0].metavar).startswith("[")
+        is_name = isinstance(follows, str) and not {"/", "="}.intersection(follows)
+        if not rest and (is_optional or not is_name):
+            return args
+        word = values[name.name or ""]
+        options = [p.name for p in self.params if not isinstance(p, click.Argument)]
+        for index in (index for index, each in enumerate(args) if each == word):
+            shorter = [*args[:index], *args[index + 1 :]]
+            again = self._read(ctx, shorter)
+            if again and all(again[0].get(key) == values.get(key) for key in options if key):
+                return shorter
+        return args
+
+    def _read(self, ctx: click.Context, args: list[str]) -> tuple[dict[str, Any], list[str]] | None:
+        """Split a command line; None if it is not valid."""
+        try:
+            values, rest, _ = self.make_parser(ctx).parse_args(list(args))
+        except click.UsageError:
+            return None
+        return dict(values), rest
 
 
 def framework_argument(param: str = "name", **attributes: Any) -> _Decorator[Any]:
@@ -62,20 +102,15 @@ def container_option(help_text: str = "Container; else the first of the Pod.") -
 def _strip_kind(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
     """Turn framework/NAME into NAME, in one value or in several."""
     if isinstance(value, tuple):
-        return tuple(map(_strip_prefix, value))
-    return value if value is None else _strip_prefix(value)
-
-
-def _strip_prefix(name: str) -> str:
-    prefix = next((prefix for prefix in _KIND_PREFIXES if name.startswith(prefix)), "")
-    return name.removeprefix(prefix)
+        return tuple(map(strip_kind, value))
+    return value if value is None else strip_kind(value)
 
 
 def complete_frameworks(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a Framework, with or without ``framework/``."""
     from cli.start.livenames import list_frameworks
 
-    prefix = _KIND_PREFIX if incomplete.startswith(_KIND_PREFIX) else ""
+    prefix = NAME_BY_KIND if incomplete.startswith(NAME_BY_KIND) else ""
     given = _read_params(ctx).get(param.name or "")
     known = frozenset(given) if isinstance(given, tuple) else frozenset()
     names = (name for name in list_frameworks(read_choice(ctx)) if name not in known)

@@ -1,9 +1,11 @@
 """Reads Frameworks by name or as a list, and explains it if one does not exist."""
 
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 
 from cli.exitcodes import CliError, ExitCode
+from cli.kindwords import is_kind_word
 from cli.missing import explain_framework
 from cli.objects import read_key
 from framework.kube.client import DEFAULT_TIMEOUT_SECONDS, PAGE_SIZE, KubeClient
@@ -59,6 +61,29 @@ async def find_frameworks(client: KubeClient, selection: Selection) -> Found:
     except NotFoundError as e:
         raise _explain_unserved() from e
     return Found(whole, [add_kind(item) for item in whole["items"]])
+
+
+async def drop_kind(client: KubeClient, namespace: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Leave out the kind in front of names, as in ``kubectl get framework NAME``.
+
+    A Framework that has the first word as its name keeps it.
+
+    Args:
+        client: of the cluster.
+        namespace: of the Frameworks.
+        names: as the user wrote them.
+
+    Raises:
+        CliError: the cluster has no CRD of Frameworks.
+        KubeError: the server does not answer, or refuses.
+    """
+    if names and is_kind_word(names[0]):
+        try:
+            await client.get(FRAMEWORKS, namespace, names[0])
+        except NotFoundError as e:
+            check_served(e)
+            return tuple(names[1:])
+    return tuple(names)
 
 
 async def get_framework(

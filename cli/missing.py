@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import islice
 
+from cli.kindwords import is_kind_word
 from cli.ranges import list_ranges
 
 _SHOWN = 10
@@ -13,7 +14,9 @@ _MAX_DIGITS = 10
 
 def explain_framework(name: str, where: str, known: Iterable[str]) -> str:
     """Explain that there is no such Framework."""
-    return f"no Framework {name!r} {where}: {_offer(sorted(set(known)), 'check the name and -n')}"
+    kind = "; the kind may be left out, or written as framework/NAME" if is_kind_word(name) else ""
+    offer = _offer(sorted(set(known)), "check the name and -n")
+    return f"no Framework {name!r} {where}: {offer}{kind}"
 
 
 def explain_task(

@@ -2,11 +2,11 @@
 
 import click
 
-from cli.arguments import framework_argument
+from cli.arguments import FrameworkCommand, framework_argument
 from cli.options import ClusterChoice, cluster_options
 
 
-@click.command()
+@click.command(cls=FrameworkCommand)
 @framework_argument()
 @cluster_options
 @click.option("--all", "shows_all", is_flag=True, help="Each Task, and all failures and Events.")

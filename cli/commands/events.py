@@ -2,13 +2,13 @@
 
 import click
 
-from cli.arguments import framework_argument
+from cli.arguments import FrameworkCommand, framework_argument
 from cli.options import ClusterChoice, cluster_options
 from cli.printing.options import OBJECT_FORMS, output_option
 from cli.printing.output import OutputFormat
 
 
-@click.command()
+@click.command(cls=FrameworkCommand)
 @framework_argument()
 @cluster_options
 @click.option(

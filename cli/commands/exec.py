@@ -2,11 +2,11 @@
 
 import click
 
-from cli.arguments import container_option, framework_argument, task_argument
+from cli.arguments import FrameworkCommand, container_option, framework_argument, task_argument
 from cli.options import ClusterChoice, cluster_options
 
 
-@click.command()
+@click.command(cls=FrameworkCommand)
 @framework_argument()
 @task_argument()
 @click.argument("command", nargs=-1, required=True, metavar="-- COMMAND...")

@@ -3,6 +3,7 @@
 import click
 
 from cli.arguments import framework_argument
+from cli.kindwords import is_kind_word
 from cli.options import ClusterChoice, cluster_options
 from cli.printing.jsonpath import Path
 from cli.printing.jsonpath_parser import TemplateError
@@ -37,9 +38,12 @@ def get(  # noqa: PLR0913 one argument for each option
     """Print the Frameworks of the namespace, or those with a NAME, as `kubectl get` does."""
     from cli.see.get import GetOptions, get_frameworks
 
+    if names and is_kind_word(names[0]) and (all_namespaces or selector or field_selector):
+        # No name can be meant.
+        names = names[1:]
     if names and (all_namespaces or selector or field_selector):
         raise click.UsageError("NAME cannot be combined with -A, -l and --field-selector")
-    if watch and len(names) > 1:
+    if watch and len(names) - is_kind_word(next(iter(names), "")) > 1:
         raise click.UsageError("--watch takes one NAME: leave out the others, or select with -l")
     try:
         path = None if sort_by is None else Path(sort_by)

@@ -4,12 +4,17 @@ from datetime import datetime
 
 import click
 
-from cli.arguments import container_option, framework_argument, role_or_task_argument
+from cli.arguments import (
+    FrameworkCommand,
+    container_option,
+    framework_argument,
+    role_or_task_argument,
+)
 from cli.coloring import color_option
 from cli.options import DURATION_HELP, ClusterChoice, Duration, Moment, cluster_options
 
 
-@click.command()
+@click.command(cls=FrameworkCommand)
 @framework_argument()
 @role_or_task_argument(required=False, metavar="[ROLE[/INDEX]]")
 @container_option()

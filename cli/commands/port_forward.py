@@ -4,7 +4,7 @@ import re
 
 import click
 
-from cli.arguments import framework_argument, task_argument
+from cli.arguments import FrameworkCommand, framework_argument, task_argument
 from cli.options import ClusterChoice, cluster_options
 
 _PORTS = re.compile(r"(?:[0-9]{0,5}:)?[0-9]{1,5}\Z")
@@ -19,7 +19,7 @@ def _check_ports(
     return value
 
 
-@click.command(name="port-forward")
+@click.command(cls=FrameworkCommand, name="port-forward")
 @framework_argument()
 @task_argument()
 @click.argument(

@@ -2,11 +2,11 @@
 
 import click
 
-from cli.arguments import framework_argument, task_argument
+from cli.arguments import FrameworkCommand, framework_argument, task_argument
 from cli.steer.options import SteerOptions, steer_options
 
 
-@click.command()
+@click.command(cls=FrameworkCommand)
 @framework_argument()
 @task_argument("tasks", nargs=-1, required=True, metavar="ROLE/INDEX...")
 @click.option("--undo", is_flag=True, help="Bring removed Tasks back, as new Tasks.")

@@ -2,13 +2,14 @@
 
 import click
 
-from cli.arguments import framework_argument, size_argument
+from cli.arguments import FrameworkCommand, framework_argument, size_argument
 from cli.steer.options import SteerOptions, steer_options
 
 
-@click.command()
+@click.command(cls=FrameworkCommand)
 @framework_argument()
-@size_argument(nargs=-1, required=True, metavar="ROLE=N...")
+@size_argument(nargs=-1, metavar="ROLE=N...")
+@click.option("--replicas", hidden=True)
 @click.option(
     "--current-replicas",
     multiple=True,
@@ -20,6 +21,7 @@ def scale(
     name: str,
     sizes: tuple[str, ...],
     *,
+    replicas: str | None,
     current_replicas: tuple[str, ...],
     options: SteerOptions,
 ) -> None:
@@ -29,4 +31,6 @@ def scale(
     """
     from cli.steer.commands import scale_framework
 
+    # Users of `kubectl scale` write it; the answer names the roles.
+    sizes = sizes if replicas is None else (*sizes, replicas)
     raise SystemExit(int(scale_framework(name, sizes, current_replicas, options)))

@@ -2,13 +2,13 @@
 
 import click
 
-from cli.arguments import framework_argument
+from cli.arguments import FrameworkCommand, framework_argument
 from cli.options import ClusterChoice, cluster_options
 from cli.printing.options import output_option
 from cli.printing.output import Form, OutputFormat
 
 
-@click.command()
+@click.command(cls=FrameworkCommand)
 @framework_argument()
 @cluster_options
 @click.option("--all", "shows_all", is_flag=True, help="Each Task in a row of its own.")

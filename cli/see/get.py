@@ -4,11 +4,11 @@ The server computes the table, so its columns are those of ``kubectl get framewo
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cli.exitcodes import CliError, ExitCode
-from cli.frameworks import Found, Selection, find_frameworks
+from cli.frameworks import Found, Selection, drop_kind, find_frameworks
 from cli.objects import ObjectKey, read_key
 from cli.options import ClusterChoice
 from cli.printing.jsonpath import Path
@@ -63,9 +63,11 @@ def get_frameworks(options: GetOptions) -> ExitCode:
 
 async def _get(options: GetOptions, config: KubeConfig) -> ExitCode:
     accept = TABLE if options.output.is_table else JSON
-    selection = options.select(config)
     async with open_client(config, accept=accept) as client:
         with explained(config):
+            names = await drop_kind(client, config.namespace, options.names)
+            options = replace(options, names=names)
+            selection = options.select(config)
             found = await find_frameworks(client, selection)
             items = found.items
             if options.sort_by is not None:

@@ -6,6 +6,7 @@ Each returns the exit code of the command, and raises a CliError if nothing was 
 from collections.abc import Callable, Mapping, Sequence
 
 from cli.exitcodes import CliError, ExitCode
+from cli.invocation import build_command
 from cli.printing.output import Form
 from cli.steer.apply import Outcome, fetch_gang
 from cli.steer.changes import Computation, compute_start, compute_stop
@@ -16,7 +17,14 @@ from cli.steer.retrying import build_retried, retrying
 from cli.steer.scaling import removal, scaling
 from cli.steer.session import Session, report_effect, run_session
 from cli.steer.suspending import Suspended, compute_resume, compute_suspend
-from cli.steer.targets import parse_names, parse_sizes, parse_tasks, title
+from cli.steer.targets import (
+    SizeError,
+    parse_names,
+    parse_sizes,
+    parse_tasks,
+    suggest_size,
+    title,
+)
 from cli.terminal import print_error, print_line
 
 _STAYS = "the change stays"
@@ -54,9 +62,38 @@ def scale_framework(
     word: str, sizes: Sequence[str], current: Sequence[str], options: SteerOptions
 ) -> ExitCode:
     """Run ``framework scale``."""
-    wanted, expected = parse_sizes(sizes), parse_sizes(current)
+    expected = parse_sizes(current, is_required=False)
+    try:
+        wanted = parse_sizes(sizes)
+    except SizeError as e:
+        raise _explain_sizes(parse_names([word])[0], sizes, options, e) from None
     compute = scaling(wanted, expected)
     return _change_all(parse_names([word]), compute, options, _build_scaled(wanted))
+
+
+def _explain_sizes(
+    name: str, words: Sequence[str], options: SteerOptions, fault: SizeError
+) -> CliError:
+    """Build the error that names the command with the roles of the Framework.
+
+    If the Framework cannot be read, ``fault`` is the error, which names no role.
+    """
+    found: list[CliError] = []
+
+    async def act(session: Session) -> ExitCode:
+        gang = await fetch_gang(session.client, session.namespace, name)
+        roles = {role.name: role.wanted_count for role in gang.spec.task_roles}
+        size, note = suggest_size(words, roles)
+        written = f"{' '.join(words)!r}: " if words else "names no role: "
+        text = f"{written}write `{build_command('scale', name, size)}`{note}"
+        found.append(CliError(ExitCode.USAGE, text))
+        return ExitCode.USAGE
+
+    try:
+        run_session(options, act)
+    except CliError as e:
+        return e if e.exit_code is ExitCode.FAILED else fault
+    return found[0]
 
 
 def remove_tasks(
@@ -85,7 +122,7 @@ def _change_all(
     build_goal: Callable[[Outcome], Goal] | None = None,
 ) -> ExitCode:
     async def act(session: Session) -> ExitCode:
-        for name in names:
+        for name in await session.choose(names):
             await session.change(name, compute, build_goal if options.waits else None)
         return await session.wait(session.goals, report_effect, _STAYS)
 
@@ -116,7 +153,7 @@ def wait_for_frameworks(words: Sequence[str], wanted: str, options: SteerOptions
 
     async def act(session: Session) -> ExitCode:
         goals = []
-        for name in names:
+        for name in await session.choose(names):
             try:
                 gang = await fetch_gang(session.client, session.namespace, name)
             except CliError as e:

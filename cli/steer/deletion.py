@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from cli.exitcodes import CliError, ExitCode
 from cli.frameworks import Selection, find_frameworks
+from cli.kindwords import is_kind_word
 from cli.steer.apply import delete_object
 from cli.steer.effects import Deleted, Goal, Verdict
 from cli.steer.options import SteerOptions
@@ -39,13 +40,17 @@ def delete_frameworks(words: Sequence[str], options: DeleteOptions) -> ExitCode:
     Raises:
         CliError: nothing was deleted.
     """
+    if len(words) == 1 and is_kind_word(words[0]) and (options.selector or options.deletes_all):
+        # No name can be meant.
+        words = ()
     names = parse_names(words)
     if bool(names) + bool(options.selector) + options.deletes_all != 1:
         raise CliError(ExitCode.USAGE, "name Frameworks, or use either -l SELECTOR or --all")
 
     async def act(session: Session) -> ExitCode:
         goals: list[Goal] = []
-        selection = Selection(tuple(names), session.namespace, options.selector)
+        targets = tuple(await session.choose(names))
+        selection = Selection(targets, session.namespace, options.selector)
         found = await find_frameworks(session.client, selection)
         if found.faults and not options.ignores_missing:
             session.fail(CliError(ExitCode.FAILED, *found.faults))

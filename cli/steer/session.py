@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
 from cli.exitcodes import CliError, ExitCode
+from cli.frameworks import drop_kind
 from cli.printing.output import Form, Printer
 from cli.session import explained, find_cluster, open_client
 from cli.steer.apply import Outcome, change_framework
@@ -32,6 +33,10 @@ class Session:
         self.goals: list[Goal] = []
         self.code = ExitCode.SUCCEEDED
         self._objects: list[Object] = []
+
+    async def choose(self, names: Sequence[str]) -> Sequence[str]:
+        """Leave out a word for the kind in front of names; one word alone is a name."""
+        return await drop_kind(self.client, self.namespace, names) if len(names) > 1 else names
 
     async def change(
         self,

@@ -1,20 +1,13 @@
 """Reads the arguments of users: names of Frameworks, Tasks, and sizes of roles. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from cli.exitcodes import CliError, ExitCode
+from cli.kindwords import is_kind_word
 from framework.api import constants
 from framework.api.naming import TaskKey, is_framework_name
 
-_KINDS = frozenset(
-    {
-        "framework",
-        "fw",
-        constants.FRAMEWORK_PLURAL,
-        constants.FRAMEWORK_CRD_NAME,
-        f"framework.{constants.GROUP}",
-    }
-)
+_SHOWN_ROLES = 10
 # More digits are more than any limit.
 _MAX_DIGITS = 9
 
@@ -27,6 +20,8 @@ def title(name: str) -> str:
 def parse_names(words: Iterable[str]) -> list[str]:
     """Read NAME or framework/NAME; a name that is there twice is read once.
 
+    The first one may be a word for the kind (``cli.frameworks.drop_kind``).
+
     Raises:
         CliError: a word is not the name of a Framework.
     """
@@ -35,7 +30,9 @@ def parse_names(words: Iterable[str]) -> list[str]:
 
 def _parse_name(word: str) -> str:
     kind, slash, name = word.rpartition("/")
-    if slash and kind.casefold() not in _KINDS:
+    if not slash and is_kind_word(word):
+        return word.casefold()
+    if slash and not is_kind_word(kind):
         raise _refuse(f"{word!r} is not a Framework: write NAME or framework/NAME")
     if not is_framework_name(name):
         raise _refuse(
@@ -44,21 +41,52 @@ def _parse_name(word: str) -> str:
     return name
 
 
-def parse_sizes(words: Iterable[str]) -> dict[str, int]:
+class SizeError(CliError):
+    """A word of ``scale`` has no role, or no number of Tasks."""
+
+
+def parse_sizes(words: Sequence[str], *, is_required: bool = True) -> dict[str, int]:
     """Read ROLE=N.
 
     Raises:
-        CliError: a word has another form, or names a role again.
+        SizeError: a word has another form, or there is none although there must be.
+        CliError: a role is named twice.
     """
+    form = "write ROLE=N with a number of Tasks, for example worker=8"
+    if is_required and not words:
+        raise SizeError(ExitCode.USAGE, f"names no role: {form}")
     sizes: dict[str, int] = {}
     for word in words:
         role, equals, number = word.partition("=")
         if not role or not equals or not _is_number(number):
-            raise _refuse(f"{word!r}: write ROLE=N with a number of Tasks, for example worker=8")
+            raise SizeError(ExitCode.USAGE, f"{word!r}: {form}")
         if role in sizes:
             raise _refuse(f"{word!r}: the role {role!r} is named twice; name it once")
         sizes[role] = int(number)
     return sizes
+
+
+def suggest_size(words: Sequence[str], roles: Mapping[str, int]) -> tuple[str, str]:
+    """Suggest the ROLE=N that a user meant with words of another form.
+
+    Args:
+        words: as written: ``worker 3``, or ``3``.
+        roles: the roles of the Framework with their numbers of Tasks.
+
+    Returns:
+        ROLE=N, and a note to append if the user must choose a role; "" if not.
+    """
+    parts = [part for word in words for part in word.replace("=", " ").split()]
+    numbers = [part for part in parts if _is_number(part)]
+    named = [part for part in parts if part in roles]
+    size = numbers[0] if len(numbers) == 1 else "N"
+    candidates = named or list(roles)
+    if len(candidates) == 1:
+        return f"{candidates[0]}={size}", ""
+    shown = [f"{name} ({count})" for name, count in roles.items()][:_SHOWN_ROLES]
+    more = f" and {len(roles) - _SHOWN_ROLES} more" if len(roles) > _SHOWN_ROLES else ""
+    note = f"; its roles are {', '.join(shown)}{more}" if roles else "; it has no roles"
+    return f"ROLE={size}", note
 
 
 def parse_tasks(words: Iterable[str]) -> list[TaskKey]:

@@ -327,4 +327,4 @@ def test_kept_log_of_a_pod_with_a_strange_index_is_no_task(tmp_path: Path) -> No
     labels = {"FC_FRAMEWORK_NAME": "gang", "FC_TASKROLE_NAME": "w", "FC_TASK_INDEX": "z"}
     keep_log(tmp_path, labels=labels)
     output = print_logs("gang", "w/3", "--directory", str(tmp_path))
-    assert "has no Task w/3: the role has none" in output
+    assert "has no Task w/3: its Tasks are w (no Tasks)" in output

@@ -57,3 +57,61 @@ async def test_frameworks_are_deleted_by_label_and_all(cluster: LocalCluster) ->
     assert (answer.code, answer.out) == (0, f'{KIND} "b" deleted\n')
     answer = await call(cluster, "delete", "--all", "x")
     assert answer.code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["--replicas", "3"], "worker=3"),
+        (["--replicas=3"], "worker=3"),
+        (["worker", "3"], "worker=3"),
+        (["3"], "worker=3"),
+        ([], "worker=N"),
+    ],
+    ids=str,
+)
+async def test_scale_as_kubectl_writes_it_names_the_command(
+    cluster: LocalCluster, words: list[str], command: str
+) -> None:
+    answer = await call(cluster, "scale", "a", *words)
+    assert (answer.code, answer.out) == (2, "")
+    assert f"write `framework scale a {command}`\n" in answer.err
+
+
+async def test_kind_in_front_of_names_is_left_out(cluster: LocalCluster) -> None:
+    answer = await call(cluster, "stop", "framework", "a", "b", "--dry-run=client")
+    assert (answer.code, answer.out) == (
+        0,
+        f"{KIND}/a stopped (dry run)\n{KIND}/b stopped (dry run)\n",
+    )
+    answer = await call(cluster, "scale", "-n", "default", "frameworks", "a", "worker=3")
+    assert (answer.code, answer.out) == (0, f"{KIND}/a scaled\n")
+    answer = await call(cluster, "wait", "framework", "nope", "--for=delete")
+    assert (answer.code, answer.out) == (0, f"{KIND}/nope deleted\n")
+    for words in (["framework"], ["frameworks"]):
+        answer = await call(cluster, "delete", *words)
+        assert (answer.code, answer.out) == (1, "")
+        assert (
+            f"no Framework '{words[0]}' in namespace default: there are a, b; the kind"
+            in answer.err
+        )
+    answer = await call(cluster, "delete", "framework", "a", "--cascade=background")
+    assert (answer.code, answer.out) == (0, f'{KIND} "a" deleted\n')
+    answer = await call(cluster, "delete", "frameworks", "--all", "--cascade=background")
+    assert (answer.code, answer.out) == (0, f'{KIND} "b" deleted\n')
+
+
+async def test_framework_with_the_name_of_the_kind_is_meant(cluster: LocalCluster) -> None:
+    async with KubeClient(cluster.kube_config, user_agent="t", clock=SystemClock()) as client:
+        body = build_submission("framework", build_role_wire("worker", 2))
+        await client.create(FRAMEWORKS, "default", body)
+    answer = await call(cluster, "stop", "framework", "a", "-o", "name")
+    assert (answer.code, answer.out) == (0, f"{KIND}/framework\n{KIND}/a\n")
+    answer = await call(cluster, "get", "framework", "a", "-o", "name")
+    assert answer.out == f"{KIND}/framework\n{KIND}/a\n"
+    answer = await call(cluster, "get", "framework", "-o", "name")
+    assert answer.out == f"{KIND}/framework\n"
+    answer = await call(cluster, "delete", "framework", "--cascade=background")
+    assert (answer.code, answer.out) == (0, f'{KIND} "framework" deleted\n')
+    answer = await call(cluster, "get", "frameworks", "-o", "name")
+    assert answer.out == f"{KIND}/a\n{KIND}/b\n"

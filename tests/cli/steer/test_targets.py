@@ -1,7 +1,7 @@
 import pytest
 
 from cli.exitcodes import CliError, ExitCode
-from cli.steer.targets import parse_names, parse_sizes, parse_tasks
+from cli.steer.targets import parse_names, parse_sizes, parse_tasks, suggest_size
 from framework.api.naming import TaskKey
 
 
@@ -48,3 +48,30 @@ def test_tasks_are_read_once_each() -> None:
 def test_task_of_another_form_is_refused(word: str) -> None:
     with pytest.raises(CliError, match="ROLE/INDEX"):
         parse_tasks([word])
+
+
+ROLES = {"ps": 1, "worker": 4}
+
+
+@pytest.mark.parametrize(
+    ("words", "roles", "size", "note"),
+    [
+        (["worker", "3"], ROLES, "worker=3", ""),
+        (["3"], {"worker": 4}, "worker=3", ""),
+        ([], {"worker": 4}, "worker=N", ""),
+        (["worker=+1"], ROLES, "worker=N", ""),
+        (["3"], ROLES, "ROLE=3", "; its roles are ps (1), worker (4)"),
+        (["1", "2"], ROLES, "ROLE=N", "; its roles are ps (1), worker (4)"),
+        (["3"], {}, "ROLE=3", "; it has no roles"),
+        (
+            ["3"],
+            {f"r{n}": n for n in range(1000)},
+            "ROLE=3",
+            "; its roles are " + ", ".join(f"r{n} ({n})" for n in range(10)) + " and 990 more",
+        ),
+    ],
+)
+def test_words_of_another_form_suggest_a_size(
+    words: list[str], roles: dict[str, int], size: str, note: str
+) -> None:
+    assert suggest_size(words, roles) == (size, note)

@@ -1,0 +1,52 @@
+"""Command lines with a word for the kind, as users of kubectl write them."""
+
+import click
+import pytest
+
+from cli.main import main
+
+
+def read(*words: str) -> dict[str, object]:
+    """Read the parameters of a command line."""
+    with click.Context(main) as root:
+        name, command, rest = main.resolve_command(root, list(words))
+        assert command is not None
+        return command.make_context(name, rest, parent=root).params
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("describe framework gang", "gang"),
+        ("describe frameworks gang", "gang"),
+        ("describe -n framework framework gang", "gang"),
+        ("why gang", "gang"),
+        ("why framework", "framework"),
+        ("why framework/gang", "gang"),
+        ("why Framework/gang", "gang"),
+        ("logs framework worker", "framework"),
+        ("logs fw gang worker/0", "gang"),
+        ("exec framework gang worker/0 -- framework", "gang"),
+        ("exec framework worker/0 -- ls", "framework"),
+        ("port-forward framework gang worker/0 8080", "gang"),
+        ("scale framework gang worker=3", "gang"),
+        ("scale framework worker=3", "framework"),
+        ("scale gang worker 3", "gang"),
+        ("retry framework gang worker/0", "gang"),
+        ("retry framework worker/0", "framework"),
+    ],
+)
+def test_kind_is_left_out_where_it_cannot_be_the_name(words: str, name: str) -> None:
+    assert read(*words.split())["name"] == name
+
+
+def test_word_after_the_dashes_stays() -> None:
+    params = read("exec", "framework", "gang", "worker/0", "--", "echo", "framework")
+    assert (params["task"], params["command"]) == ("worker/0", ("echo", "framework"))
+    params = read("describe", "-n", "framework", "framework", "gang")
+    assert params["namespace"] == "framework"
+
+
+def test_one_word_too_many_without_a_kind_is_bad_usage() -> None:
+    with pytest.raises(click.UsageError, match="unexpected extra argument"):
+        read("describe", "gang", "other")
