@@ -173,8 +173,8 @@ async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | N
         for fault in (*find_misspelt_fields(body), *find_unreachable_ends(body)):
             place = f"{manifest.source}: {fault.path}"
             display.say(f"warning: {place}: {fault.message}; {fault.fix}")
-    if options.is_local and (warning := _warn_of_few_gpus(options, manifests)):
-        display.say(f"warning: {warning}")
+    if options.is_local and (shortage := _warn_of_few_gpus(options, manifests)):
+        display.say(f"warning: {shortage}")
     interrupt = Interrupt(stops_on_hangup=options.is_local)
     with interrupt.caught():
         async with _open_target(options, config) as target, open_client(target.config) as client:

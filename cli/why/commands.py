@@ -80,6 +80,20 @@ class Commands:
         patch = shlex.join([*change, _render(list(operations)), "-o", "yaml"])
         return f"{get} | {patch} >{shlex.quote(self.name)}.yaml", run
 
+    def build_restart(self, *, resumes: bool) -> tuple[str, ...]:
+        """Write the commands that replace a stopped Framework by a copy that runs.
+
+        Args:
+            resumes: whether a suspended copy is to run.
+        """
+        # Fields of the spec: those of other parts of the YAML have another indent.
+        script = "s/^  executionType: Stop$/  executionType: Start/"
+        if resumes:
+            script += "; s/^  suspend: true$/  suspend: false/"
+        get = self.build_framework("get", self.name, "-o", "yaml")
+        run = self.build_framework("run", f"{self.name}.yaml", "--replace")
+        return f"{get} | sed {shlex.quote(script)} >{shlex.quote(self.name)}.yaml", run
+
     def build_injection(self) -> tuple[str, ...]:
         """Write the commands that add the agents and the fields of the level restricted."""
         file = f"{self.name}.yaml"

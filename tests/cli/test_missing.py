@@ -25,7 +25,7 @@ def test_role_of_the_longest_task_number_is_not_listed_whole(index: str) -> None
 @pytest.mark.parametrize("index", ["77", None])
 def test_unknown_task_or_role_lists_the_roles_with_their_tasks(index: str | None) -> None:
     known = {"ps": range(1), "worker": [0, 1, 3, 4], "eval": range(0)}
-    role = "worker" if index else "worke"
+    role = "worker" if index else "wurker"
     text = explain_task("gang", role, index, known)
     assert text is not None
     assert ": its Tasks are ps/0, worker/0-1,3-4, eval (no Tasks)" in text

@@ -19,7 +19,6 @@ _SYSTEM = ("-n", "frameworkbarrier-system")
 _DEPLOYMENT = "deployment/framework-controller"
 _FOREGROUND = "foregroundDeletion"
 # ``add`` also works if the field is absent by then; ``replace`` and ``remove`` do not.
-_RESUME = build_operation("add", "/spec/suspend", value=False)
 _NO_DEADLINE = build_operation("add", f"/spec/{ACTIVE_DEADLINE_FIELD}", value=None)
 
 
@@ -109,9 +108,11 @@ def find_user_decision(observation: Observation) -> Iterator[Cause]:
     is_stopped = end is not None and end.code == STOP_FRAMEWORK_REQUESTED
     start = build_operation("add", "/spec/executionType", "Start")
     if is_stopped or (mode == "Stop" and not observation.is_completed):
-        resumed = [_RESUME] if spec.get("suspend") is True else []
-        commands = observation.commands.build_replacement([start, *resumed])
-        text = "a stopped Framework is not started again: replace it by a copy"
+        commands = observation.commands.build_restart(resumes=spec.get("suspend") is True)
+        text = (
+            "a stopped Framework is not started again: run its file again with "
+            "`framework run FILE --replace`; without the file, replace it by a copy"
+        )
         yield Cause(
             Kind.STOPPED,
             "was stopped by a user" if is_stopped else "is being stopped by a user",
