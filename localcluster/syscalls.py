@@ -6,6 +6,8 @@ An OSError names what was tried.
 import ctypes
 import errno
 import os
+import signal
+import sys
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
@@ -108,6 +110,16 @@ def set_hostname(name: str) -> None:
 def set_parent_death_signal(number: int) -> None:
     """Request a signal when the parent dies."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0), "prctl PR_SET_PDEATHSIG")
+
+
+def end_with_parent(parent: int) -> None:
+    """Have this process killed when its parent dies; end it if the parent has died already.
+
+    Entering a user namespace takes that back.
+    """
+    set_parent_death_signal(signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit(1)
 
 
 def adopt_orphans() -> None:

@@ -5,6 +5,7 @@ that it is given.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -15,6 +16,7 @@ from framework.clock import Clock, Random, SystemRandom
 from framework.kube.client import KubeClient
 from framework.kube.listwatch import ListWatch, Sink
 from framework.kube.resources import PODS, SERVICES, Object, Resource
+from localcluster.kubelet.container.forkserver_process import ForkServerProcess
 from localcluster.kubelet.container.machine import Machine
 from localcluster.kubelet.container.process import Namespaces
 from localcluster.kubelet.container.restarts import BackoffBounds
@@ -102,6 +104,7 @@ class Kubelet:
             self._account["ca.crt"] = ca_certificate
         self._events = EventRecorder(client, clock, node_name)
         self._writes = PodWrites(client, clock, self._events, node_name)
+        self._fork_server = ForkServerProcess()
         self._machine: Machine | None = None
         self._workers: dict[str, PodWorker] = {}
         # Nobody's yet, because they do not fit.
@@ -120,38 +123,41 @@ class Kubelet:
             IsolationError: the requested isolation is not available.
             NetworkError: the requested network is not available.
         """
-        self._root.mkdir(parents=True, exist_ok=True)
-        node = build_node(self.node_name, self._capacity, self._clock.now())
-        namespaces = await detect_namespaces(self._isolation, self._root)
-        network = await self._open_network(namespaces)
-        allocatable = node["status"]["allocatable"]
-        self._machine = self._build_machine(namespaces, network, allocatable)
-        extra = {
-            "node": self.node_name,
-            "private_root": namespaces.private_root,
-            "network": type(network).__name__,
-        }
-        logger.info("kubelet starts", extra=extra)
+        async with contextlib.AsyncExitStack() as stack:
+            stack.callback(self._stopped.set)
+            stack.push_async_callback(self._fork_server.stop)
+            self._root.mkdir(parents=True, exist_ok=True)
+            node = build_node(self.node_name, self._capacity, self._clock.now())
+            namespaces = await detect_namespaces(self._isolation, self._root, self._fork_server)
+            network = await self._open_network(namespaces)
+            stack.push_async_callback(network.close)
+            allocatable = node["status"]["allocatable"]
+            self._machine = self._build_machine(namespaces, network, allocatable)
+            extra = {
+                "node": self.node_name,
+                "private_root": namespaces.private_root,
+                "network": type(network).__name__,
+            }
+            logger.info("kubelet starts", extra=extra)
+            stack.push_async_callback(self._cancel_tasks)
+            await register_node(self._client, node)
+            await self._run_pods()
+
+    async def _run_pods(self) -> None:
         listwatch = self._watch(PODS, self)
         services = self._watch(SERVICES, self._names)
-        try:
-            await register_node(self._client, node)
-            async with asyncio.TaskGroup() as group:
-                eternal = [
-                    group.create_task(listwatch.run(), name="kubelet list-watch"),
-                    group.create_task(services.run(), name="kubelet services"),
-                    group.create_task(self._events.run(), name="kubelet events"),
-                ]
-                await listwatch.synced.wait()
-                self.synced.set()
-                await self._stopping.wait()
-                await self._shut_down()
-                for task in eternal:
-                    task.cancel()
-        finally:
-            await self._cancel_tasks()
-            await network.close()
-            self._stopped.set()
+        async with asyncio.TaskGroup() as group:
+            eternal = [
+                group.create_task(listwatch.run(), name="kubelet list-watch"),
+                group.create_task(services.run(), name="kubelet services"),
+                group.create_task(self._events.run(), name="kubelet events"),
+            ]
+            await listwatch.synced.wait()
+            self.synced.set()
+            await self._stopping.wait()
+            await self._shut_down()
+            for task in eternal:
+                task.cancel()
 
     def _watch(self, resource: Resource, sink: Sink) -> ListWatch:
         return ListWatch(self._client, resource, sink, clock=self._clock, random=self._random)
@@ -175,6 +181,7 @@ class Kubelet:
             clock=self._clock,
             node_name=self.node_name,
             root=self._root,
+            fork_server=self._fork_server,
             namespaces=namespaces,
             api_address=self._api_address,
             account=self._account,

@@ -11,43 +11,38 @@ Single-threaded and standard library only, because it makes namespaces and must 
 kubelet gets sockets that are made here: a socket belongs to the namespace in which it was made.
 """
 
-import marshal
 import os
-import signal
 import socket
 import sys
 
-from localcluster import syscalls
+from localcluster import messages, syscalls
 from localcluster.network.netlink import Netlink
 
 POD_DEVICE = "eth0"
-_MESSAGE_LIMIT = 65536
 _OWN_NAMESPACES = "/proc/self/ns/"
 
 
 def main() -> None:
-    """Set the network up and serve the parent process until it ends."""
-    parent, control, is_user, gateway = sys.argv[-4:]
-    with socket.socket(fileno=int(control)) as connection:
+    """Set the network up, as the first request says, and serve the parent process until it ends."""
+    parent, control = map(int, sys.argv[-2:])
+    with socket.socket(fileno=control) as connection:
+        request, _ = messages.receive(connection)
+        if request is None:
+            return
+        number, _, (gateway, in_user_namespace) = request
         try:
-            if is_user == "1":
+            if in_user_namespace:
                 syscalls.make_user_namespace(syscalls.CLONE_NEWNET)
             else:
                 syscalls.unshare(syscalls.CLONE_NEWNET)
-            _end_with_parent(int(parent))
+            # Only now: entering a user namespace takes it back.
+            syscalls.end_with_parent(parent)
             hub = Hub(gateway)
         except OSError as error:
-            _answer(connection, 0, str(error.strerror or error), [])
+            _answer(connection, number, error, [])
             return
-        _answer(connection, 0, None, [_open_own("user")] if is_user == "1" else [])
+        _answer(connection, number, None, [_open_own("user")] if in_user_namespace else [])
         _serve(connection, hub)
-
-
-def _end_with_parent(parent: int) -> None:
-    """End with the parent process; called late, as entering a user namespace clears the signal."""
-    syscalls.set_parent_death_signal(signal.SIGKILL)
-    if os.getppid() != parent:
-        sys.exit(1)
 
 
 def _open_own(name: str) -> int:
@@ -56,23 +51,24 @@ def _open_own(name: str) -> int:
 
 def _serve(connection: socket.socket, hub: "Hub") -> None:
     while True:
-        raw = connection.recv(_MESSAGE_LIMIT)
-        if not raw:
+        request, _ = messages.receive(connection)
+        if request is None:
             return
-        number, verb, arguments = marshal.loads(raw)  # noqa: S302 written by our own kubelet
+        number, verb, arguments = request
         try:
             descriptors = getattr(hub, verb)(*arguments)
         except OSError as error:
-            _answer(connection, number, str(error.strerror or error), [])
+            _answer(connection, number, error, [])
         else:
             _answer(connection, number, None, descriptors)
 
 
 def _answer(
-    connection: socket.socket, number: int, error: "str | None", descriptors: "list[int]"
+    connection: socket.socket, number: int, error: "OSError | None", descriptors: "list[int]"
 ) -> None:
     """Answer a request; the open files go along, and are closed here."""
-    socket.send_fds(connection, [marshal.dumps((number, error))], descriptors)
+    text = None if error is None else str(error.strerror or error)
+    messages.send(connection, (number, None, text), descriptors)
     for descriptor in descriptors:
         os.close(descriptor)
 

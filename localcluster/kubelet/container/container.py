@@ -102,7 +102,7 @@ class ContainerRunner:
 
     async def _launch(self) -> ContainerProcess:
         self._spec = await self._prepare()
-        self._process = ContainerProcess(self._spec)
+        self._process = ContainerProcess(self._ready_setup.machine.fork_server, self._spec)
         return self._process
 
     async def _run_once(self) -> Terminated:
@@ -322,7 +322,7 @@ class ContainerRunner:
             raise StartError("the container does not run")
         words = [PathReplacement(spec.paths).apply(word) for word in argv]
         command = replace(spec, argv=words, log=None, mounts=[], join=process.init_pid)
-        joined = ContainerProcess(command, stdio)
+        joined = ContainerProcess(self._ready_setup.machine.fork_server, command, stdio)
         try:
             await joined.started()
             return await joined.wait()

@@ -1,14 +1,14 @@
 """Runs one container's command: private root, own process tree, log, exit code.
 
-Started by ``container_process`` as a program of its own, one per container::
+``forkserver`` forks one for each container::
 
-    kubelet -- supervisor -- init -- command
+    kubelet -- fork server -- supervisor -- init -- command
 
-The *supervisor* is the kubelet's child: it writes the log and ends with the command's exit code.
+The *supervisor* is the fork server's child: it writes the log and ends with the command's code.
 The *init* is process 1 of the container's PID namespace: it reaps orphans, and nothing of the
 container outlives it. Where no PID namespace is to be had it adopts orphans and kills them one by
 one. Signals to the supervisor: SIGTERM goes to the command; SIGUSR2, which it also gets when the
-kubelet dies, kills the whole tree.
+fork server dies, kills the whole tree.
 
 Single-threaded and standard library only, because it changes namespaces and must start fast. The
 log's form is that of the container runtime interface: ``TIME STREAM F|P TEXT``.
@@ -22,15 +22,16 @@ import os
 import resource
 import select
 import signal
-import sys
 import time
+from typing import NoReturn
 
 from localcluster import syscalls
 from localcluster.kubelet.container import rootfs
 
 KILL_SIGNAL = signal.SIGUSR2
 STOP_SIGNAL = signal.SIGTERM
-_WAITED = {signal.SIGCHLD, STOP_SIGNAL, KILL_SIGNAL}
+WAITED = {signal.SIGCHLD, STOP_SIGNAL, KILL_SIGNAL}
+"""What a supervisor waits for. They are blocked when it is forked, so that none is lost."""
 _KILLED = 128 + signal.SIGKILL
 _LINE_LIMIT = 16 * 1024
 _CHUNK = 64 * 1024
@@ -39,7 +40,7 @@ START_FAILED = 128
 
 
 class Spec:
-    """What to run; ``container_process.LaunchSpec`` says what the fields mean."""
+    """What to run; ``process.LaunchSpec`` says what the fields mean."""
 
     argv: "list[str]"
     env: "dict[str, str]"
@@ -48,6 +49,7 @@ class Spec:
     pid_namespace: bool
     user_namespace: bool
     network: "list[tuple[int, int]]"
+    network_flags: "list[int]"
     log: "str | None"
     root: str
     hostname: str
@@ -67,28 +69,43 @@ class Spec:
     passages: "list[str]"
     is_executing = False
 
-    def __init__(self, fields: "dict[str, object]") -> None:
+    def __init__(self, fields: "dict[str, object]", parent: int, descriptors: "list[int]") -> None:
+        """Take the fields, and what came with them: the report, then the Pod's network."""
         self.__dict__.update(fields)
+        self.parent = parent
+        self.report, *network = descriptors
+        self.network = list(zip(network, self.network_flags, strict=True))
 
 
-def main() -> None:
-    """Read the spec from the descriptor given as last argument and run it."""
-    descriptor = int(sys.argv[-1])
-    with os.fdopen(descriptor, "rb") as file:
-        spec = Spec(marshal.load(file))  # noqa: S302 written by our own kubelet
-    signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
+def run_supervisor(parent: int, descriptors: "list[int]") -> NoReturn:
+    """Be the supervisor of a container, in a process that was forked for it.
+
+    Args:
+        parent: the process that forked it.
+        descriptors: the spec in a file, stdin, stdout, stderr, the report, and the namespaces that
+            make the Pod's network. ``exec`` closes them.
+    """
+    memory, *streams = descriptors[:4]
+    with os.fdopen(memory, "rb") as file:
+        spec = Spec(marshal.load(file), parent, descriptors[4:])  # noqa: S302 our own kubelet's
+    os.setsid()
+    for target, stream in enumerate(streams):
+        os.dup2(stream, target)
+    for stream in streams:
+        os.close(stream)
     try:
         code = _supervise(spec)
     except OSError as error:
-        _report(spec, {"error": _describe(spec, error)})
+        report(spec.report, {"error": _describe(spec, error)})
         code = START_FAILED
     os._exit(code)
 
 
-def _report(spec: Spec, message: "dict[str, object]") -> None:
+def report(descriptor: int, message: "dict[str, object]") -> None:
+    """Tell the kubelet how the start goes: ``pid`` of the init, or ``error``."""
     # A kubelet that no longer listens is dead or has given this container up.
     try:
-        os.write(spec.report, marshal.dumps(message))
+        os.write(descriptor, marshal.dumps(message))
     except OSError:
         return
 
@@ -118,7 +135,7 @@ def _supervise(spec: Spec) -> int:
     child = os.fork()
     if child == 0:
         _run_init(spec, output[1], errors[1])
-    _report(spec, {"pid": child})
+    report(spec.report, {"pid": child})
     os.close(spec.report)
     for descriptor in {output[1], errors[1]} - {-1}:
         os.close(descriptor)
@@ -173,29 +190,43 @@ def _join_container(spec: Spec) -> None:
 
 def _attend(child: int, log: "str | None", output: int, errors: int) -> int:
     """Copy the container's output to its log until it has ended; return its exit code."""
-    wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    for number in _WAITED:
-        signal.signal(number, lambda _number, _frame: None)
-    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAITED)
-    # A signal that came while they were blocked is delivered by the line above.
+    wakeup = open_wakeup(WAITED)
     streams = _LogStreams(log, {output: b"stdout", errors: b"stderr"}) if log is not None else None
     poll = select.poll()
-    poll.register(wake_read, select.POLLIN)
+    poll.register(wakeup, select.POLLIN)
     for descriptor in (output, errors):
         if streams is not None:
             poll.register(descriptor, select.POLLIN)
     while True:
         for descriptor, _ in poll.poll():
-            if descriptor != wake_read:
+            if descriptor != wakeup:
                 if streams is not None and not streams.copy(descriptor):
                     poll.unregister(descriptor)
                 continue
-            code = _handle_signals(child, os.read(wake_read, 4096))
+            code = _handle_signals(child, os.read(wakeup, 4096))
             if code is not None:
                 if streams is not None:
                     streams.drain()
                 return code
+
+
+def open_wakeup(numbers: "set[signal.Signals]") -> int:
+    """Unblock signals and return a descriptor from which the numbers of those that come are read.
+
+    A signal that came while they were blocked is among them.
+    """
+    wakeup, end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    for number in numbers:
+        signal.signal(number, lambda _number, _frame: None)
+    signal.set_wakeup_fd(end, warn_on_full_buffer=False)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+    return wakeup
+
+
+def close_wakeup(wakeup: int) -> None:
+    """Close the descriptor that ``open_wakeup`` returned; the signals stay as they are."""
+    os.close(signal.set_wakeup_fd(-1))
+    os.close(wakeup)
 
 
 def _handle_signals(child: int, numbers: bytes) -> "int | None":
@@ -279,10 +310,10 @@ def _run_init(spec: Spec, output: int, errors: int) -> None:
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         os._exit(_reap(child, alone=spec.pid_namespace and not spec.join))
     except OSError as error:
-        _report(spec, {"error": _describe(spec, error)})
+        report(spec.report, {"error": _describe(spec, error)})
     except ValueError as error:
         # A NUL in an argument, a variable or the directory.
-        _report(spec, {"error": str(error)})
+        report(spec.report, {"error": str(error)})
     os._exit(START_FAILED)
 
 
@@ -314,8 +345,6 @@ def _run_command(spec: Spec, output: int, errors: int) -> None:
     if output >= 0:
         os.dup2(output, 1)
         os.dup2(errors, 2)
-    # The report's descriptor closes with exec, which shows the kubelet that the command runs.
-    os.set_inheritable(spec.report, False)  # noqa: FBT003 a system call's flag
     syscalls.set_parent_death_signal(signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
     # Python ignores these, and an ignored signal would stay ignored.
@@ -329,12 +358,13 @@ def _run_command(spec: Spec, output: int, errors: int) -> None:
         os.chdir(spec.cwd)
         _drop_privileges(spec)
         spec.is_executing = True
+        # It closes the report, which shows the kubelet that the command runs.
         os.execvpe(spec.argv[0], spec.argv, spec.env)  # noqa: S606 no shell is wanted
     except OSError as error:
-        _report(spec, {"error": _describe(spec, error)})
+        report(spec.report, {"error": _describe(spec, error)})
     except ValueError as error:
         # A NUL in an argument, a variable or the directory.
-        _report(spec, {"error": str(error)})
+        report(spec.report, {"error": str(error)})
     os._exit(START_FAILED)
 
 
@@ -375,7 +405,7 @@ def _drop_privileges(spec: Spec) -> None:
 def _reap(child: int, *, alone: bool) -> int:
     """Reap whatever ends until the command has; return its exit code and leave nothing alive."""
     while True:
-        number = signal.sigwait(_WAITED)
+        number = signal.sigwait(WAITED)
         if number == KILL_SIGNAL:
             return _finish(_KILLED, alone=alone)
         if number == STOP_SIGNAL:

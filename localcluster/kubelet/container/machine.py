@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from framework.api import constants
 from framework.clock import Clock
 from framework.kube.client import KubeClient
+from localcluster.kubelet.container.forkserver_process import ForkServerProcess
 from localcluster.kubelet.container.process import Namespaces
 from localcluster.kubelet.container.restarts import BackoffBounds
 from localcluster.kubelet.container.security import Host
@@ -35,6 +36,8 @@ class Machine:
     """The name of the Node."""
     root: Path
     """The directory of the kubelet."""
+    fork_server: ForkServerProcess
+    """Starts containers."""
     namespaces: Namespaces
     """What containers get of their own on this host."""
     api_address: str

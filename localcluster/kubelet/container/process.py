@@ -1,33 +1,23 @@
-"""One container's process tree, seen from the kubelet.
-
-It starts ``launcher`` and waits for it without threads and without the loop's child watcher, whose
-default in Python 3.11 is a thread per child.
-"""
+"""One container's process tree, seen from the kubelet."""
 
 import asyncio
-import contextlib
 import logging
 import marshal
 import os
 import signal
 import subprocess
-import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from localcluster.descriptors import INITIAL_SOFT_LIMIT
 from localcluster.kubelet.container import launcher
+from localcluster.kubelet.container.forkserver_process import ForkServerProcess, Supervisor
 from localcluster.kubelet.container.privileges import Privileges
 from localcluster.stdio import StartError, Stdio
 
 logger = logging.getLogger(__name__)
 
-_IMPORT_ROOT = Path(__file__).parents[3]
-_BOOT = (
-    "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from localcluster.kubelet.container.launcher import main; main()"
-)
 _KILL_TIMEOUT_SECONDS = 5.0
 
 
@@ -71,8 +61,8 @@ class LaunchSpec:
     join: int = 0
     """Process of the container whose namespaces to join; 0 makes new ones."""
 
-    def marshal(self, report: int, stdio: Stdio) -> bytes:
-        """Write the form that ``launcher`` reads; JSON would double its start-up time."""
+    def marshal(self, stdio: Stdio) -> bytes:
+        """Write the form that ``launcher`` reads."""
         return marshal.dumps(
             {
                 "argv": self.argv,
@@ -81,7 +71,7 @@ class LaunchSpec:
                 "private_root": self.namespaces.private_root,
                 "pid_namespace": self.namespaces.pid,
                 "user_namespace": self.namespaces.user,
-                "network": list(self.network),
+                "network_flags": [flag for _, flag in self.network],
                 "log": None if self.log is None else str(self.log),
                 "root": str(self.root),
                 "hostname": self.hostname[:63],
@@ -89,8 +79,6 @@ class LaunchSpec:
                 "join": self.join,
                 "keeps_input": stdio.stdin != subprocess.DEVNULL,
                 "terminal": stdio.terminal,
-                "parent": os.getpid(),
-                "report": report,
                 "open_files": INITIAL_SOFT_LIMIT,
                 "passages": list(self.passages),
                 **asdict(self.privileges),
@@ -99,15 +87,15 @@ class LaunchSpec:
 
 
 class ContainerProcess:
-    """A started launcher; ``started`` and ``wait`` return what happened to the command."""
+    """A started container; ``started`` and ``wait`` return what happened to its command."""
 
-    def __init__(self, spec: LaunchSpec, stdio: Stdio | None = None) -> None:
-        """Start the launcher, in the loop's thread.
-
-        The thread must outlive it: the launcher asks for a signal at its parent's death, and the
-        kernel takes the thread that started it for its parent.
+    def __init__(
+        self, server: ForkServerProcess, spec: LaunchSpec, stdio: Stdio | None = None
+    ) -> None:
+        """Start it.
 
         Args:
+            server: forks its supervisor.
             spec: what to run.
             stdio: stdin, and where stdout and stderr go when the spec names no log; by default
                 /dev/null.
@@ -115,35 +103,14 @@ class ContainerProcess:
         self._loop = asyncio.get_running_loop()
         self._report_parts: list[bytes] = []
         self._reported: asyncio.Future[None] = self._loop.create_future()
-        self._ended: asyncio.Future[int] = self._loop.create_future()
         self._report, report_write = os.pipe()
-        self._popen = self._spawn(spec, report_write, stdio or Stdio())
+        try:
+            self._supervisor = _start_supervisor(server, spec, report_write, stdio or Stdio())
+        finally:
+            os.close(report_write)
         os.set_blocking(self._report, False)
         self._loop.add_reader(self._report, self._read_report)
-        self._pidfd = os.pidfd_open(self._popen.pid)
-        self._loop.add_reader(self._pidfd, self._collect)
         self.init_pid = 0
-
-    @staticmethod
-    def _spawn(spec: LaunchSpec, report: int, stdio: Stdio) -> "subprocess.Popen[bytes]":
-        # Not through argv, which every user of the machine can read; not through a file to clean.
-        memory = os.memfd_create("launch-spec")
-        own = [memory, report]
-        try:
-            os.write(memory, spec.marshal(report, stdio))
-            os.lseek(memory, 0, os.SEEK_SET)
-            return subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _BOOT, str(_IMPORT_ROOT), str(memory)],
-                stdin=stdio.stdin,
-                stdout=stdio.stdout,
-                stderr=stdio.stderr,
-                pass_fds=own + [descriptor for descriptor, _ in spec.network],
-                start_new_session=True,
-                cwd="/",
-            )
-        finally:
-            for descriptor in own:
-                os.close(descriptor)
 
     def _read_report(self) -> None:
         chunk = os.read(self._report, 65536)
@@ -154,15 +121,6 @@ class ContainerProcess:
         os.close(self._report)
         if not self._reported.done():
             self._reported.set_result(None)
-
-    def _collect(self) -> None:
-        code = self._popen.poll()
-        if code is None:
-            return
-        self._loop.remove_reader(self._pidfd)
-        os.close(self._pidfd)
-        if not self._ended.done():
-            self._ended.set_result(_map_exit(code))
 
     async def started(self) -> None:
         """Wait until the command runs.
@@ -184,40 +142,47 @@ class ContainerProcess:
 
     async def wait(self) -> int:
         """Wait for the end of the whole tree and return the command's exit code."""
-        return await asyncio.shield(self._ended)
+        return await self._supervisor.wait()
 
     @property
     def has_ended(self) -> bool:
         """Return whether nothing of the container runs any more."""
-        return self._ended.done()
+        return self._supervisor.has_ended
 
     def terminate(self) -> None:
         """Ask the command to end (SIGTERM)."""
-        self._send(launcher.STOP_SIGNAL)
+        self._supervisor.signal(launcher.STOP_SIGNAL)
 
     async def kill(self) -> int:
         """Kill the whole tree and wait for its end."""
-        self._send(launcher.KILL_SIGNAL)
+        self._supervisor.signal(launcher.KILL_SIGNAL)
         try:
             async with asyncio.timeout(_KILL_TIMEOUT_SECONDS):
                 return await self.wait()
         except TimeoutError:
-            logger.warning("launcher does not end, killing it", extra={"pid": self._popen.pid})
-            self._send(signal.SIGKILL)
+            logger.warning("supervisor does not end, killing it", extra={"init": self.init_pid})
+            self._supervisor.signal(signal.SIGKILL)
         return await self.wait()
 
-    def _send(self, number: int) -> None:
-        if not self._ended.done():
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, number)
 
-
-def _map_exit(code: int) -> int:
-    """Return the exit code for the launcher's, negative if a signal ended it."""
-    if code == -launcher.KILL_SIGNAL:
-        # It was killed before it could take signals over; nothing of the container ran yet.
-        return 128 + signal.SIGKILL
-    return code if code >= 0 else 128 - code
+def _start_supervisor(
+    server: ForkServerProcess, spec: LaunchSpec, report: int, stdio: Stdio
+) -> Supervisor:
+    # Not a message: an environment may be larger than a message can be.
+    memory, null = os.memfd_create("launch-spec"), os.open(os.devnull, os.O_RDWR)
+    try:
+        os.write(memory, spec.marshal(stdio))
+        os.lseek(memory, 0, os.SEEK_SET)
+        stdin = null if stdio.stdin == subprocess.DEVNULL else stdio.stdin
+        stdout = null if stdio.stdout == subprocess.DEVNULL else stdio.stdout
+        stderr = {subprocess.DEVNULL: null, subprocess.STDOUT: stdout}.get(
+            stdio.stderr, stdio.stderr
+        )
+        network = [descriptor for descriptor, _ in spec.network]
+        return server.start([memory, stdin, stdout, stderr, report, *network])
+    finally:
+        os.close(memory)
+        os.close(null)
 
 
 def _parse_report(raw: bytes) -> list[dict[str, Any]]:

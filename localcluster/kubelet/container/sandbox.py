@@ -9,6 +9,7 @@ import os
 from enum import StrEnum
 from pathlib import Path
 
+from localcluster.kubelet.container.forkserver_process import ForkServerProcess
 from localcluster.kubelet.container.process import ContainerProcess, LaunchSpec, Namespaces
 from localcluster.stdio import StartError
 
@@ -33,12 +34,15 @@ class IsolationError(Exception):
     """The requested isolation is not available here."""
 
 
-async def detect_namespaces(isolation: Isolation, root: Path) -> Namespaces:
+async def detect_namespaces(
+    isolation: Isolation, root: Path, server: ForkServerProcess
+) -> Namespaces:
     """Return the best the host allows.
 
     Args:
         isolation: the requested one.
         root: a directory of ours.
+        server: starts the trials.
 
     Raises:
         IsolationError: a private root is requested and forbidden.
@@ -48,7 +52,7 @@ async def detect_namespaces(isolation: Isolation, root: Path) -> Namespaces:
     reasons = []
     for candidate in _list_candidates():
         try:
-            await _try(candidate, root)
+            await _try(candidate, root, server)
         except StartError as e:
             reasons.append(f"{candidate}: {e}")
         except TimeoutError:
@@ -71,7 +75,7 @@ def _list_candidates() -> list[Namespaces]:
     ]
 
 
-async def _try(candidate: Namespaces, root: Path) -> None:
+async def _try(candidate: Namespaces, root: Path, server: ForkServerProcess) -> None:
     """Run a program in a root with a mount point that the host lacks."""
     base, volume = root / "trial-root", root / "trial-volume"
     base.mkdir(parents=True, exist_ok=True)
@@ -84,7 +88,7 @@ async def _try(candidate: Namespaces, root: Path) -> None:
         root=base,
         mounts=[(str(volume), "/frameworkbarrier-trial/volume", False)],
     )
-    trial = ContainerProcess(spec)
+    trial = ContainerProcess(server, spec)
     try:
         async with asyncio.timeout(_TRIAL_SECONDS):
             await trial.started()

@@ -5,8 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from localcluster.kubelet.container.forkserver_process import ForkServerProcess
 from localcluster.kubelet.container.sandbox import Isolation
 from tests.localcluster.kubelet.nodes import Node, open_node
+
+
+@pytest.fixture
+async def server() -> AsyncGenerator[ForkServerProcess]:
+    """Starts containers."""
+    server = ForkServerProcess()
+    yield server
+    await server.stop()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from localcluster.kubelet.container.forkserver_process import ForkServerProcess
 from localcluster.kubelet.container.process import ContainerProcess, LaunchSpec, Namespaces
 from localcluster.kubelet.container.sandbox import NO_NAMESPACES, Isolation, detect_namespaces
 from localcluster.stdio import StartError, Stdio
@@ -22,13 +23,14 @@ pytestmark = pytest.mark.local
 # Starts a container and prints the id of its first process.
 DRIVER = """
 import asyncio, os, pathlib
+from localcluster.kubelet.container.forkserver_process import ForkServerProcess
 from localcluster.kubelet.container.process import *
 
 async def main():
     folder = pathlib.Path({folder!r})
     spec = LaunchSpec(["sleep", "{marker}"], dict(os.environ), "/", {namespaces!r},
                       log=folder / "log", root=folder / "root")
-    container = ContainerProcess(spec)
+    container = ContainerProcess(ForkServerProcess(), spec)
     await container.started()
     print(container.init_pid, flush=True)
     await container.wait()
@@ -38,10 +40,12 @@ asyncio.run(main())
 
 
 @pytest.fixture(params=["private root", "none"])
-async def namespaces(request: pytest.FixtureRequest, tmp_path: Path) -> Namespaces:
+async def namespaces(
+    request: pytest.FixtureRequest, tmp_path: Path, server: ForkServerProcess
+) -> Namespaces:
     if request.param == "none":
         return NO_NAMESPACES
-    return await detect_namespaces(Isolation.ROOT, tmp_path)
+    return await detect_namespaces(Isolation.ROOT, tmp_path, server)
 
 
 def build_spec(
@@ -62,16 +66,16 @@ def build_spec(
 
 
 @contextlib.asynccontextmanager
-async def start(spec: LaunchSpec) -> AsyncGenerator[ContainerProcess]:
-    container = ContainerProcess(spec)
+async def start(server: ForkServerProcess, spec: LaunchSpec) -> AsyncGenerator[ContainerProcess]:
+    container = ContainerProcess(server, spec)
     try:
         yield container
     finally:
         await container.kill()
 
 
-async def run(spec: LaunchSpec) -> int:
-    async with start(spec) as container:
+async def run(server: ForkServerProcess, spec: LaunchSpec) -> int:
+    async with start(server, spec) as container:
         await container.started()
         return await container.wait()
 
@@ -86,16 +90,16 @@ def find_on_host(*paths: str) -> list[str]:
 
 @pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137)])
 async def test_container_process_exit_code_is_the_commands(
-    script: str, code: int, tmp_path: Path, namespaces: Namespaces
+    server: ForkServerProcess, script: str, code: int, tmp_path: Path, namespaces: Namespaces
 ) -> None:
-    assert await run(build_spec(script, tmp_path, namespaces)) == code
+    assert await run(server, build_spec(script, tmp_path, namespaces)) == code
 
 
 async def test_container_process_output_is_logged_line_by_line_and_whole(
-    tmp_path: Path, namespaces: Namespaces
+    server: ForkServerProcess, tmp_path: Path, namespaces: Namespaces
 ) -> None:
     script = "echo out; echo err >&2; seq 1 50000; printf part"
-    await run(build_spec(script, tmp_path, namespaces))
+    await run(server, build_spec(script, tmp_path, namespaces))
     lines = [line.split(" ", 3)[1:] for line in (tmp_path / "log").read_text().splitlines()]
     assert [line for line in lines if line[0] == "stderr"] == [["stderr", "F", "err"]]
     assert [line for line in lines if line[0] == "stdout"] == [
@@ -106,20 +110,20 @@ async def test_container_process_output_is_logged_line_by_line_and_whole(
 
 
 async def test_container_process_end_leaves_no_orphan(
-    tmp_path: Path, namespaces: Namespaces
+    server: ForkServerProcess, tmp_path: Path, namespaces: Namespaces
 ) -> None:
     marker = f"{86400 + os.getpid()}.1"
-    code = await run(build_spec(f"setsid sleep {marker} & sleep 0.1", tmp_path, namespaces))
+    code = await run(server, build_spec(f"setsid sleep {marker} & sleep 0.1", tmp_path, namespaces))
     assert code == 0
     assert not is_alive(marker)
 
 
 async def test_container_process_kill_leaves_no_orphan(
-    tmp_path: Path, namespaces: Namespaces
+    server: ForkServerProcess, tmp_path: Path, namespaces: Namespaces
 ) -> None:
     marker = f"{86400 + os.getpid()}.2"
     script = f"trap '' TERM; setsid sleep {marker} & echo up; while :; do sleep 1; done"
-    async with start(build_spec(script, tmp_path, namespaces)) as container:
+    async with start(server, build_spec(script, tmp_path, namespaces)) as container:
         await wait_for_line(tmp_path / "log", "up")
         container.terminate()
         assert await container.kill() == 137
@@ -151,12 +155,12 @@ async def test_container_process_kubelet_killed_ends_the_container(
 
 
 @pytest.fixture
-async def private(tmp_path: Path) -> Namespaces:
-    return await detect_namespaces(Isolation.ROOT, tmp_path)
+async def private(tmp_path: Path, server: ForkServerProcess) -> Namespaces:
+    return await detect_namespaces(Isolation.ROOT, tmp_path, server)
 
 
 async def test_private_root_has_its_mounts_and_the_host_is_unchanged(
-    tmp_path: Path, private: Namespaces
+    server: ForkServerProcess, tmp_path: Path, private: Namespaces
 ) -> None:
     volume = tmp_path / "volume"
     (volume / "deep").mkdir(parents=True)
@@ -180,7 +184,7 @@ async def test_private_root_has_its_mounts_and_the_host_is_unchanged(
         "touch /own /mnt/own || exit 5; test -e /proc/self/exe || exit 6"
     )
 
-    code = await run(build_spec(script, tmp_path, private, mounts=mounts))
+    code = await run(server, build_spec(script, tmp_path, private, mounts=mounts))
 
     log = (tmp_path / "log").read_text()
     assert code == 0, log
@@ -192,30 +196,36 @@ async def test_private_root_has_its_mounts_and_the_host_is_unchanged(
     assert list((tmp_path / "root").iterdir()) == []
 
 
-async def test_private_root_working_directory_is_made(tmp_path: Path, private: Namespaces) -> None:
+async def test_private_root_working_directory_is_made(
+    server: ForkServerProcess, tmp_path: Path, private: Namespaces
+) -> None:
     spec = build_spec("pwd; touch here", tmp_path, private, cwd="/kubelet-work/x")
-    assert await run(spec) == 0
+    assert await run(server, spec) == 0
     assert "/kubelet-work/x" in (tmp_path / "log").read_text()
     assert not find_on_host("/kubelet-work")
 
 
-async def test_private_root_bad_mount_is_a_start_error(tmp_path: Path, private: Namespaces) -> None:
-    async with start(build_spec("true", tmp_path, private, mounts=[("/tmp", "/", False)])) as bad:
+async def test_private_root_bad_mount_is_a_start_error(
+    server: ForkServerProcess, tmp_path: Path, private: Namespaces
+) -> None:
+    async with start(
+        server, build_spec("true", tmp_path, private, mounts=[("/tmp", "/", False)])
+    ) as bad:
         with pytest.raises(StartError, match="cannot be mounted at /"):
             await bad.started()
 
 
 async def test_private_root_joined_command_sees_the_containers_root(
-    tmp_path: Path, private: Namespaces
+    server: ForkServerProcess, tmp_path: Path, private: Namespaces
 ) -> None:
     spec = build_spec("touch /only-here; echo up; sleep 600", tmp_path, private)
     output = os.memfd_create("output")
-    async with start(spec) as container:
+    async with start(server, spec) as container:
         await container.started()
         await wait_for_line(tmp_path / "log", "up")
         command = ["sh", "-c", "ls -d /only-here; hostname"]
         join = LaunchSpec(command, spec.env, "/", private, join=container.init_pid)
-        joined = ContainerProcess(join, Stdio(stdout=output))
+        joined = ContainerProcess(server, join, Stdio(stdout=output))
         await joined.started()
         assert await joined.wait() == 0
     assert os.pread(output, 100, 0) == b"/only-here\npod-0\n"
@@ -224,12 +234,14 @@ async def test_private_root_joined_command_sees_the_containers_root(
 
 ORDINARY_DRIVER = """
 import asyncio, os, pathlib
+from localcluster.kubelet.container.forkserver_process import ForkServerProcess
 from localcluster.kubelet.container.process import *
 from localcluster.kubelet.container.sandbox import *
 
 async def main():
     base = pathlib.Path.cwd() / "own"
-    found = await detect_namespaces(Isolation.AUTO, base)
+    server = ForkServerProcess()
+    found = await detect_namespaces(Isolation.AUTO, base, server)
     if not found.private_root:
         print("forbidden")
         return
@@ -239,10 +251,11 @@ async def main():
         found, log=base / "log", root=base / "trial-root",
         mounts=[(str(base / "volume"), "/mnt/kubelet-test", False)],
     )
-    container = ContainerProcess(spec)
+    container = ContainerProcess(server, spec)
     await container.started()
     print(found.user, await container.wait(), (base / "log").read_text().split()[-1],
           (base / "volume/file").exists())
+    await server.stop()
 
 asyncio.run(main())
 """

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from framework.kube.resources import NODES, PODS, Object
+from localcluster.kubelet.container.forkserver_process import ForkServerProcess
 from localcluster.kubelet.container.sandbox import Isolation, IsolationError, detect_namespaces
 from localcluster.kubelet.pod.admission import Capacity
 from tests.localcluster.kubelet.nodes import (
@@ -146,9 +147,9 @@ async def test_kubelet_many_pods_start_within_a_second(node: Node) -> None:
 
 
 async def test_detect_namespaces_forbidden_root_names_the_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: ForkServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("localcluster.kubelet.container.sandbox._list_candidates", list)
     with pytest.raises(IsolationError, match='use isolation "paths"'):
-        await detect_namespaces(Isolation.ROOT, tmp_path)
-    assert not (await detect_namespaces(Isolation.AUTO, tmp_path)).private_root
+        await detect_namespaces(Isolation.ROOT, tmp_path, server)
+    assert not (await detect_namespaces(Isolation.AUTO, tmp_path, server)).private_root

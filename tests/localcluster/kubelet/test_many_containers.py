@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from localcluster.kubelet.container.forkserver_process import ForkServerProcess
 from localcluster.kubelet.container.process import ContainerProcess, LaunchSpec
 from localcluster.kubelet.container.sandbox import NO_NAMESPACES
 
@@ -54,9 +55,11 @@ def build_spec(script: str, tmp_path: Path) -> LaunchSpec:
     )
 
 
-async def test_container_is_running_and_gets_sigterm(tmp_path: Path) -> None:
+async def test_container_is_running_and_gets_sigterm(
+    server: ForkServerProcess, tmp_path: Path
+) -> None:
     with open_many_files():
-        container = ContainerProcess(build_spec("exec sleep 1000", tmp_path))
+        container = ContainerProcess(server, build_spec("exec sleep 1000", tmp_path))
         try:
             await container.started()
             container.terminate()
@@ -65,9 +68,11 @@ async def test_container_is_running_and_gets_sigterm(tmp_path: Path) -> None:
             await container.kill()
 
 
-async def test_container_has_the_soft_limit_of_the_user(tmp_path: Path) -> None:
+async def test_container_has_the_soft_limit_of_the_user(
+    server: ForkServerProcess, tmp_path: Path
+) -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    container = ContainerProcess(build_spec("ulimit -n", tmp_path))
+    container = ContainerProcess(server, build_spec("ulimit -n", tmp_path))
     await container.started()
     assert await container.wait() == 0
     assert (tmp_path / "log").read_text().split()[-1] == str(soft)

@@ -75,7 +75,7 @@ async def test_network_that_the_kernel_does_not_make_is_an_error(
     function: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     boot = BOOT.format(function=function)
-    monkeypatch.setattr("localcluster.network.hub_process._BOOT", boot)
+    monkeypatch.setattr("localcluster.child_program._BOOT", boot)
     with pytest.raises(NetworkError, match="not here"):
         await NamespaceNetwork.open(
             IPv4Network("10.244.0.0/16"), close_listener, ClusterNames(), in_user_namespace=False
