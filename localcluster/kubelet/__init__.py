@@ -4,9 +4,9 @@ It is a client of the API server like any other, and so it also serves a real on
 ``local``. ``kubelet`` watches Pods and starts a worker for each; ``pod`` runs one Pod,
 ``container`` one container, ``volumes`` makes directories, ``probes`` asks a container for its
 health.
-``container.launcher``, ``container.rootfs`` and ``syscalls`` run in the containers' own processes,
-before their commands; this module and ``container/__init__`` import nothing, so that these start
-fast.
+``container.forkserver`` is a program of its own, which forks a process for each container;
+``container.launcher``, ``container.rootfs`` and ``syscalls`` run there, before the command. This
+module and ``container/__init__`` import nothing, so that it starts fast.
 
 No image is pulled, no resource limit is enforced and no security context beyond users, groups and
 capabilities is applied: a Pod's command runs on the host, as the user who runs the kubelet.

@@ -76,7 +76,10 @@ async def test_container_has_only_the_three_standard_files(
     assert (tmp_path / "output").read_text().split() == ["0", "1", "2", "3"]
 
 
+def read_children(pid: int) -> str:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text()
+
+
 async def test_fork_server_leaves_no_ended_child(server: ForkServerProcess) -> None:
     assert await asyncio.gather(*(start(server, "true").wait() for _ in range(5))) == [0] * 5
-    children = Path(f"/proc/{get_pid(server)}/task/{get_pid(server)}/children")
-    assert children.read_text() == ""
+    assert read_children(get_pid(server)) == ""
