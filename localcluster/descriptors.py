@@ -1,8 +1,9 @@
 """The limit of open file descriptors of the process of a local cluster.
 
-The process holds a few descriptors for each container that starts, and one for each Pod that has a
-network namespace: at the usual soft limit of 1,024 it could not start some hundreds at once. So it raises its own soft limit. Its containers get the limit that the
-user has, because programs that use ``select`` fail with larger descriptors.
+The process holds a descriptor for each Pod that has a network namespace, and a few for each
+container that starts: at the usual soft limit of 1,024 it could not start some hundreds at once. So
+it raises its own soft limit. Its containers get the limit that the user has, because programs that
+use ``select`` fail with larger descriptors.
 """
 
 import contextlib
