@@ -17,7 +17,7 @@ from typing import NoReturn
 
 import click
 
-from controller.config.config_file import ControllerConfig, load_config
+from controller.config.config_file import ControllerConfig, find_kind_problem, load_config
 from controller.controller import Controller, Election, Options
 from controller.gate.crd_check import CrdError
 from controller.gate.leader import (
@@ -136,6 +136,11 @@ def build_election(
     help="Namespace of the Lease; default: that of the controller.",
 )
 @click.option("--leader-elect-name", default=DEFAULT_LEASE_NAME, show_default=True, metavar="NAME")
+@click.option(
+    "--kinds",
+    metavar="NAMES",
+    help="Other kinds of jobs to run, of tfjob,trainingjob; overrides `kinds` of the config file.",
+)
 @click.option("--health-address", default="127.0.0.1", show_default=True, metavar="HOST")
 @click.option("--health-port", default=8080, show_default=True, type=click.IntRange(0, 65535))
 @click.option("--log-format", default="text", type=click.Choice([f.value for f in LogFormat]))
@@ -155,6 +160,7 @@ def main(  # noqa: PLR0913 one parameter per option
     leader_elect: bool,
     leader_elect_namespace: str | None,
     leader_elect_name: str,
+    kinds: str | None,
 ) -> None:
     """Run Frameworks on a Kubernetes cluster."""
     try:
@@ -171,8 +177,20 @@ def main(  # noqa: PLR0913 one parameter per option
         is_leader_elected=leader_elect,
         lease_namespace=leader_elect_namespace,
         lease_name=leader_elect_name,
+        kinds=_parse_kinds(kinds),
     )
     _run_to_end(run_controller(config, kube, options))
+
+
+def _parse_kinds(text: str | None) -> tuple[str, ...] | None:
+    """Parse the names of kinds; end the program if one is unknown."""
+    if text is None:
+        return None
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    problem = find_kind_problem(names)
+    if problem:
+        _fail(ValueError(f"--kinds: {problem}"), EXIT_USAGE)
+    return names
 
 
 def _run_to_end(program: Coroutine[None, None, None]) -> None:

@@ -29,7 +29,8 @@ from controller.gate.leader import (
     LeaderElector,
     LeaseTimes,
 )
-from controller.gate.write_gate import JointWriteGate
+from controller.gate.write_gate import JointWriteGate, WriteGate
+from controller.kinds.reconciler import KINDS, JobReconciler
 from controller.queues.workqueue import WorkQueue
 from controller.reconcile.memory import MemoryLedger, find_limit_bytes, read_used_bytes
 from controller.reconcile.worker import Worker
@@ -80,6 +81,8 @@ class Options:
     """None for the namespace this program runs in, or the kubeconfig's."""
     lease_name: str = DEFAULT_LEASE_NAME
     """Name of the Lease."""
+    kinds: tuple[str, ...] | None = None
+    """Other kinds of jobs to run; None for those of the config file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +184,25 @@ class Controller:
             memory=build_memory(config),
             write_gate=write_gate,
         )
+        names = config.kinds if options.kinds is None else options.kinds
+        self._jobs = [
+            self._build_jobs(name, clock, random, keys, write_gate) for name in sorted(set(names))
+        ]
+
+    def _build_jobs(
+        self, name: str, clock: Clock, random: Random, keys: KeySource, write_gate: WriteGate
+    ) -> JobReconciler:
+        return JobReconciler(
+            self._client,
+            KINDS[name],
+            namespace=self._options.namespace,
+            clock=clock,
+            random=random,
+            keys=keys,
+            recorder=self._recorder,
+            write_gate=write_gate,
+            metrics=self.metrics,
+        )
 
     def _find_namespace_limit(self, namespace: str) -> int:
         """Find how many workers a namespace may keep busy: each sends a request of its own."""
@@ -235,6 +257,8 @@ class Controller:
             self._store.expect_late_writes()
         async with asyncio.TaskGroup() as tasks:
             self._informers.start(tasks)
+            for jobs in self._jobs:
+                jobs.start_watches(tasks)
             tasks.create_task(self._guard.run(), name="crd-guard")
             # No decision before everything was listed: a missing Pod would look gone.
             await self._informers.wait_synced()
@@ -246,6 +270,8 @@ class Controller:
             tasks.create_task(self._recorder.run(), name="events")
             for number in range(self._worker_number):
                 tasks.create_task(self._worker.run(), name=f"worker-{number}")
+            for number, jobs in enumerate(self._jobs):
+                tasks.create_task(jobs.run(), name=f"jobs-{number}")
 
     async def _take_lead(self, elector: LeaderElector, tasks: asyncio.TaskGroup) -> None:
         """Wait for the Lease, then learn what the leader before us wrote last."""
@@ -281,9 +307,13 @@ class Controller:
 
     def _retry_all(self) -> None:
         self._worker.retry_all()
+        for jobs in self._jobs:
+            jobs.retry_all()
 
     def _find_unready(self) -> list[str]:
         problems = self._informers.find_unready()
+        for jobs in self._jobs:
+            problems += jobs.find_unready()
         return [self._guard.problem, *problems] if self._guard.problem else problems
 
 

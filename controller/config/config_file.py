@@ -7,7 +7,7 @@ command line flags are the app's.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,9 @@ from framework.strictyaml import YamlError, load_documents
 
 CONFIG_FILE_ENV = "FRAMEWORKCONTROLLER_CONFIG"
 """Names the config file when no flag does."""
+
+KIND_NAMES = ("tfjob", "trainingjob")
+"""Kinds of jobs that can be switched on."""
 
 _SHIPPED = Path(__file__).with_name("default-config.yaml")
 _DAY_SECONDS = 24 * 3600
@@ -85,6 +88,8 @@ class ControllerConfig:
     """Of this process. None: that of its cgroups; 0: none."""
     memory_admission_percent: int = 80
     """While more than this share of the memory limit is used or promised, no Framework starts."""
+    kinds: tuple[str, ...] = ()
+    """Other kinds of jobs that this controller runs: ``tfjob``, ``trainingjob``."""
     log_object_snapshot: LogObjectSnapshot = LogObjectSnapshot()
     """Which snapshots of objects are logged."""
     pod_failure_rules: tuple[CompletionCodeRule, ...] = ()
@@ -198,6 +203,7 @@ def _read_config(reader: FieldReader) -> ControllerConfig:
         memory_admission_percent=reader.read_int(
             "memoryAdmissionPercent", default.memory_admission_percent, 10, 100
         ),
+        kinds=_read_kinds(reader),
         log_object_snapshot=_read_snapshot_switches(reader.read_section("logObjectSnapshot")),
         pod_failure_rules=read_rules(reader),
     )
@@ -224,6 +230,22 @@ def _read_conflict_delays(reader: FieldReader, default: ControllerConfig) -> tup
 def _read_memory_limit(reader: FieldReader) -> int | None:
     limit = reader.read_int("memoryLimitBytes", -1, 0)
     return None if limit < 0 else limit
+
+
+def _read_kinds(reader: FieldReader) -> tuple[str, ...]:
+    names = reader.read_texts("kinds") or ()
+    problem = find_kind_problem(names)
+    if problem:
+        reader.fail("kinds", problem)
+    return names
+
+
+def find_kind_problem(names: Sequence[str]) -> str:
+    """Find the first name that is no kind of job; "" if there is none."""
+    for name in names:
+        if name not in KIND_NAMES:
+            return f"{name!r} is no kind of job; give some of {', '.join(KIND_NAMES)}"
+    return ""
 
 
 def _read_snapshot_switches(section: FieldReader) -> LogObjectSnapshot:

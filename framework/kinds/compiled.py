@@ -21,6 +21,16 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Workers:
+    """The wanted workers, if a scaler decides them instead of the spec of the job."""
+
+    count: int
+    """``taskNumber`` of the role: the greatest index + 1."""
+    absent: tuple[int, ...] = ()
+    """Indexes without a worker."""
+
+
+@dataclass(frozen=True, slots=True)
 class Compiled:
     """A Framework and the objects that it needs, in the order in which to apply them."""
 

@@ -1,6 +1,7 @@
 """What the status maps of all kinds read from a Framework and from an old status. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from framework.api.states import TaskState
@@ -9,6 +10,62 @@ from framework.kinds.compiled import Object
 
 MAX_MESSAGE = 512
 _MAX_CONDITIONS = 32
+BLOCKED = "Blocked"
+"""Condition, not in the originals: nothing can be created for the job now."""
+INVALID_SPEC = "InvalidSpec"
+"""Condition, not in the originals: a change of the spec is refused; the job goes on without it."""
+EDITED = "FrameworkEdited"
+"""Condition, not in the originals: another client changed the Framework, and it was put back."""
+_OURS = frozenset({BLOCKED, INVALID_SPEC, EDITED})
+
+
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """A condition that the originals do not have: what its user should know about a job."""
+
+    type: str
+    """BLOCKED, INVALID_SPEC or EDITED."""
+    reason: str
+    """One CamelCase word."""
+    message: str
+    """Field or object, fault and remedy."""
+
+
+def split_concerns(conditions: Sequence[Object]) -> tuple[list[Object], list[Object]]:
+    """Split conditions into those of concerns, and those that the originals have."""
+    ours = [condition for condition in conditions if condition["type"] in _OURS]
+    return ours, [condition for condition in conditions if condition["type"] not in _OURS]
+
+
+def update_concerns(
+    old: Sequence[Object],
+    concerns: Sequence[Concern],
+    build: Callable[[Concern], Object],
+    times: frozenset[str],
+    *,
+    is_still_blocked: bool,
+) -> list[Object]:
+    """Compute the conditions of concerns.
+
+    Args:
+        old: those of the old status.
+        concerns: those of now; the others end, except EDITED, which stays.
+        build: builds the condition of a concern.
+        times: fields of a condition that do not count as a change.
+        is_still_blocked: whether BLOCKED stays, because what it says is being tried again.
+    """
+    stays = {EDITED, BLOCKED} if is_still_blocked else {EDITED}
+    current = {concern.type: build(concern) for concern in concerns}
+    kept = {c["type"]: c for c in old if c["type"] in stays or c["type"] in current}
+    for name, condition in current.items():
+        before = kept.get(name)
+        if before is None or _omit(before, times) != _omit(condition, times):
+            kept[name] = condition
+    return [kept[name] for name in sorted(kept)]
+
+
+def _omit(condition: Object, fields: frozenset[str]) -> Object:
+    return {key: value for key, value in condition.items() if key not in fields}
 
 
 def list_tasks(framework: Framework, role: str) -> tuple[TaskStatus, ...]:

@@ -25,7 +25,7 @@ from framework.kube.errors import (
     build_event_error,
 )
 from framework.kube.pages import MAX_PAGE_BYTES, PageLimit, check_page
-from framework.kube.resources import Object, Resource
+from framework.kube.resources import METADATA, Object, Resource
 from framework.kube.stream import BrokenStreamError, LineSplitter, decode_event, decode_object
 from framework.kube.throttle import Throttle, TokenBucket
 from framework.kube.transport import JSON, Request, Transport
@@ -108,6 +108,19 @@ class KubeClient:
         """Return an object as stored in etcd."""
         path = resource.path(namespace, name)
         return await self._exchange("GET", path, timeout_seconds, namespace=namespace)
+
+    async def get_metadata(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    ) -> Object:
+        """Return an object with nothing but its metadata: of a Secret, no value is sent."""
+        path = resource.path(namespace, name)
+        request = Request("GET", path, _total(timeout_seconds), None, {"Accept": METADATA})
+        return _decode(await self._fetch(request, namespace), "GET", path)
 
     async def list(
         self,

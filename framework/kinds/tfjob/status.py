@@ -4,7 +4,8 @@
    TfJob is being deleted, Failed if it was refused.
 2. ``state``: Unknown, Running, Succeeded or Failed, as the master ends.
 3. ``replicaStatuses``: for each type, its state, and the count of replicas in each state.
-4. ``conditions``: the latest ten. A condition is added when it becomes true.
+4. ``conditions``: the latest ten. A condition is added when it becomes true. Those of concerns,
+   which the original does not have, are before them.
 
 Invariants: equal inputs give equal statuses; a status without news is the old one. The form is that
 of the original, also where it mixes spellings (``tf_replica_type``, ``ReplicasStates``).
@@ -23,12 +24,21 @@ from framework.api.states import FrameworkState
 from framework.api.types import Framework, TaskRoleSpec, TaskStatus
 from framework.api.wire import format_time
 from framework.kinds.compiled import Object
-from framework.kinds.observing import MAX_MESSAGE, is_running, list_tasks, read_conditions
+from framework.kinds.observing import (
+    MAX_MESSAGE,
+    Concern,
+    is_running,
+    list_tasks,
+    read_conditions,
+    split_concerns,
+    update_concerns,
+)
 
 READY, RECOVERING = "Ready", "Recovering"
 TRANSLATED = "RestartPolicyTranslated"
 """Not in the original: the TfJob has a restartPolicy that its Pods do not have."""
 _MAX_CONDITIONS = 10
+_TIMES = frozenset({"transitionTime"})
 _CREATING = frozenset(
     {
         FrameworkState.ATTEMPT_CREATION_PENDING,
@@ -48,6 +58,10 @@ class TfJobFacts:
     """Why it was refused; "" if it was not."""
     translation: str = ""
     """What became of its restartPolicy; "" if nothing did."""
+    concerns: tuple[Concern, ...] = ()
+    """Conditions that the original does not have."""
+    is_still_blocked: bool = False
+    """Whether an object that could not be created is being tried again."""
 
 
 def map_tfjob_status(
@@ -135,15 +149,23 @@ def _summarize(counts: Mapping[str, int], wanted: int) -> str:
 
 
 def _update_conditions(
-    framework: Framework | None, conditions: list[Object], now: datetime, facts: TfJobFacts
+    framework: Framework | None, old: list[Object], now: datetime, facts: TfJobFacts
 ) -> list[Object]:
+    ours, conditions = split_concerns(old)
+    concerns = update_concerns(
+        ours,
+        facts.concerns,
+        lambda concern: _build_condition(concern.type, f"{concern.reason}: {concern.message}", now),
+        _TIMES,
+        is_still_blocked=facts.is_still_blocked,
+    )
     if facts.translation and all(c["type"] != TRANSLATED for c in conditions):
         conditions = [*conditions, _build_condition(TRANSLATED, facts.translation, now)]
     news = None if framework is None else _find_news(framework)
     last = next((c["type"] for c in reversed(conditions) if c["type"] != TRANSLATED), "")
     if news is not None and news[0] != last:
         conditions = [*conditions, _build_condition(*news, now)]
-    return conditions[-_MAX_CONDITIONS:]
+    return [*concerns, *conditions[-_MAX_CONDITIONS:]]
 
 
 def _find_news(framework: Framework) -> tuple[str, str] | None:

@@ -20,7 +20,7 @@ from framework.api import constants
 from framework.api.fielderrors import FieldErrors
 from framework.kinds import agents
 from framework.kinds.agent_objects import build_rights
-from framework.kinds.compiled import Compiled, Note, Object
+from framework.kinds.compiled import Compiled, Note, Object, Workers
 from framework.kinds.decoding import build_metadata, note_unknown
 from framework.kinds.templates import (
     add_labels,
@@ -75,8 +75,16 @@ _RETRIES = {
 }
 
 
-def compile_trainingjob(body: Mapping[str, Any]) -> Compiled:
+def compile_trainingjob(
+    body: Mapping[str, Any], *, workers: Workers | None = None, secret: str = ""
+) -> Compiled:
     """Compile a TrainingJob.
+
+    Args:
+        body: the object.
+        workers: the wanted workers; None for those of the spec.
+        secret: name of the Secret with the ssh key, if no annotation names one; "" for the name of
+            the job.
 
     Raises:
         FieldErrors: with all faults.
@@ -85,7 +93,7 @@ def compile_trainingjob(body: Mapping[str, Any]) -> Compiled:
     faults = list(find_faults(decoded))
     if faults:
         raise FieldErrors(faults)
-    job = complete(decoded)
+    job = complete(decoded, workers, secret)
     notes = [*_note_unknown_fields(decoded), *_explain(job)]
     launcher = _build_launcher(job, notes)
     framework = {
@@ -98,12 +106,7 @@ def compile_trainingjob(body: Mapping[str, Any]) -> Compiled:
             "completedPodPolicy": "Retain",
             "taskRoles": [
                 _build_role(LAUNCHER, 1, launcher, (False, 0)),
-                _build_role(
-                    WORKER,
-                    job.worker_count,
-                    _build_worker(job, notes),
-                    _RETRIES[job.worker_restart_policy],
-                ),
+                _build_workers(job, notes),
             ],
         },
     }
@@ -166,6 +169,14 @@ def _build_role(name: str, count: int, pod: Object, retry: tuple[bool, int]) -> 
             "pod": pod,
         },
     }
+
+
+def _build_workers(job: CompleteJob, notes: list[Note]) -> Object:
+    retry = _RETRIES[job.worker_restart_policy]
+    role = _build_role(WORKER, job.worker_count, _build_worker(job, notes), retry)
+    if job.absent_workers:
+        role[constants.ABSENT_TASK_INDICES_FIELD] = sorted(job.absent_workers)
+    return role
 
 
 def _build_launcher(job: CompleteJob, notes: list[Note]) -> Object:

@@ -11,6 +11,7 @@ from framework.api import constants
 from framework.api.fielderrors import FieldError
 from framework.api.naming import is_object_name
 from framework.kinds.agents import RESERVED
+from framework.kinds.compiled import Workers
 from framework.kinds.decoding import check_range
 from framework.kinds.templates import check_template
 from framework.kinds.trainingjob.types import (
@@ -42,22 +43,30 @@ _ADDED = {
 }
 
 
-def complete(job: TrainingJob) -> CompleteJob:
-    """Set the fields that the user left out; the job has no fault."""
+def complete(job: TrainingJob, workers: Workers | None = None, secret: str = "") -> CompleteJob:
+    """Set the fields that the user left out; the job has no fault.
+
+    Args:
+        job: as its user wrote it.
+        workers: the wanted workers; None for those of the spec.
+        secret: name of the Secret with the ssh key, if no annotation names one.
+    """
     spec, specs = job.spec, job.spec.replica_specs or ReplicaSpecs()
     launcher, worker = specs.launcher or ReplicaSpec(), specs.worker or ReplicaSpec()
     limit = DEFAULT_BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit
     template = worker.template or {}
+    wanted = workers or Workers(1 if worker.replicas is None else worker.replicas)
     return CompleteJob(
         meta=job.meta,
         clean_pod_policy=spec.clean_pod_policy or CleanPodPolicy.RUNNING,
         launcher=launcher.template or {},
         worker=template,
-        worker_count=1 if worker.replicas is None else worker.replicas,
+        worker_count=wanted.count,
+        absent_workers=frozenset(wanted.absent),
         worker_restart_policy=worker.restart_policy or ReplicaRestartPolicy.NEVER,
         slots=find_slots(template) if spec.slots_per_worker is None else spec.slots_per_worker,
         max_restarts=limit if spec.restart_policy is JobRestartPolicy.ON_FAILURE else 0,
-        secret=job.meta.annotations.get(SECRET_ANNOTATION) or job.meta.name,
+        secret=job.meta.annotations.get(SECRET_ANNOTATION) or secret or job.meta.name,
         is_suspended=job.meta.annotations.get(SUSPENDED_ANNOTATION) == "true",
     )
 

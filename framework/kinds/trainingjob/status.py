@@ -2,10 +2,12 @@
 
 1. ``conditions`` are added in the order Created, WorkersCreated, WorkersReady, LauncherCreated,
    Running, then Succeeded or Failed; each waits for the one before it. Suspended and Scaling may
-   come at any time. A condition that changes moves to the end.
+   come at any time. A condition that changes moves to the end. Conditions of concerns, which the
+   original does not have, are before them.
 2. ``phase`` is Created, Running, Scaling, Succeeded, Failed or Suspended.
 3. When the job is started again, its conditions begin anew, and ``restartCount`` has the number.
 4. ``targetWorkers`` has the names of the wanted workers, ``currentWorkers`` of those that run.
+   ``workerSelector`` selects their Pods, for the subresource scale.
 
 Invariants: equal inputs give equal statuses; a status without news is the old one; after Succeeded
 and Failed, Running is False.
@@ -24,7 +26,15 @@ from framework.api.states import FrameworkState
 from framework.api.types import Framework, TaskStatus
 from framework.api.wire import format_time
 from framework.kinds.compiled import Object
-from framework.kinds.observing import MAX_MESSAGE, is_running, list_tasks, read_conditions
+from framework.kinds.observing import (
+    MAX_MESSAGE,
+    Concern,
+    is_running,
+    list_tasks,
+    read_conditions,
+    split_concerns,
+    update_concerns,
+)
 from framework.kinds.trainingjob.types import LAUNCHER, WORKER
 
 CREATED, RUNNING, SUCCEEDED, FAILED = "Created", "Running", "Succeeded", "Failed"
@@ -32,6 +42,7 @@ SCALING, SUSPENDED = "Scaling", "Suspended"
 WORKERS_CREATED, WORKERS_READY = "WorkersCreated", "WorkersReady"
 LAUNCHER_CREATED = "LauncherCreated"
 _EVICTED = "Evicted"
+_TIMES = frozenset({"lastUpdateTime", "lastTransitionTime"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +55,10 @@ class TrainingJobFacts:
     """Why it was refused; "" if it was not."""
     scaler: str = ""
     """Scaler that is in progress: ``ScaleIn:namespace/name``; "" if there is none."""
+    concerns: tuple[Concern, ...] = ()
+    """Conditions that the original does not have."""
+    is_still_blocked: bool = False
+    """Whether an object that could not be created is being tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +80,23 @@ def map_trainingjob_status(
     """Compute the status of the job ``name``; ``framework`` None: it does not exist yet."""
     restarts = _count_restarts(framework)
     is_new_attempt = restarts > _read_number((old or {}).get("restartCount"))
-    conditions = [] if is_new_attempt else read_conditions(old)
+    ours, known = split_concerns(read_conditions(old))
+    conditions = [] if is_new_attempt else known
     for news in _list_news(name, framework, facts):
         conditions = _set_condition(conditions, news, now)
+    concerns = update_concerns(
+        ours,
+        facts.concerns,
+        lambda c: _build_condition(c.type, c.reason, c.message, now),
+        _TIMES,
+        is_still_blocked=facts.is_still_blocked,
+    )
     status: Object = {
         "phase": _find_phase(conditions, facts),
-        "conditions": conditions,
+        "conditions": [*concerns, *conditions],
         "replicaStatuses": _count_replicas(framework),
         "restartCount": restarts,
+        "workerSelector": f"training-job-name={name},training-job-role={WORKER}",
     }
     if framework is not None:
         status |= _list_workers(name, framework) | _find_times(framework)
@@ -165,16 +189,20 @@ def _set_condition(conditions: list[Object], news: _News, now: datetime) -> list
     kept = [c for c in conditions if c["type"] != news.type]
     if news.type in {FAILED, SUCCEEDED}:
         kept = [_set_false(c, now) if c["type"] == RUNNING else c for c in kept]
+    return [*kept, _build_condition(news.type, news.reason, news.message, now)]
+
+
+def _build_condition(type_: str, reason: str, message: str, now: datetime) -> Object:
     time = format_time(now)
     condition = {
-        "type": news.type,
+        "type": type_,
         "status": "True",
-        "reason": news.reason,
-        "message": news.message[:MAX_MESSAGE],
+        "reason": reason,
+        "message": message[:MAX_MESSAGE],
         "lastUpdateTime": time,
         "lastTransitionTime": time,
     }
-    return [*kept, {key: value for key, value in condition.items() if value}]
+    return {key: value for key, value in condition.items() if value}
 
 
 def _set_false(condition: Object, now: datetime) -> Object:

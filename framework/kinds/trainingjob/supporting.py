@@ -28,6 +28,8 @@ def build_labels(job: CompleteJob, role: str, index: int | None = None) -> dict[
 def build_services(job: CompleteJob) -> Iterator[Object]:
     """Build a headless Service for each worker, with the name of its Pod."""
     for index in range(job.worker_count):
+        if index in job.absent_workers:
+            continue
         labels = build_labels(job, WORKER, index)
         yield {
             "apiVersion": "v1",

@@ -116,7 +116,9 @@ class CompleteJob:
     worker: Mapping[str, Any]
     """Template of the workers."""
     worker_count: int
-    """Number of workers."""
+    """Greatest index of a worker + 1."""
+    absent_workers: frozenset[int]
+    """Indexes without a worker."""
     worker_restart_policy: ReplicaRestartPolicy
     """Whether a worker that has ended is replaced."""
     slots: int

@@ -50,7 +50,9 @@ class Link(Network):
 class Program:
     """A controller as a process: it can be killed, or asked to stop."""
 
-    def __init__(self, storage: Storage, name: str, *, is_elected: bool) -> None:
+    def __init__(
+        self, storage: Storage, name: str, *, is_elected: bool, config: ControllerConfig
+    ) -> None:
         self.link = Link()
         self.client = StorageClient(storage, self.link)
         self.clock = LoopClock()
@@ -58,7 +60,7 @@ class Program:
         election = Election(self.lease_client, self.clock, NAMESPACE, "frameworkcontroller", name)
         self.controller = Controller(
             self.client,
-            ControllerConfig(),
+            config,
             Options(None, "127.0.0.1", 0),
             clock=self.clock,
             random=HalfRandom(),
@@ -91,9 +93,10 @@ class World:
         self.storage = open_storage(LoopClock())
         self.user = StorageClient(self.storage)
         self.programs: list[Program] = []
+        self.config = ControllerConfig()
 
     def start(self, name: str = "a", *, is_elected: bool = False) -> Program:
-        program = Program(self.storage, name, is_elected=is_elected)
+        program = Program(self.storage, name, is_elected=is_elected, config=self.config)
         self.programs.append(program)
         return program
 

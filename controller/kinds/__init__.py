@@ -1,0 +1,1 @@
+"""Other kinds of jobs in the cluster: TfJob and TrainingJob, each with a Framework of its own."""

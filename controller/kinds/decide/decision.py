@@ -1,0 +1,103 @@
+"""What a decision about a job reads, and what it asks for. Pure.
+
+The stages of a Decision are executed in order, the actions of a stage at the same time. A stage
+begins after all actions of the stage before it have succeeded.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeAlias
+
+from controller.core.decision import EventType
+from framework.kinds.compiled import Object, Workers
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why an object that the job needs cannot be created."""
+
+    reason: str
+    """``NameTaken`` or ``Refused``."""
+    message: str
+    """Object, fault and remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A job, and what exists of its objects."""
+
+    job: Object
+    """As the API server has it."""
+    framework: Object | None
+    """The Framework of its name, whoever created it; None if none is known."""
+    services: Mapping[str, str]
+    """Services that the job owns: name -> UID."""
+    now: datetime
+    """Time of conditions that change."""
+    workers: Workers | None = None
+    """The wanted workers of a TrainingJob, if a scaler decides them; None for those of its spec."""
+    scaler: str = ""
+    """Scaler that is in progress: ``ScaleIn:namespace/name``; "" if there is none."""
+    obstacle: Obstacle | None = None
+    """What the execution of the last decision has met."""
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create an object; one that the job owns may exist already."""
+
+    body: Object
+
+
+@dataclass(frozen=True, slots=True)
+class CreateKey:
+    """Create the Secret ``body`` with a new ssh key; one that the job owns may exist already."""
+
+    body: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Replace the Framework, if it is still of the version in ``body``."""
+
+    body: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete the object with this UID; it may be gone."""
+
+    kind: str
+    """``Service`` or ``Pod``."""
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStatus:
+    """Write the status of the job, if it is still of the version in the Snapshot."""
+
+    status: Object
+
+
+@dataclass(frozen=True, slots=True)
+class EmitEvent:
+    """Record an Event about the job."""
+
+    type: EventType
+    reason: str
+    message: str
+
+
+Action: TypeAlias = Create | CreateKey | Replace | Delete | WriteStatus | EmitEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is to be done for a job."""
+
+    stages: tuple[tuple[Action, ...], ...] = field(default=())
+    """Actions by stage; no stage is empty."""
+    is_blocked: bool = False
+    """Whether to decide again after a pause, because no event shows the end of the obstacle."""

@@ -1,0 +1,234 @@
+"""What all kinds share: the Framework of a job, and the objects beside it. Pure.
+
+1. The Framework of this name is not the job's: the job is Blocked, and nothing else is done.
+2. It does not exist: create the objects beside it, then the Framework. After the end of the job,
+   it is not created again.
+3. It exists: create missing Services, delete those that are not wanted any more, and replace the
+   Framework if the job has changed (its hash differs) or another client has changed it (its hash
+   is that of the job, its spec is not). An executionType of Stop stays, because it is final.
+4. It is being deleted, or Completed: it is not changed.
+
+Invariant: no object that the job does not own is replaced or deleted.
+
+Example: another client sets taskNumber of the role worker to 5. The job gets the condition
+FrameworkEdited with the field and what to change instead, and taskNumber becomes 2 again.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from controller.core.decision import EventType
+from controller.kinds.decide.decision import (
+    Action,
+    Create,
+    Decision,
+    Delete,
+    EmitEvent,
+    Replace,
+    Snapshot,
+    WriteStatus,
+)
+from controller.kinds.decide.ownership import (
+    HASH_ANNOTATION,
+    build_labels,
+    find_difference,
+    get_metadata,
+    hash_spec,
+    is_owned,
+    mark,
+)
+from framework.api import codec, constants
+from framework.api.fielderrors import FieldErrors
+from framework.api.states import FrameworkState
+from framework.api.types import ExecutionType, Framework
+from framework.kinds.compiled import Compiled, Object
+from framework.kinds.observing import BLOCKED, EDITED, INVALID_SPEC, Concern
+
+_SERVICE = "Service"
+NAME_TAKEN = "NameTaken"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done for the objects of a job."""
+
+    creates: tuple[Action, ...] = ()
+    """Objects beside the Framework: before it."""
+    framework: tuple[Action, ...] = ()
+    """The create or replacement of the Framework."""
+    deletes: tuple[Action, ...] = ()
+    """Services that are not wanted any more."""
+    concerns: tuple[Concern, ...] = ()
+    """What the user should know."""
+
+    @property
+    def is_pending(self) -> bool:
+        """Return whether something is to be created or replaced; it may fail as it did before."""
+        return bool(self.creates or self.framework)
+
+
+def is_deleting(body: Mapping[str, Any]) -> bool:
+    """Return whether an object is being deleted."""
+    return bool(get_metadata(body).get("deletionTimestamp"))
+
+
+def find_framework(snapshot: Snapshot) -> Framework | None:
+    """Decode the Framework of the job; None if it has none, or one that cannot be read."""
+    wire = snapshot.framework
+    if wire is None or not is_owned(wire, snapshot.job):
+        return None
+    try:
+        return codec.decode_framework(wire)
+    except FieldErrors:
+        return None
+
+
+def is_completed(framework: Framework | None) -> bool:
+    """Return whether a Framework has come to its end."""
+    status = None if framework is None else framework.status
+    return status is not None and status.state is FrameworkState.COMPLETED
+
+
+def plan_objects(
+    snapshot: Snapshot,
+    compiled: Compiled,
+    beside: tuple[Action, ...] = (),
+    *,
+    is_ended: bool,
+    has_services: bool = True,
+) -> Plan:
+    """Plan the creates, replacements and deletes of a job.
+
+    Args:
+        snapshot: what exists.
+        compiled: what the job becomes.
+        beside: creates of the kind itself.
+        is_ended: whether the Framework of the job has been seen Completed.
+        has_services: whether the job wants its Services now.
+    """
+    blocked = find_obstacle(snapshot)
+    if blocked is not None:
+        return Plan(concerns=(blocked,))
+    stored = snapshot.framework
+    supporting = [mark(body, snapshot.job) for body in compiled.supporting]
+    wanted = [body for body in supporting if body["kind"] == _SERVICE and has_services]
+    names = {body["metadata"]["name"] for body in wanted}
+    missing = [Create(s) for s in wanted if s["metadata"]["name"] not in snapshot.services]
+    extra = tuple(
+        Delete(_SERVICE, name, uid) for name, uid in snapshot.services.items() if name not in names
+    )
+    others = [Create(body) for body in supporting if body["kind"] != _SERVICE]
+    if stored is None:
+        if is_ended:
+            return Plan(deletes=extra)
+        framework = Create(_build_framework(compiled.framework, snapshot.job))
+        return Plan((*others, *beside, *missing), (framework,))
+    if is_deleting(stored):
+        return Plan()
+    if is_completed(find_framework(snapshot)):
+        return Plan(deletes=extra)
+    return _plan_change(snapshot, stored, compiled, (*others, *beside), (tuple(missing), extra))
+
+
+def find_obstacle(snapshot: Snapshot) -> Concern | None:
+    """Find why nothing can be created for the job."""
+    obstacle, stored = snapshot.obstacle, snapshot.framework
+    if obstacle is not None:
+        return Concern(BLOCKED, obstacle.reason, obstacle.message)
+    if stored is None or is_owned(stored, snapshot.job):
+        return None
+    return Concern(
+        BLOCKED, NAME_TAKEN, describe_taken(constants.FRAMEWORK_KIND, get_metadata(stored)["name"])
+    )
+
+
+def describe_taken(kind: str, name: str) -> str:
+    """Describe an object that has the name of one that the job needs."""
+    return (
+        f"the {kind} {name} exists and does not belong to this job: delete it, or give the job "
+        "another name"
+    )
+
+
+def _build_framework(framework: Object, job: Object) -> Object:
+    marked = mark(framework, job)
+    metadata = {**marked["metadata"], "annotations": {HASH_ANNOTATION: hash_spec(marked["spec"])}}
+    return {**marked, "metadata": metadata}
+
+
+def _plan_change(
+    snapshot: Snapshot,
+    stored: Object,
+    compiled: Compiled,
+    others: tuple[Action, ...],
+    services: tuple[tuple[Action, ...], tuple[Action, ...]],
+) -> Plan:
+    missing, extra = services
+    # As it comes back from the API server.
+    spec: Object = json.loads(json.dumps(compiled.framework["spec"]))
+    digest = hash_spec(spec)
+    metadata = get_metadata(stored)
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    is_same_job = annotations.get(HASH_ANNOTATION) == digest
+    old = stored.get("spec") or {}
+    if old.get("executionType") == ExecutionType.STOP:
+        spec["executionType"] = ExecutionType.STOP.value
+    path = find_difference(old, spec, "spec")
+    wanted_labels = build_labels(snapshot.job)
+    if is_same_job and not path and wanted_labels.items() <= labels.items():
+        return Plan(missing, (), extra)
+    body = {
+        **stored,
+        "spec": spec,
+        "metadata": {
+            **metadata,
+            "labels": {**labels, **wanted_labels},
+            "annotations": {**annotations, HASH_ANNOTATION: digest},
+        },
+    }
+    concerns = (_build_edited(snapshot.job, path),) if is_same_job and path else ()
+    creates = missing if is_same_job else (*others, *missing)
+    return Plan(creates, (Replace(body),), extra, concerns)
+
+
+def _build_edited(job: Object, path: str) -> Concern:
+    kind, name = job["kind"], get_metadata(job)["name"]
+    return Concern(
+        EDITED,
+        "EditedByOthers",
+        f"{path} of the Framework {name} was changed by another client and is put back: change "
+        f"the {kind} {name} instead",
+    )
+
+
+def build_invalid(fault: str) -> Concern:
+    """Build the condition of a job whose spec was changed to one that is refused."""
+    return Concern(INVALID_SPEC, "InvalidSpec", f"{fault}; the job goes on as it was")
+
+
+def render_faults(errors: FieldErrors) -> str:
+    """Render the faults of a job for its status."""
+    return "; ".join(str(error) for error in errors.errors)
+
+
+def build_decision(
+    snapshot: Snapshot, status: Object, plan: Plan, first: tuple[Action, ...] = ()
+) -> Decision:
+    """Join the parts of a decision in their order.
+
+    The status is written before the Framework is put back, so that a crash between them does not
+    lose the condition; ``first`` is what must be done before the status says so.
+    """
+    is_changed = status != snapshot.job.get("status")
+    written = (WriteStatus(status),) if is_changed else ()
+    # What blocks the job is told once; each edit is told.
+    events = tuple(
+        EmitEvent(EventType.WARNING, concern.type, f"{concern.reason}: {concern.message}")
+        for concern in plan.concerns
+        if is_changed or concern.type == EDITED
+    )
+    stages = (first, written, events, plan.creates, plan.framework, plan.deletes)
+    is_blocked = any(concern.type == BLOCKED for concern in plan.concerns)
+    return Decision(tuple(stage for stage in stages if stage), is_blocked)

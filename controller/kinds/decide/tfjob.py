@@ -1,0 +1,82 @@
+"""The decision about a TfJob. Pure.
+
+1. It is being deleted: only its status is written. The garbage collector deletes its objects.
+2. It has ended and its Framework is gone: nothing. It does not run twice.
+3. Its spec is faulty: the status has field, reason and remedy. A job that has a Framework goes on.
+4. Else its objects are planned (``plan``), and its status is that of the map of the kind.
+"""
+
+from typing import Any
+
+from controller.kinds.decide.decision import Decision, Snapshot
+from controller.kinds.decide.plan import (
+    Plan,
+    build_decision,
+    build_invalid,
+    find_framework,
+    is_deleting,
+    plan_objects,
+    render_faults,
+)
+from framework.api.fielderrors import FieldErrors
+from framework.kinds.compiled import Compiled, Object, refuse
+from framework.kinds.tfjob.compile import compile_tfjob
+from framework.kinds.tfjob.status import TfJobFacts, map_tfjob_status
+
+_ENDED = "Done"
+_CLUSTER_IP = "ClusterIP"
+_RESTART_POLICY = ".restartPolicy"
+
+
+def decide_tfjob(snapshot: Snapshot) -> Decision:
+    """Decide what is to be done for a TfJob."""
+    job, framework = snapshot.job, find_framework(snapshot)
+    old: Any = job.get("status") or {}
+    if is_deleting(job):
+        status = map_tfjob_status(framework, old, snapshot.now, TfJobFacts(is_deleting=True))
+        return build_decision(snapshot, status, Plan())
+    is_ended = old.get("phase") == _ENDED
+    if is_ended and snapshot.framework is None:
+        return Decision()
+    fault = ""
+    try:
+        compiled = _compile(job)
+    except FieldErrors as e:
+        fault = render_faults(e)
+        plan = Plan(concerns=(build_invalid(fault),)) if framework else Plan()
+        translation = ""
+    else:
+        plan = plan_objects(snapshot, compiled, is_ended=is_ended)
+        translation = _find_translation(compiled)
+    facts = TfJobFacts(
+        fault="" if framework else fault,
+        translation=translation,
+        concerns=plan.concerns,
+        is_still_blocked=plan.is_pending,
+    )
+    return build_decision(snapshot, map_tfjob_status(framework, old, snapshot.now, facts), plan)
+
+
+def _compile(job: Object) -> Compiled:
+    """Compile a TfJob; refuse what its creator may not be allowed to create.
+
+    Raises:
+        FieldErrors: with all faults.
+    """
+    compiled = compile_tfjob(job)
+    board = (job.get("spec") or {}).get("tensorboard") or {}
+    service_type = board.get("serviceType") or _CLUSTER_IP
+    if service_type != _CLUSTER_IP:
+        # A Service of another type opens ports of the nodes, or an address outside of the cluster.
+        raise refuse(
+            "spec.tensorboard.serviceType",
+            f"{service_type}: the controller creates Services of type {_CLUSTER_IP} only; leave it "
+            "out, and create a Service of this type yourself",
+        )
+    return compiled
+
+
+def _find_translation(compiled: Compiled) -> str:
+    """Find what became of the restartPolicy of the templates."""
+    notes = [str(note) for note in compiled.notes if note.path.endswith(_RESTART_POLICY)]
+    return "; ".join(notes)

@@ -1,0 +1,165 @@
+"""The decision about a TrainingJob. Pure.
+
+1. It is being deleted: nothing. The garbage collector deletes its objects.
+2. It has ended and its Framework is gone: nothing. It does not run twice.
+3. Its spec is faulty: the status has field, reason and remedy. A job that has a Framework goes on.
+4. It is suspended and has no Framework: only its status is written.
+5. Else its objects are planned (``plan``): also the Secret with its ssh key, if it names none.
+6. When its Framework is Completed, ``cleanPodPolicy`` All and Running delete the Pods of workers
+   that the Framework names, and the Services. The status has the end only after that.
+
+The wanted workers are those of the spec, unless a scaler decides them (``Snapshot.workers``).
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from controller.kinds.decide.decision import Action, CreateKey, Decision, Delete, Snapshot
+from controller.kinds.decide.ownership import get_metadata, mark
+from controller.kinds.decide.plan import (
+    Plan,
+    build_decision,
+    build_invalid,
+    find_framework,
+    is_completed,
+    is_deleting,
+    plan_objects,
+    render_faults,
+)
+from framework.api import constants
+from framework.api.fielderrors import FieldErrors
+from framework.api.types import Framework
+from framework.kinds.compiled import Object
+from framework.kinds.observing import list_tasks
+from framework.kinds.trainingjob.compile import compile_trainingjob
+from framework.kinds.trainingjob.status import (
+    FAILED,
+    SUCCEEDED,
+    TrainingJobFacts,
+    map_trainingjob_status,
+)
+from framework.kinds.trainingjob.types import (
+    SECRET_ANNOTATION,
+    SUSPENDED_ANNOTATION,
+    WORKER,
+    AttachMode,
+    CleanPodPolicy,
+)
+
+SECRET_SUFFIX = "-ssh"
+"""The Secret with the key of a job: its name and this."""
+
+
+def decide_trainingjob(snapshot: Snapshot) -> Decision:
+    """Decide what is to be done for a TrainingJob."""
+    job, framework = snapshot.job, find_framework(snapshot)
+    if is_deleting(job):
+        return Decision()
+    old = _read_status(job)
+    is_ended = _has_ended(old)
+    if is_ended and snapshot.framework is None:
+        return Decision()
+    plan, fault = _plan(snapshot, framework, is_ended=is_ended)
+    facts = TrainingJobFacts(
+        is_suspended=_is_suspended(job),
+        fault="" if framework else fault,
+        scaler=snapshot.scaler,
+        concerns=plan.concerns,
+        is_still_blocked=plan.is_pending,
+    )
+    name = get_metadata(job)["name"]
+    before = None if _is_refused_no_more(old, fault) else old
+    status = map_trainingjob_status(name, framework, before, snapshot.now, facts)
+    first = () if is_ended else tuple(_clean_pods(job, framework))
+    return build_decision(snapshot, status, plan, first)
+
+
+def _plan(snapshot: Snapshot, framework: Framework | None, *, is_ended: bool) -> tuple[Plan, str]:
+    """Plan the objects of a job; return the faults of its spec, too."""
+    job, secret = snapshot.job, _name_secret(snapshot.job)
+    try:
+        compiled = compile_trainingjob(job, workers=snapshot.workers, secret=secret)
+    except FieldErrors as e:
+        fault = render_faults(e)
+        return Plan(concerns=(build_invalid(fault),)) if framework else Plan(), fault
+    if _is_suspended(job) and snapshot.framework is None:
+        return Plan(), ""
+    key = (CreateKey(_build_secret(job, secret)),) if _needs_key(job) else ()
+    has_services = not (is_completed(framework) and _is_cleaned(job))
+    plan = plan_objects(snapshot, compiled, key, is_ended=is_ended, has_services=has_services)
+    return plan, ""
+
+
+def _read_status(job: Object) -> Object:
+    status = job.get("status")
+    return status if isinstance(status, dict) else {}
+
+
+def _has_ended(status: Object) -> bool:
+    """Return whether the status has the end of a Framework; a refused job had none."""
+    return _is_final(status) and bool(status.get("targetWorkers"))
+
+
+def _is_refused_no_more(status: Object, fault: str) -> bool:
+    """Return whether the conditions begin anew: the spec was faulty and is correct now."""
+    return _is_final(status) and not fault and not status.get("targetWorkers")
+
+
+def _is_final(status: Object) -> bool:
+    return any(
+        condition.get("type") in {SUCCEEDED, FAILED} and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
+        if isinstance(condition, dict)
+    )
+
+
+def _is_suspended(job: Object) -> bool:
+    return bool(_read_annotation(job, SUSPENDED_ANNOTATION) == "true")
+
+
+def _read_annotation(job: Object, name: str) -> Any:
+    return (get_metadata(job).get("annotations") or {}).get(name)
+
+
+def _read_spec(job: Object, name: str) -> Any:
+    return (job.get("spec") or {}).get(name)
+
+
+def _needs_key(job: Object) -> bool:
+    is_ssh = (_read_spec(job, "launcherAttachMode") or AttachMode.SSH) == AttachMode.SSH
+    return is_ssh and not _read_annotation(job, SECRET_ANNOTATION)
+
+
+def _name_secret(job: Object) -> str:
+    return f"{get_metadata(job).get('name')}{SECRET_SUFFIX}"
+
+
+def _build_secret(job: Object, name: str) -> Object:
+    """Build the Secret without its key. The label is for the policies of deploy/admission."""
+    metadata = get_metadata(job)
+    body = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": name,
+            "namespace": metadata["namespace"],
+            "labels": {constants.FRAMEWORK_NAME: metadata["name"]},
+        },
+        "type": "Opaque",
+    }
+    return mark(body, job)
+
+
+def _is_cleaned(job: Object) -> bool:
+    policy = _read_spec(job, "cleanPodPolicy") or CleanPodPolicy.RUNNING
+    return bool(policy != CleanPodPolicy.NONE)
+
+
+def _clean_pods(job: Object, framework: Framework | None) -> Iterator[Action]:
+    """Delete the Pods of the workers of a Completed Framework."""
+    if framework is None or not is_completed(framework) or not _is_cleaned(job):
+        return
+    for task in list_tasks(framework, WORKER):
+        attempt = task.attempt_status
+        if attempt.pod_name and attempt.pod_uid:
+            yield Delete("Pod", attempt.pod_name, attempt.pod_uid)

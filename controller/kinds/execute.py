@@ -1,0 +1,259 @@
+"""Executes the decisions about jobs: the stages in order, the actions of a stage at the same time.
+
+    ExecutionError
+    |-- ObstacleError       an object cannot be created: the job is to be told
+    |-- FrameworkFoundError the name of the Framework is in use: decide again with what was found
+    `-- GateClosedError     this controller must not write now
+
+Other errors are those of ``framework.kube.errors``; the caller tries again after a pause.
+
+A create whose name is in use succeeds if the object there is the job's: a former try has created
+it. Of such a Secret, only the metadata is requested.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar, assert_never
+
+from controller.gate.write_gate import WriteGate
+from controller.kinds.decide.decision import (
+    Action,
+    Create,
+    CreateKey,
+    Decision,
+    Delete,
+    EmitEvent,
+    Obstacle,
+    Replace,
+    WriteStatus,
+)
+from controller.kinds.decide.ownership import is_marked, is_owned
+from controller.kinds.decide.plan import NAME_TAKEN, describe_taken
+from controller.kinds.ssh_key import add_key
+from controller.kinds.store import JobStore
+from controller.report.events import EventRecorder
+from controller.serve.metrics import Metrics
+from framework.clock import Clock, KeySource
+from framework.kube import resources
+from framework.kube.client import KubeClient
+from framework.kube.errors import (
+    AlreadyExistsError,
+    ApiError,
+    ConflictError,
+    KubeError,
+    NotFoundError,
+)
+from framework.kube.resources import FRAMEWORKS, Object, Resource
+
+_Answer = TypeVar("_Answer")
+
+_WIDTH = 8
+_SECRET = "Secret"
+_RESOURCES = {
+    resource.kind: resource
+    for resource in (
+        resources.FRAMEWORKS,
+        resources.PODS,
+        resources.SERVICES,
+        resources.SECRETS,
+        resources.SERVICE_ACCOUNTS,
+        resources.ROLES,
+        resources.ROLE_BINDINGS,
+        resources.DEPLOYMENTS,
+    )
+}
+
+
+class ExecutionError(Exception):
+    """A decision was not executed to its end."""
+
+
+class ObstacleError(ExecutionError):
+    """An object cannot be created; ``obstacle`` is for the user."""
+
+    def __init__(self, obstacle: Obstacle) -> None:
+        """Keep the obstacle."""
+        super().__init__(obstacle.message)
+        self.obstacle = obstacle
+
+
+class FrameworkFoundError(ExecutionError):
+    """There is a Framework of this name, which no watch has shown."""
+
+    def __init__(self, found: Object) -> None:
+        """Keep the Framework."""
+        super().__init__("the Framework exists")
+        self.found = found
+
+
+class GateClosedError(ExecutionError):
+    """This controller must not write now."""
+
+
+class JobExecutor:
+    """Sends the requests for the jobs of one kind."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        resource: Resource,
+        store: JobStore,
+        *,
+        keys: KeySource,
+        recorder: EventRecorder,
+        write_gate: WriteGate,
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        """Send through ``client``, while ``write_gate`` is open; ``keys`` makes ssh keys."""
+        self._client = client
+        self._resource = resource
+        self._store = store
+        self._keys = keys
+        self._recorder = recorder
+        self._write_gate = write_gate
+        self._metrics = metrics
+        self._clock = clock
+
+    async def execute(self, job: Object, decision: Decision) -> None:
+        """Execute a decision about a job.
+
+        Raises:
+            ExecutionError: see above.
+            KubeError: a request failed, and may succeed later.
+        """
+        for stage in decision.stages:
+            for start in range(0, len(stage), _WIDTH):
+                await self._execute_all(job, stage[start : start + _WIDTH])
+
+    async def _execute_all(self, job: Object, actions: Sequence[Action]) -> None:
+        results = await asyncio.gather(
+            *(self._execute(job, action) for action in actions), return_exceptions=True
+        )
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _execute(self, job: Object, action: Action) -> None:
+        match action:
+            case Create(body):
+                await self._create(job, body, body)
+            case CreateKey(body):
+                await self._create(job, body, add_key(body, self._keys))
+            case Replace(body):
+                await self._replace(body)
+            case Delete(kind, name, uid):
+                await self._delete(job, _RESOURCES[kind], name, uid)
+            case WriteStatus(status):
+                await self._write_status(job, status)
+            case EmitEvent(type_, reason, message):
+                self._recorder.emit(_build_reference(job), type_, reason, message)
+            case _:
+                assert_never(action)
+
+    async def _create(self, job: Object, shown: Object, body: Object) -> None:
+        """Create an object; ``shown`` is the part of it that an error may show."""
+        kind, name = shown["kind"], shown["metadata"]["name"]
+        resource, namespace = _RESOURCES[kind], job["metadata"]["namespace"]
+        try:
+            stored = await self._send(
+                resource, "create", lambda: self._client.create(resource, namespace, body)
+            )
+        except AlreadyExistsError:
+            await self._check_existing(job, resource, name)
+        except ApiError as e:
+            if e.is_transient:
+                raise
+            raise self._explain(kind, name, e) from e
+        else:
+            if resource is FRAMEWORKS:
+                self._store.frameworks.put(stored)
+
+    def _explain(self, kind: str, name: str, error: ApiError) -> ObstacleError:
+        # The API server may quote what it refuses.
+        fault = f"status {error.status}" if kind == _SECRET else str(error)
+        message = f"the API server refuses the {kind} {name}: {fault}; it is tried again"
+        return ObstacleError(Obstacle("Refused", message))
+
+    async def _check_existing(self, job: Object, resource: Resource, name: str) -> None:
+        namespace = job["metadata"]["namespace"]
+        if resource is FRAMEWORKS:
+            raise FrameworkFoundError(await self._client.get(resource, namespace, name))
+        found = await self._client.get_metadata(resource, namespace, name)
+        if not (is_owned(found, job) and is_marked(found, job)):
+            message = describe_taken(resource.kind, name)
+            raise ObstacleError(Obstacle(NAME_TAKEN, message))
+
+    async def _replace(self, body: Object) -> None:
+        metadata = {k: v for k, v in body["metadata"].items() if k != "managedFields"}
+        namespace, name = metadata["namespace"], metadata["name"]
+        body = {**body, "metadata": metadata}
+        try:
+            stored = await self._send(
+                FRAMEWORKS,
+                "update",
+                lambda: self._client.replace(FRAMEWORKS, namespace, name, body),
+            )
+        except ConflictError:
+            raise
+        except ApiError as e:
+            if e.is_transient or isinstance(e, NotFoundError):
+                raise
+            raise self._explain(FRAMEWORKS.kind, name, e) from e
+        self._store.frameworks.put(stored)
+
+    async def _delete(self, job: Object, resource: Resource, name: str, uid: str) -> None:
+        namespace = job["metadata"]["namespace"]
+        try:
+            await self._send(
+                resource, "delete", lambda: self._client.delete(resource, namespace, name, uid=uid)
+            )
+        except (NotFoundError, ConflictError):
+            # It is gone, or another object has its name.
+            return
+
+    async def _write_status(self, job: Object, status: Object) -> None:
+        metadata = job["metadata"]
+        body = {**job, "status": status}
+        stored = await self._send(
+            self._resource,
+            "update",
+            lambda: self._client.replace(
+                self._resource, metadata["namespace"], metadata["name"], body, subresource="status"
+            ),
+            "/status",
+        )
+        self._store.jobs.put(stored)
+        # The next stages write no status, but a second decision may.
+        job["metadata"], job["status"] = stored["metadata"], status
+
+    async def _send(
+        self,
+        resource: Resource,
+        verb: str,
+        send: Callable[[], Awaitable[_Answer]],
+        subresource: str = "",
+    ) -> _Answer:
+        if not self._write_gate.may_write():
+            raise GateClosedError("not the leader, or the CRD is unfit")
+        started = self._clock.monotonic()
+        error: KubeError | None = None
+        try:
+            return await send()
+        except KubeError as e:
+            error = e
+            raise
+        finally:
+            seconds = self._clock.monotonic() - started
+            self._metrics.count_answer(f"{resource.plural}{subresource}", verb, error, seconds)
+
+
+def _build_reference(job: Object) -> Object:
+    metadata = job["metadata"]
+    return {
+        "apiVersion": job["apiVersion"],
+        "kind": job["kind"],
+        "namespace": metadata.get("namespace"),
+        "name": metadata.get("name"),
+        "uid": metadata.get("uid"),
+    }

@@ -1,0 +1,229 @@
+"""Reconciles the jobs of one kind: watches, observes, decides, executes. One for each kind.
+
+1. Three list-watches (jobs; Frameworks and Services with the label of the kind) fill the store and
+   enqueue the key of the job.
+2. A worker takes a key, builds the Snapshot, and executes the decision of the kind.
+3. What the execution meets (a name in use, a refused object) goes into a second Snapshot, whose
+   decision tells the user.
+4. After an error, and while a job is blocked, the key comes again after a growing pause.
+
+Nothing is remembered but the pauses: a controller that takes over makes the same decisions.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from controller.gate.write_gate import WriteGate
+from controller.kinds.decide.decision import Decision, Snapshot
+from controller.kinds.decide.ownership import KIND_LABEL
+from controller.kinds.decide.tfjob import decide_tfjob
+from controller.kinds.decide.trainingjob import decide_trainingjob
+from controller.kinds.execute import (
+    FrameworkFoundError,
+    GateClosedError,
+    JobExecutor,
+    ObstacleError,
+)
+from controller.kinds.store import JobStore, trim_to_owners
+from controller.queues.workqueue import WorkQueue
+from controller.report.events import EventRecorder
+from controller.serve.metrics import Metrics
+from framework.clock import Clock, KeySource, Random
+from framework.kube.backoff import Backoff
+from framework.kube.client import KubeClient
+from framework.kube.errors import KubeError
+from framework.kube.listwatch import ListWatch
+from framework.kube.resources import (
+    FRAMEWORKS,
+    SERVICES,
+    TFJOBS,
+    TRAININGJOBS,
+    Object,
+    Resource,
+)
+
+logger = logging.getLogger(__name__)
+
+_WORKERS = 8
+_NAMESPACE_WORKERS = 4
+# The first decision, what it meets, and what the create of the Framework meets then.
+_MAX_DECISIONS = 3
+_FIRST_PAUSE_SECONDS = 0.5
+_MAX_PAUSE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class JobKind:
+    """A kind of job."""
+
+    resource: Resource
+    decide: Callable[[Snapshot], Decision]
+
+
+KINDS = {
+    "tfjob": JobKind(TFJOBS, decide_tfjob),
+    "trainingjob": JobKind(TRAININGJOBS, decide_trainingjob),
+}
+"""By the names in the configuration."""
+
+
+class JobReconciler:
+    """Reconciles the jobs of one kind."""
+
+    def __init__(  # noqa: PLR0913 all by keyword
+        self,
+        client: KubeClient,
+        kind: JobKind,
+        *,
+        namespace: str | None,
+        clock: Clock,
+        random: Random,
+        keys: KeySource,
+        recorder: EventRecorder,
+        write_gate: WriteGate,
+        metrics: Metrics,
+    ) -> None:
+        """Prepare; nothing is read yet.
+
+        Args:
+            client: all requests go through it.
+            kind: which jobs.
+            namespace: None for all.
+            clock: gives the times of conditions.
+            random: for the waits.
+            keys: makes ssh keys.
+            recorder: records Events.
+            write_gate: whether this controller may write.
+            metrics: counts writes.
+        """
+        self._kind = kind
+        self._clock = clock
+        self._random = random
+        self._write_gate = write_gate
+        self._queue = WorkQueue(lambda _: _NAMESPACE_WORKERS)
+        self._store = JobStore(self._queue.add)
+        self._pauses: dict[str, Backoff] = {}
+        self._executor = JobExecutor(
+            client,
+            kind.resource,
+            self._store,
+            keys=keys,
+            recorder=recorder,
+            write_gate=write_gate,
+            metrics=metrics,
+            clock=clock,
+        )
+        label = f"{KIND_LABEL}={kind.resource.kind}"
+        self._watches = [
+            ListWatch(
+                client,
+                resource,
+                sink,
+                clock=clock,
+                random=random,
+                namespace=namespace,
+                label_selector=selector,
+                trim=trim,
+                is_deferred=trim is None,
+            )
+            for resource, sink, selector, trim in (
+                (FRAMEWORKS, self._store.frameworks, label, None),
+                (SERVICES, self._store.services, label, trim_to_owners),
+                (kind.resource, self._store.jobs, None, None),
+            )
+        ]
+
+    def start_watches(self, tasks: asyncio.TaskGroup) -> None:
+        """Start to follow the jobs and their objects, for ever."""
+        for watch in self._watches:
+            tasks.create_task(watch.run(), name=f"watch-{self._kind.resource.plural}")
+
+    async def run(self) -> None:
+        """Decide and execute, for ever. Nothing is decided before everything was listed."""
+        for watch in self._watches:
+            await watch.synced.wait()
+        logger.info(
+            "running jobs",
+            extra={"resource": self._kind.resource.plural, "jobs": len(self._store)},
+        )
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(_WORKERS):
+                name = f"{self._kind.resource.plural}-{number}"
+                tasks.create_task(self._work(), name=name)
+
+    def retry_all(self) -> None:
+        """Decide about all jobs again: this controller may write now."""
+        for key in self._store.list_keys():
+            self._queue.add(key)
+
+    def find_unready(self) -> list[str]:
+        """Name what is not known, or not connected, in words."""
+        plural = self._kind.resource.plural
+        unready = []
+        for watch in self._watches:
+            if not watch.synced.is_set():
+                unready.append(f"{plural}: not listed yet ({watch.last_error or 'in progress'})")
+            elif not watch.is_connected:
+                unready.append(f"{plural}: not connected ({watch.last_error})")
+        return unready
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._queue.get()
+            try:
+                is_done = await self._reconcile(key)
+            except GateClosedError:
+                # The gate enqueues all keys when it opens.
+                continue
+            except KubeError as e:
+                logger.info("job not reconciled", extra={"job": key, "error": str(e)})
+                is_done = False
+            except Exception:
+                # One job must not stop the others.
+                logger.exception("job not reconciled", extra={"job": key})
+                is_done = False
+            finally:
+                self._queue.done(key)
+            if is_done:
+                self._pauses.pop(key, None)
+            else:
+                self._pause(key)
+
+    def _pause(self, key: str) -> None:
+        backoff = self._pauses.setdefault(
+            key, Backoff(initial=_FIRST_PAUSE_SECONDS, maximum=_MAX_PAUSE_SECONDS)
+        )
+        bound = backoff.next_bound_seconds()
+        self._queue.add_after(key, self._random.uniform(bound / 2, bound))
+
+    async def _reconcile(self, key: str) -> bool:
+        """Reconcile one job; return False if it is to be decided again after a pause."""
+        job = self._store.find_job(key)
+        if job is None or not self._write_gate.may_write():
+            self._queue.forget(key)
+            return True
+        job.setdefault("apiVersion", self._kind.resource.api_version)
+        job.setdefault("kind", self._kind.resource.kind)
+        snapshot = self._observe(key, job)
+        for _ in range(_MAX_DECISIONS):
+            decision = self._kind.decide(snapshot)
+            try:
+                await self._executor.execute(job, decision)
+            except ObstacleError as e:
+                snapshot = replace(snapshot, obstacle=e.obstacle, now=self._clock.now())
+            except FrameworkFoundError as e:
+                snapshot = replace(snapshot, framework=e.found, now=self._clock.now())
+            else:
+                return not decision.is_blocked
+        return False
+
+    def _observe(self, key: str, job: Object) -> Snapshot:
+        """Build the Snapshot of a job. A scaler's wanted workers belong here."""
+        return Snapshot(
+            job=job,
+            framework=self._store.find_framework(key),
+            services=self._store.list_services(key, job),
+            now=self._clock.now(),
+        )

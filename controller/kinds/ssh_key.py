@@ -1,0 +1,34 @@
+"""Makes the ssh key of a TrainingJob: an Ed25519 key under the names that its users expect.
+
+Only the body of the request that creates the Secret has the key. It is never logged, and never read
+back.
+"""
+
+import base64
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+
+from framework.clock import KeySource
+from framework.kube.resources import Object
+
+# The workers of each job have new host keys, which no client can know.
+_CONFIG = b"StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"
+
+
+def add_key(secret: Object, keys: KeySource) -> Object:
+    """Return the Secret with a new key: ``id_rsa``, ``id_rsa.pub`` and ``config``."""
+    private = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(keys.new_key()))
+    public = private.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    files = {
+        "id_rsa": private.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()),
+        "id_rsa.pub": public + b"\n",
+        "config": _CONFIG,
+    }
+    data = {name: base64.b64encode(content).decode("ascii") for name, content in files.items()}
+    return {**secret, "data": data}

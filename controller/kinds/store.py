@@ -1,0 +1,164 @@
+"""What exists of the jobs of one kind: the jobs, their Frameworks, their Services.
+
+Its only sources are the watches, and the answers to our own writes until a watch shows the same.
+Jobs and Frameworks wait as JSON (``DeferredObject``) and are decoded for a decision.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from controller.kinds.decide.ownership import JOB_LABEL, is_owned
+from framework.kube.deferred import DeferredObject
+from framework.kube.resources import Object
+
+
+class JobStore:
+    """The objects of all jobs of one kind, by ``namespace/name`` of the job."""
+
+    def __init__(self, on_change: Callable[[str], None]) -> None:
+        """Call ``on_change`` with the key of a job when one of its objects has changed."""
+        self.on_change = on_change
+        self._jobs: dict[str, Object] = {}
+        self._frameworks: dict[str, Object] = {}
+        # Of the Services: metadata only, by the key of their job and their name.
+        self._services: dict[str, dict[str, Object]] = {}
+        self.jobs = ObjectSink(self._jobs, on_change)
+        self.frameworks = ObjectSink(self._frameworks, on_change)
+        self.services = ServiceSink(self._services, on_change)
+
+    def __len__(self) -> int:
+        """Count the jobs."""
+        return len(self._jobs)
+
+    def list_keys(self) -> list[str]:
+        """List the keys of the jobs."""
+        return list(self._jobs)
+
+    def find_job(self, key: str) -> Object | None:
+        """Decode a job.
+
+        Raises:
+            BrokenStreamError: the server sent an object that cannot be read.
+        """
+        return _decode(self._jobs.get(key))
+
+    def find_framework(self, key: str) -> Object | None:
+        """Decode the Framework of a job's name, if it has our label.
+
+        Raises:
+            BrokenStreamError: the server sent an object that cannot be read.
+        """
+        return _decode(self._frameworks.get(key))
+
+    def list_services(self, key: str, job: Object) -> dict[str, str]:
+        """List the Services that a job owns: name -> UID."""
+        found = self._services.get(key, {})
+        return {
+            name: str(service["metadata"].get("uid"))
+            for name, service in found.items()
+            if is_owned(service, job) and not service["metadata"].get("deletionTimestamp")
+        }
+
+
+class ObjectSink:
+    """Keeps one object for each key, the latest version."""
+
+    def __init__(self, objects: dict[str, Object], on_change: Callable[[str], None]) -> None:
+        """Keep them in ``objects``."""
+        self._objects = objects
+        self._on_change = on_change
+
+    def replace(self, items: list[Object], resource_version: str) -> None:  # noqa: ARG002 a Sink
+        """Take a whole list."""
+        before = set(self._objects)
+        self._objects.clear()
+        self._objects.update({_find_key(item): item for item in items})
+        for key in before | set(self._objects):
+            self._on_change(key)
+
+    def apply(self, event_type: str, obj: Object) -> None:
+        """Take a change."""
+        key = _find_key(obj)
+        if event_type == "DELETED":
+            known = self._objects.get(key)
+            if known is not None and known["metadata"].get("uid") == obj["metadata"].get("uid"):
+                del self._objects[key]
+        else:
+            self.put(obj)
+        self._on_change(key)
+
+    def put(self, obj: Object) -> None:
+        """Take an object as a watch or an answer shows it, unless a later version is known."""
+        key = _find_key(obj)
+        known = self._objects.get(key)
+        if known is None or _read_version(known) <= _read_version(obj):
+            self._objects[key] = obj
+
+    def bookmark(self, resource_version: str) -> None:
+        """Do nothing: a version without an object is not kept."""
+
+
+class ServiceSink:
+    """Keeps the metadata of Services, by the job that their label names."""
+
+    def __init__(
+        self, services: dict[str, dict[str, Object]], on_change: Callable[[str], None]
+    ) -> None:
+        """Keep them in ``services``."""
+        self._services = services
+        self._on_change = on_change
+
+    def replace(self, items: list[Object], resource_version: str) -> None:  # noqa: ARG002 a Sink
+        """Take a whole list."""
+        before = set(self._services)
+        self._services.clear()
+        for item in items:
+            self._put(item)
+        for key in before | set(self._services):
+            self._on_change(key)
+
+    def apply(self, event_type: str, obj: Object) -> None:
+        """Take a change."""
+        key = _find_owner_key(obj)
+        if event_type == "DELETED":
+            found = self._services.get(key, {})
+            found.pop(obj["metadata"]["name"], None)
+            if not found:
+                self._services.pop(key, None)
+        else:
+            self._put(obj)
+        self._on_change(key)
+
+    def _put(self, obj: Object) -> None:
+        found = self._services.setdefault(_find_owner_key(obj), {})
+        found[obj["metadata"]["name"]] = trim_to_owners(obj)
+
+    def bookmark(self, resource_version: str) -> None:
+        """Do nothing: a version without an object is not kept."""
+
+
+_KEPT = ("name", "namespace", "uid", "labels", "ownerReferences", "deletionTimestamp")
+
+
+def trim_to_owners(obj: Object) -> Object:
+    """Keep of an object whose it is."""
+    metadata = obj["metadata"]
+    return {"metadata": {key: metadata[key] for key in _KEPT if key in metadata}}
+
+
+def _find_key(obj: Object) -> str:
+    return f"{obj['metadata'].get('namespace')}/{obj['metadata'].get('name')}"
+
+
+def _find_owner_key(obj: Object) -> str:
+    labels = obj["metadata"].get("labels") or {}
+    return f"{obj['metadata'].get('namespace')}/{labels.get(JOB_LABEL)}"
+
+
+def _read_version(obj: Object) -> int:
+    version: Any = obj["metadata"].get("resourceVersion")
+    return int(version) if isinstance(version, str) and version.isdecimal() else 0
+
+
+def _decode(obj: Object | None) -> Object | None:
+    return obj.decode() if isinstance(obj, DeferredObject) else obj

@@ -1,0 +1,108 @@
+"""A controller that runs TfJobs and TrainingJobs, in virtual time. Tests play user and kubelet."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+
+from controller.config.config_file import ControllerConfig
+from framework.kinds.crd import build_crds
+from framework.kube.resources import FRAMEWORKS, PODS, TFJOBS, TRAININGJOBS, Object, Resource
+from localcluster.apiserver.model.builtins import CUSTOM_RESOURCE_DEFINITIONS
+from tests.framework.kinds.jobs import build_tfjob, build_trainingjob
+from tests.support.builders import NAMESPACE
+from tests.support.fakes.storageclient import find_type
+from tests.support.simulator.controllers import World, open_world
+
+NAMES = {"TfJob": "job", "TrainingJob": "elastic"}
+ENDING_PODS = {"TfJob": "job-master-0", "TrainingJob": "elastic-launcher-0"}
+RESOURCES = {"TfJob": TFJOBS, "TrainingJob": TRAININGJOBS}
+KINDS = tuple(NAMES)
+
+
+class Jobs:
+    """The jobs of a world, and what belongs to them."""
+
+    def __init__(self, world: World, kind: str) -> None:
+        self.world = world
+        self.kind = kind
+        self.name = NAMES[kind]
+        self.resource = RESOURCES[kind]
+        self.is_ending = False
+        """Whether the Pod that decides the end succeeds."""
+
+    def build(self, **spec: object) -> Object:
+        build = build_tfjob if self.kind == "TfJob" else build_trainingjob
+        body = build(**spec)
+        body["metadata"]["namespace"] = NAMESPACE
+        return body
+
+    async def create(self, **spec: object) -> Object:
+        return await self.world.user.create(self.resource, NAMESPACE, self.build(**spec))
+
+    def find(self, resource: Resource, name: str) -> Object | None:
+        found = self.world.list_objects(resource)
+        return next((body for body in found if body["metadata"]["name"] == name), None)
+
+    def read(self) -> Object:
+        job = self.find(self.resource, self.name)
+        assert job is not None
+        return job
+
+    def read_status(self) -> Object:
+        return self.read().get("status") or {}
+
+    def read_conditions(self) -> list[str]:
+        return [condition["type"] for condition in self.read_status().get("conditions", [])]
+
+    def read_framework(self) -> Object:
+        framework = self.find(FRAMEWORKS, self.name)
+        assert framework is not None
+        return framework
+
+    async def wait_for_phase(self, phase: str, **limit: float) -> None:
+        def is_met() -> bool:
+            return bool(self.read_status().get("phase") == phase)
+
+        await self.world.wait_for(f"phase {phase}", is_met, **limit)
+
+    def list_owned(self) -> Iterator[tuple[str, str]]:
+        """List what the job owns, directly or through its Framework."""
+        for rt in self.world.storage.registry.all():
+            if rt.kind in {"Event", "Lease"}:
+                continue
+            for body in self.world.storage.list(rt, None).items:
+                if body["metadata"].get("ownerReferences"):
+                    yield rt.kind, body["metadata"]["name"]
+
+    async def play_kubelet(self) -> None:
+        """Run each Pod until it is deleted, or until its end is told."""
+        while True:
+            for number, pod in enumerate(self.world.list_objects(PODS)):
+                await self._play(number, pod)
+            await asyncio.sleep(0.2)
+
+    async def _play(self, number: int, pod: Object) -> None:
+        name, phase = pod["metadata"]["name"], (pod.get("status") or {}).get("phase")
+        if pod["metadata"].get("deletionTimestamp"):
+            await self.world.user.delete(PODS, NAMESPACE, name, grace_seconds=0)
+        elif phase in {None, "Pending"}:
+            await self.world.set_pod(name, "Running", number)
+        elif phase == "Running" and self.is_ending and name == ENDING_PODS[self.kind]:
+            await self.world.set_pod(name, "Succeeded", number)
+
+
+@asynccontextmanager
+async def open_jobs(kind: str) -> AsyncGenerator[Jobs]:
+    """A world that knows the kinds, with a kubelet; no controller runs yet."""
+    async with open_world() as world:
+        world.config = ControllerConfig(kinds=("tfjob", "trainingjob"))
+        for definition in build_crds().values():
+            world.storage.create(CUSTOM_RESOURCE_DEFINITIONS, None, definition)
+        jobs = Jobs(world, kind)
+        assert find_type(world.storage, jobs.resource)
+        kubelet = asyncio.create_task(jobs.play_kubelet(), name="kubelet")
+        try:
+            yield jobs
+        finally:
+            kubelet.cancel()
+            await asyncio.gather(kubelet, return_exceptions=True)

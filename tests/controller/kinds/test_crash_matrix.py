@@ -1,0 +1,150 @@
+"""The controller is killed at each write for a job of another kind, in turn.
+
+Whether or not it had the answer, the end is the same, nothing runs twice, and no object is left.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from framework.kube.resources import FRAMEWORKS, Object
+from tests.controller.kinds.jobworlds import KINDS, Jobs, open_jobs
+from tests.support.builders import NAMESPACE
+from tests.support.fakes.storageclient import Fate, Request
+from tests.support.simulator.controllers import Program
+from tests.support.slow import keep_first
+
+BEFORE, UNHEARD, HEARD = "before_it_is_applied", "before_its_answer", "after_its_answer"
+PAUSE_SECONDS = 3.0
+REST_SECONDS = 8.0
+# Writes of the engine, which tests/simulation/test_crash_matrix.py covers.
+ENGINE = {"configmaps", "events"}
+# At least as many as a job takes; a test asserts it.
+WRITES = {"TfJob": 20, "TrainingJob": 24}
+# Every fourth comes first.
+CASES = sorted(
+    ((kind, write) for kind in KINDS for write in range(1, WRITES[kind] + 1)),
+    key=lambda case: (case[1] % 4, case[1], case[0]),
+)
+
+
+def is_for_job(request: Request) -> bool:
+    """Whether a write is one for the job, and not for its running Framework."""
+    if request.verb in {"get", "list"} or request.resource.plural in ENGINE:
+        return False
+    if request.resource is FRAMEWORKS:
+        return request.subresource is None
+    return request.resource.plural != "pods" or request.verb == "delete"
+
+
+class Crashes:
+    """Kills the controller at one of its writes for the job, and starts another one."""
+
+    def __init__(self, jobs: Jobs, at: int, when: str) -> None:
+        self.jobs = jobs
+        self.at = at
+        self.when = when
+        self.writes = 0
+        self.created: list[str] = []
+
+    def start(self) -> None:
+        program = self.jobs.world.start(f"controller-{len(self.jobs.world.programs)}")
+        program.link.draw = lambda request: self._draw(program, request)
+
+    def _draw(self, program: Program, request: Request) -> Fate:
+        if request.verb == "create" and request.resource.plural in {"pods", "frameworks"}:
+            self.created.append(str(request))
+        if not is_for_job(request):
+            return Fate(0.001, 0.001)
+        self.writes += 1
+        if self.writes != self.at:
+            return Fate(0.001, 0.001)
+        loop = asyncio.get_running_loop()
+        delays = {BEFORE: 0.0, UNHEARD: 0.0015, HEARD: 0.0025}
+        loop.call_later(delays[self.when], program.kill)
+        loop.call_later(PAUSE_SECONDS, self.start)
+        return Fate(0.001, 0.001, is_lost=self.when == BEFORE)
+
+
+@asynccontextmanager
+async def open_story(kind: str, at: int, when: str) -> AsyncGenerator[tuple[Jobs, Crashes]]:
+    async with open_jobs(kind) as jobs:
+        crashes = Crashes(jobs, at, when)
+        crashes.start()
+        yield jobs, crashes
+
+
+async def rest() -> None:
+    await asyncio.sleep(PAUSE_SECONDS + REST_SECONDS)
+
+
+def edit_workers(framework: Object) -> None:
+    for role in framework["spec"]["taskRoles"]:
+        if role["name"] == "worker":
+            role["taskNumber"] += 1
+
+
+def shape(jobs: Jobs) -> object:
+    """Summarize a job at its end, without times and UIDs."""
+    status = jobs.read_status()
+    return (
+        status["phase"],
+        status.get("state"),
+        sorted(jobs.read_conditions()),
+        status["replicaStatuses"],
+        sorted(jobs.list_owned()),
+    )
+
+
+async def play(jobs: Jobs) -> object:
+    """Create a job, edit its Framework, end it and delete it; return its end."""
+    await jobs.create()
+    await rest()
+    framework = jobs.read_framework()
+    edit_workers(framework)
+    await jobs.world.user.replace(FRAMEWORKS, NAMESPACE, jobs.name, framework)
+    await rest()
+    assert jobs.read_framework()["metadata"]["uid"] == framework["metadata"]["uid"]
+    jobs.is_ending = True
+    await rest()
+    end = shape(jobs)
+    await jobs.world.user.delete(jobs.resource, NAMESPACE, jobs.name, propagation="Foreground")
+    await rest()
+    await rest()
+    assert jobs.find(jobs.resource, jobs.name) is None
+    assert list(jobs.list_owned()) == []
+    return end
+
+
+ENDS: dict[str, object] = {}
+
+
+async def find_end(kind: str) -> object:
+    """Find the end of a job whose controller is never killed."""
+    if kind not in ENDS:
+        async with open_story(kind, 0, HEARD) as (jobs, crashes):
+            ENDS[kind] = await play(jobs)
+            assert WRITES[kind] - 4 < crashes.writes <= WRITES[kind]
+    return ENDS[kind]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("when", keep_first([UNHEARD, BEFORE, HEARD]))
+@pytest.mark.parametrize(("kind", "write"), keep_first(CASES, len(CASES) // 4))
+async def test_crash_at_a_write_for_a_job_changes_neither_end_nor_count(
+    kind: str, write: int, when: str
+) -> None:
+    async with open_story(kind, write, when) as (jobs, crashes):
+        end = await play(jobs)
+    assert end == await find_end(kind)
+    frameworks = [text for text in crashes.created if "frameworks" in text]
+    # A create whose answer was lost is sent again, and finds its Framework.
+    assert len(frameworks) <= 1 + (write > 0)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("kind", KINDS)
+async def test_job_without_a_crash_takes_as_many_writes_as_the_matrix_has(kind: str) -> None:
+    await find_end(kind)
