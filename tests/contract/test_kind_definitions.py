@@ -54,7 +54,7 @@ async def test_job_is_stored_as_its_user_wrote_it(api: Api, name: str, spec: Obj
 
 
 async def test_workers_without_a_number_are_one(api: Api) -> None:
-    spec = {"etReplicaSpecs": {"worker": {"template": {}}}}
+    spec: Object = {"etReplicaSpecs": {"worker": {"template": {}}}}
     async with defined(api, define("trainingjob")) as kind:
         stored = (await kind.create(kind.build(spec=spec))).ok()
     assert stored["spec"]["etReplicaSpecs"]["worker"] == {"replicas": 1, "template": {}}

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from controller.config.config_file import ControllerConfig
 from framework.kinds.crd import build_crds
@@ -10,7 +11,6 @@ from framework.kube.resources import FRAMEWORKS, PODS, TFJOBS, TRAININGJOBS, Obj
 from localcluster.apiserver.model.builtins import CUSTOM_RESOURCE_DEFINITIONS
 from tests.framework.kinds.jobs import build_tfjob, build_trainingjob
 from tests.support.builders import NAMESPACE
-from tests.support.fakes.storageclient import find_type
 from tests.support.simulator.controllers import World, open_world
 
 NAMES = {"TfJob": "job", "TrainingJob": "elastic"}
@@ -30,13 +30,13 @@ class Jobs:
         self.is_ending = False
         """Whether the Pod that decides the end succeeds."""
 
-    def build(self, **spec: object) -> Object:
+    def build(self, **spec: Any) -> Object:
         build = build_tfjob if self.kind == "TfJob" else build_trainingjob
         body = build(**spec)
         body["metadata"]["namespace"] = NAMESPACE
         return body
 
-    async def create(self, **spec: object) -> Object:
+    async def create(self, **spec: Any) -> Object:
         return await self.world.user.create(self.resource, NAMESPACE, self.build(**spec))
 
     def find(self, resource: Resource, name: str) -> Object | None:
@@ -99,7 +99,6 @@ async def open_jobs(kind: str) -> AsyncGenerator[Jobs]:
         for definition in build_crds().values():
             world.storage.create(CUSTOM_RESOURCE_DEFINITIONS, None, definition)
         jobs = Jobs(world, kind)
-        assert find_type(world.storage, jobs.resource)
         kubelet = asyncio.create_task(jobs.play_kubelet(), name="kubelet")
         try:
             yield jobs

@@ -296,7 +296,7 @@ async def test_deleted_service_is_created_again() -> None:
         assert list_names(jobs, SERVICES) == SERVICE_NAMES["TfJob"]
 
 
-FAULTY = {
+FAULTY: dict[str, tuple[Object, str]] = {
     "TfJob": ({"replicaSpecs": [{"template": build_template("other")}]}, "spec.replicaSpecs[0]"),
     "TrainingJob": ({"backoffLimit": -3}, "spec.backoffLimit"),
 }

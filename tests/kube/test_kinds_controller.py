@@ -1,0 +1,238 @@
+"""A TfJob and a TrainingJob on a real API server, run by the controller of deploy/overlays/kinds.
+
+It has the token of its service account, and the policies of deploy/admission are installed. No
+request is refused, and each right of deploy/kinds is used: read from the audit log.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from framework.clock import SystemClock
+from framework.kube.client import KubeClient
+from framework.kube.resources import (
+    FRAMEWORKS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    TFJOBS,
+    TRAININGJOBS,
+    Object,
+    Resource,
+)
+from tests.examples.stage import watch_until
+from tests.framework.kinds.jobs import build_tfjob, build_trainingjob
+from tests.support.fakes.kubelet import FakeKubelet, FakePod, Script, run_until_deleted
+from tests.support.servers.controlplane import Access
+from tests.support.servers.deployed import Deployed
+from tests.support.servers.frameworkcrd import ROOT, wait_ready
+from tests.support.servers.rights import Right, apply_kustomization, expand_rules, run_kubectl
+from tests.support.waiting import HANG_SECONDS
+
+pytestmark = pytest.mark.kube
+
+COMPONENT = ROOT / "deploy" / "kinds"
+OVERLAY = ROOT / "deploy" / "overlays" / "kinds"
+BOARD = {"logDir": "/logs"}
+ENDING_ROLES = ("master", "launcher")
+FINALIZERS = "an admission plugin asks for it, on behalf of a create: no request shows it"
+UNUSED = {
+    Right("mlkube.io", "tfjobs/finalizers", "update"): FINALIZERS,
+    Right("kai.alibabacloud.com", "trainingjobs/finalizers", "update"): FINALIZERS,
+}
+
+
+class Ends:
+    """The scripts of Pods: the one that decides the end ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.is_told = asyncio.Event()
+
+    def choose(self, pod: Object) -> Script:
+        role = pod["metadata"]["labels"]["FC_TASKROLE_NAME"]
+        return self.run_until_told if role in ENDING_ROLES else run_until_deleted
+
+    async def run_until_told(self, pod: FakePod) -> None:
+        await run_until_deleted(pod)
+        await self.is_told.wait()
+        await pod.finish(0)
+
+
+@pytest.fixture
+def deployed(
+    framework_crd: None, policies: None, audited_plane: Access, tmp_path: Path
+) -> Iterator[Deployed]:
+    """The controller of the overlay; it runs, and has its additional rights, in the block."""
+    objects = apply_kustomization(audited_plane, OVERLAY)
+    http = audited_plane.open_http()
+    for resource in (TFJOBS, TRAININGJOBS):
+        wait_ready(http, resource.path())
+    found = Deployed(audited_plane, objects, tmp_path)
+    child = found.launch()
+    try:
+        yield found
+        child.raise_if_ended()
+    finally:
+        child.terminate()
+        name = "framework-controller-kinds"
+        run_kubectl(audited_plane, "delete", "clusterrole,clusterrolebinding", name)
+
+
+@pytest.fixture
+async def ends(kube: KubeClient, namespace: str) -> AsyncIterator[Ends]:
+    scripts = Ends()
+    async with FakeKubelet(kube, SystemClock(), namespace, choose_script=scripts.choose):
+        yield scripts
+
+
+def find_phase(phase: str, name: str) -> Callable[[str, Object], Object | None]:
+    def check(_: str, body: Object) -> Object | None:
+        is_met = (body.get("status") or {}).get("phase") == phase
+        return body if is_met and body["metadata"]["name"] == name else None
+
+    return check
+
+
+def find_condition(type_: str, name: str) -> Callable[[str, Object], Object | None]:
+    def check(_: str, body: Object) -> Object | None:
+        found = (body.get("status") or {}).get("conditions") or ()
+        is_met = any(condition["type"] == type_ for condition in found)
+        return body if is_met and body["metadata"]["name"] == name else None
+
+    return check
+
+
+async def wait_for_workers(kube: KubeClient, namespace: str, number: int) -> None:
+    def check(_: str, body: Object) -> Object | None:
+        running = (body.get("status") or {}).get("currentWorkers") or ()
+        return body if len(running) == number else None
+
+    await watch_until(kube, TRAININGJOBS, namespace, check)
+
+
+async def list_names(kube: KubeClient, resource: Resource, namespace: str) -> list[str]:
+    found = await kube.list(resource, namespace)
+    return sorted(body["metadata"]["name"] for body in found["items"])
+
+
+async def delete_in_the_foreground(
+    kube: KubeClient, resource: Resource, namespace: str, name: str
+) -> None:
+    """Delete a job; return when it is gone. Its Framework is gone then."""
+    await kube.delete(resource, namespace, name, propagation="Foreground")
+    async with asyncio.timeout(HANG_SECONDS):
+        while name in await list_names(kube, resource, namespace):  # noqa: ASYNC110 on a server
+            await asyncio.sleep(0.05)
+    assert name not in await list_names(kube, FRAMEWORKS, namespace)
+
+
+class Stage:
+    """One namespace, with requests of its users."""
+
+    def __init__(self, kube: KubeClient, namespace: str, access: Access) -> None:
+        self.kube = kube
+        self.namespace = namespace
+        self.access = access
+
+    async def kubectl(self, *arguments: str) -> str:
+        command = ("-n", self.namespace, *arguments)
+        return await asyncio.to_thread(run_kubectl, self.access, *command)
+
+    async def create(self, resource: Resource, body: Object) -> None:
+        body["metadata"]["namespace"] = self.namespace
+        await self.kube.create(resource, self.namespace, body)
+
+    async def wait_for_phases(self, tfjob: str, trainingjob: str) -> None:
+        done = find_phase(tfjob, "job")
+        await watch_until(self.kube, TFJOBS, self.namespace, done)
+        await watch_until(
+            self.kube, TRAININGJOBS, self.namespace, find_phase(trainingjob, "elastic")
+        )
+
+
+async def check_columns(stage: Stage) -> None:
+    rows = {
+        plural: (await stage.kubectl("get", plural, "--no-headers")).split()
+        for plural in ("tfjobs", "trainingjobs")
+    }
+    assert rows["tfjobs"][:3] == ["job", "Running", "Running"]
+    assert rows["trainingjobs"][:2] == ["elastic", "Running"]
+
+
+async def check_scale(stage: Stage) -> None:
+    await stage.kubectl("scale", "trainingjobs/elastic", "--replicas=3")
+    await wait_for_workers(stage.kube, stage.namespace, 3)
+    text = await stage.kubectl("get", "--subresource=scale", "trainingjobs/elastic", "-o=json")
+    scale = json.loads(text)
+    assert scale["spec"]["replicas"] == 3
+    assert scale["status"]["selector"] == "training-job-name=elastic,training-job-role=worker"
+    workers = await stage.kubectl("get", "pods", "-o=name", "-l", scale["status"]["selector"])
+    assert len(workers.split()) == scale["status"]["replicas"] == 3
+
+
+async def check_edit(stage: Stage) -> None:
+    edit = [{"op": "replace", "path": "/spec/retryPolicy/maxRetryCount", "value": 7}]
+    await stage.kubectl("patch", "frameworks/elastic", "--type=json", "-p", json.dumps(edit))
+    edited = find_condition("FrameworkEdited", "elastic")
+    await watch_until(stage.kube, TRAININGJOBS, stage.namespace, edited)
+
+
+async def check_deleted_framework(stage: Stage, name: str) -> None:
+    """A Framework that another client deletes comes back, beside what exists already."""
+    before = await stage.kube.get(FRAMEWORKS, stage.namespace, name)
+    await stage.kube.delete(FRAMEWORKS, stage.namespace, name)
+
+    def is_new(_: str, body: Object) -> Object | None:
+        metadata = body["metadata"]
+        is_other = metadata.get("uid") != before["metadata"]["uid"]
+        return body if metadata.get("name") == name and is_other else None
+
+    await watch_until(stage.kube, FRAMEWORKS, stage.namespace, is_new)
+
+
+async def check_taken_name(stage: Stage) -> None:
+    taken = build_tfjob(runtimeId="own")
+    taken["metadata"]["name"] = "taken"
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "master-own-0"},
+        "spec": {"clusterIP": "None", "selector": {"a": "b"}},
+    }
+    await stage.create(SERVICES, service)
+    await stage.create(TFJOBS, taken)
+    blocked = find_condition("Blocked", "taken")
+    await watch_until(stage.kube, TFJOBS, stage.namespace, blocked)
+
+
+async def test_job_of_each_kind_runs_with_the_rights_of_the_component(
+    deployed: Deployed, kube: KubeClient, namespace: str, ends: Ends, audited_plane: Access
+) -> None:
+    stage = Stage(kube, namespace, audited_plane)
+    await stage.create(TFJOBS, build_tfjob(tensorboard=BOARD))
+    await stage.create(TRAININGJOBS, build_trainingjob())
+    await stage.wait_for_phases("Running", "Running")
+    assert "elastic-ssh" in await list_names(kube, SECRETS, namespace)
+    await check_columns(stage)
+    await check_scale(stage)
+    await check_edit(stage)
+    for name in ("job", "elastic"):
+        await check_deleted_framework(stage, name)
+    await stage.wait_for_phases("Running", "Running")
+    await check_taken_name(stage)
+
+    ends.is_told.set()
+    await stage.wait_for_phases("Done", "Succeeded")
+    done = await kube.get(TFJOBS, namespace, "job")
+    assert done["status"]["state"] == "Succeeded"
+    for resource, name in ((TFJOBS, "job"), (TRAININGJOBS, "elastic"), (TFJOBS, "taken")):
+        await delete_in_the_foreground(kube, resource, namespace, name)
+    assert await list_names(kube, PODS, namespace) == []
+
+    granted = expand_rules(yaml.safe_load_all((COMPONENT / "clusterrole.yaml").read_text()))
+    assert deployed.audit.read_refused() == set()
+    assert granted - deployed.audit.read_used() == set(UNUSED)
