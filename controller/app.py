@@ -163,6 +163,7 @@ def main(  # noqa: PLR0913 one parameter per option
     kinds: str | None,
 ) -> None:
     """Run Frameworks on a Kubernetes cluster."""
+    selected = _parse_kinds(kinds)
     try:
         configure_logging(log_format, log_level)
         config = _load(config_path, is_strict=strict_config)
@@ -177,7 +178,7 @@ def main(  # noqa: PLR0913 one parameter per option
         is_leader_elected=leader_elect,
         lease_namespace=leader_elect_namespace,
         lease_name=leader_elect_name,
-        kinds=_parse_kinds(kinds),
+        kinds=selected,
     )
     _run_to_end(run_controller(config, kube, options))
 

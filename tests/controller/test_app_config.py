@@ -49,3 +49,28 @@ def test_controller_with_a_missing_config_file_exits_2(config: Path) -> None:
     result = call(config)
     assert result.exit_code == 2
     assert "give a readable file with --config" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "source"),
+    [
+        ("", ["--kinds", "tfjob,mpijob"], "--kinds: 'mpijob'"),
+        ("kinds: [tfjob, mpijob]\n", [], "config: kinds: 'mpijob'"),
+        ("kinds: tfjob\n", [], "config: kinds: must be a list of strings"),
+    ],
+    ids=["option", "config file", "no list"],
+)
+def test_controller_with_an_unknown_kind_names_those_there_are_and_exits_2(
+    config: Path, text: str, arguments: list[str], source: str
+) -> None:
+    config.write_text(text)
+    result = call(config, *arguments)
+    assert result.exit_code == 2
+    assert source in result.stderr
+    assert "list of strings" in source or "give some of tfjob, trainingjob" in result.stderr
+
+
+def test_controller_with_known_kinds_accepts_them(config: Path) -> None:
+    config.write_text("kinds: [trainingjob]\n")
+    result = call(config, "--kinds", "tfjob, trainingjob")
+    assert "absent" in result.stderr.splitlines()[-1]

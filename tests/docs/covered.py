@@ -116,6 +116,9 @@ COVERED: Mapping[str, Mapping[str, How]] = {
         "framework run --local training_job.yaml secret.yaml": ByTest(
             "tests/cli/test_kinds_local.py::test_trainingjob_finds_its_hosts"
         ),
+        "kubectl scale trainingjobs/elastic-training --replicas=4": ByTest(
+            "tests/kube/test_kinds_controller.py"
+        ),
     },
     "docs/install.md": {
         "make krew ARGS='--url https://HOST/FOLDER'": ByTest("tests/tools/test_krew.py"),
