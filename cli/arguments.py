@@ -165,7 +165,7 @@ def _read_params(ctx: click.Context) -> dict[str, Any]:
     """Read the parameters of the command line before the word that is being completed.
 
     If the last word is an option that lacks its value, click drops all arguments. Then the words,
-    which ``cli.start.shells`` leaves in the root context, are parsed again with a value.
+    which ``cli.shells`` leaves in the root context, are parsed again with a value.
     """
     words = ctx.find_root().obj
     if not isinstance(words, list) or ctx.info_name not in words:

@@ -6,7 +6,7 @@ that is not called is not imported, so its line of help is here.
 
 PROGRAM = "framework"
 COMPLETE_VARIABLE = "_FRAMEWORK_COMPLETE"
-"""A variable by which the script of a shell asks for candidates (``cli.start.shells``)."""
+"""A variable by which the script of a shell asks for candidates (``cli.shells``)."""
 SHELLS = ("bash", "zsh", "fish")
 """Shells with completion."""
 STACK_NAMES = ("torch", "tf", "horovod", "mpi", "jax", "deepspeed")

@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 
 from cli.catalog import COMPLETE_VARIABLE, SECTIONS
 from cli.exitcodes import CliError, ExitCode
-from cli.terminal import print_error
+from cli.terminal import print_error, silence
 from framework.api.text import make_printable
 from framework.version import VERSION
 
@@ -62,7 +62,7 @@ class _Program(click.Group):
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the program, or complete a command line for the script of a shell."""
         if COMPLETE_VARIABLE in os.environ:
-            from cli.start.shells import register_shells
+            from cli.shells import register_shells
 
             register_shells()
         extra.setdefault("complete_var", COMPLETE_VARIABLE)
@@ -101,8 +101,6 @@ class _Program(click.Group):
 
 def _give_up_output() -> None:
     """Drop what could not be written: the program's end would try again, and fail again."""
-    from cli.running.display import silence
-
     silence(sys.stdout)
 
 

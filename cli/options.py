@@ -1,27 +1,16 @@
 """Options and types of arguments that several commands share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
 from typing import Any
 
 import click
 
+from cli.clusterchoice import ClusterChoice
+
 DURATION_HELP = "for example 90s, 5m or 1h"
 _Command = Callable[..., None]
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterChoice:
-    """The cluster that a command talks to, as its options name it."""
-
-    kubeconfig: str | None = None
-    """Path of a file; None for $KUBECONFIG, ~/.kube/config, the Pod's own or a local cluster."""
-    context: str | None = None
-    """Of the kubeconfig; None for its current one."""
-    namespace: str | None = None
-    """None for that of the file or of the context."""
 
 
 class Duration(click.ParamType[float]):

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from cli.checkedclient import CheckedClient
+from cli.clusterchoice import ClusterChoice
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
 from cli.local import requires_local_cluster
-from cli.options import ClusterChoice
-from cli.terminal import print_error
+from cli.terminal import print_error, silence
 from cli.words import strip_noise
 from framework.api.completion import QUOTA_WORDS
 from framework.api.constants import KUBECONFIG_ENV
@@ -199,8 +199,6 @@ def explained(config: KubeConfig, *, refused: ExitCode = ExitCode.FAILED) -> Ite
 
 def run_printing(printing: Coroutine[Any, Any, ExitCode]) -> ExitCode:
     """Print until the end, until Ctrl-C, or until the reader of the pipe has gone."""
-    from cli.running.display import silence
-
     try:
         return asyncio.run(printing)
     except KeyboardInterrupt:

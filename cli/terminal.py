@@ -4,6 +4,9 @@
 module of the command line prints.
 """
 
+import os
+from typing import IO, Any
+
 import click
 
 from framework.api.text import make_printable
@@ -27,3 +30,10 @@ def print_document(text: str, *, keep: str = "\n") -> None:
         keep: control characters that this program needs.
     """
     click.echo(make_printable(text, keep=keep), nl=False)
+
+
+def silence(stream: IO[Any]) -> None:
+    """Discard everything that is written to a stream from now on, without an error at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

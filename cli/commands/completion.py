@@ -15,7 +15,7 @@ def completion(shell: str) -> None:
     zsh:   source <(framework completion zsh)        (in ~/.zshrc, after compinit)
     fish:  framework completion fish | source        (in ~/.config/fish/config.fish)
     """  # noqa: D301 click takes the character for "keep these lines"
-    from cli.start.shells import build_script
+    from cli.shells import build_script
     from cli.terminal import print_document
 
-    print_document(build_script(shell))
+    print_document(build_script(shell, click.get_current_context().find_root().command))

@@ -3,7 +3,8 @@
 import click
 
 from cli.arguments import FrameworkCommand, framework_argument
-from cli.options import ClusterChoice, cluster_options
+from cli.clusterchoice import ClusterChoice
+from cli.options import cluster_options
 
 
 @click.command(cls=FrameworkCommand)

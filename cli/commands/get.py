@@ -3,8 +3,9 @@
 import click
 
 from cli.arguments import framework_argument
+from cli.clusterchoice import ClusterChoice
 from cli.kindwords import is_kind_word
-from cli.options import ClusterChoice, cluster_options
+from cli.options import cluster_options
 from cli.printing.jsonpath import Path
 from cli.printing.jsonpath_parser import TemplateError
 from cli.printing.options import OBJECT_FORMS, output_option

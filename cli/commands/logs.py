@@ -10,8 +10,9 @@ from cli.arguments import (
     framework_argument,
     role_or_task_argument,
 )
+from cli.clusterchoice import ClusterChoice
 from cli.coloring import color_option
-from cli.options import DURATION_HELP, ClusterChoice, Duration, Moment, cluster_options
+from cli.options import DURATION_HELP, Duration, Moment, cluster_options
 
 
 @click.command(cls=FrameworkCommand)
@@ -78,8 +79,8 @@ def logs(  # noqa: PLR0913 one argument for each option
 
     The lines of several Tasks are printed in the order of their times; with -f as they arrive.
     """
-    from cli.logs.output import LogOptions
-    from cli.logs.query import LogQuery, compute_since_seconds
+    from cli.loglines.output import LogOptions
+    from cli.loglines.query import LogQuery, compute_since_seconds
     from cli.logs.reading import print_logs
     from framework.clock import SystemClock
 

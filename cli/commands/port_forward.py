@@ -5,7 +5,8 @@ import re
 import click
 
 from cli.arguments import FrameworkCommand, framework_argument, task_argument
-from cli.options import ClusterChoice, cluster_options
+from cli.clusterchoice import ClusterChoice
+from cli.options import cluster_options
 
 _PORTS = re.compile(r"(?:[0-9]{0,5}:)?[0-9]{1,5}\Z")
 

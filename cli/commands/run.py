@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
+from cli.clusterchoice import ClusterChoice
 from cli.coloring import color_option
 from cli.options import (
     DURATION_HELP,
-    ClusterChoice,
     Duration,
     cluster_options,
     gpus_option,

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from cli.exitcodes import CliError, ExitCode
-from cli.logs.output import LogOptions, LogPrinter, name_task, print_in_order
+from cli.loglines.output import LogOptions, LogPrinter, name_task, print_in_order
 from cli.missing import explain_container, explain_framework, explain_task
 from framework.api import constants
 from framework.clock import SystemClock

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Sequence
 
 from cli.exitcodes import CliError, ExitCode
-from cli.logs.output import LogOptions, LogPrinter, name_task
-from cli.logs.query import list_containers
+from cli.loglines.output import LogOptions, LogPrinter, name_task
+from cli.loglines.query import list_containers
 from cli.missing import explain_container
 from cli.running.follow import ObjectCache
 from cli.running.outage import GIVE_UP_SECONDS, Outage

@@ -11,9 +11,9 @@ from cli.exitcodes import CliError, ExitCode
 from cli.frameworks import get_framework
 from cli.invocation import build_command
 from cli.local import requires_local_cluster
+from cli.loglines.output import LogOptions, LogPrinter, name_task, print_in_order
+from cli.loglines.query import list_containers
 from cli.logs.following import follow_tasks
-from cli.logs.output import LogOptions, LogPrinter, name_task, print_in_order
-from cli.logs.query import list_containers
 from cli.missing import explain_container, explain_task
 from cli.reasons import explain_pod
 from cli.session import (

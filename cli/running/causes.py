@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from cli.logs.containeroutput import render_output
+from cli.loglines.containeroutput import render_output
 from cli.running.failures import SHOWN_LINES
 from cli.running.progress import GangView, TaskLine, list_own_failures
 from framework.api.naming import TaskKey

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
-from typing import IO, Any, Self, TextIO
+from typing import Self, TextIO
 
 from rich.console import Console
 from rich.text import Text
@@ -19,7 +19,7 @@ from cli.running.layout import Line, lay_out
 from cli.running.progress import GangView
 from cli.running.table import build_table
 from cli.running.transitions import Transitions
-from cli.terminal import print_error
+from cli.terminal import print_error, silence
 from framework.api.text import make_printable
 
 _STYLES = {
@@ -202,13 +202,6 @@ class Display:
             end = line.state_start + len(line.state)
             text.stylize(_STYLES.get(line.state, ""), line.state_start, end)
         return text
-
-
-def silence(stream: IO[Any]) -> None:
-    """Discard everything that is written to a stream from now on, without an error at exit."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
 
 
 def _build_text(text: str, style: str = "") -> Text:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol
 from urllib.parse import urlencode
 
-from cli.logs.containeroutput import split_output
+from cli.loglines.containeroutput import split_output
 from framework.api import constants
 from framework.api.naming import TaskKey
 from framework.kube.client import KubeClient

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from cli.authoring.podfields import find_misspelt_fields
 from cli.authoring.rules import find_refused_templates, find_unreachable_ends
+from cli.clusterchoice import ClusterChoice
 from cli.coloring import AUTO
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command, build_export
 from cli.local import requires_local_cluster
 from cli.manifests import Manifests, load_manifests
-from cli.options import ClusterChoice
 from cli.running.apply import apply_all
 from cli.running.causes import describe_failures
 from cli.running.display import Display

@@ -17,9 +17,9 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import NamedTuple, Protocol
 
-from cli.logs.containeroutput import OutputLines
-from cli.logs.output import name_task
-from cli.logs.query import LogQuery, find_status
+from cli.loglines.containeroutput import OutputLines
+from cli.loglines.output import name_task
+from cli.loglines.query import LogQuery, find_status
 from cli.running.failures import KeptLogs
 from framework.api import constants
 from framework.kube.client import KubeClient

@@ -3,8 +3,8 @@
 import sys
 from shutil import get_terminal_size
 
+from cli.clusterchoice import ClusterChoice
 from cli.exitcodes import ExitCode
-from cli.options import ClusterChoice
 from cli.see.description import describe
 from cli.see.world import look_at
 from cli.session import explained, find_cluster, open_client, run_printing

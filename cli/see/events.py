@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cli.clusterchoice import ClusterChoice
 from cli.exitcodes import ExitCode
 from cli.frameworks import Selection, get_framework
-from cli.options import ClusterChoice
 from cli.printing.columns import Aligner
 from cli.printing.output import OutputFormat, Printer
 from cli.see.eventlog import EVENT_HEADER, MAX_EVENTS, EventLog, EventRecord

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cli.clusterchoice import ClusterChoice
 from cli.exitcodes import CliError, ExitCode
 from cli.frameworks import Found, Selection, drop_kind, find_frameworks
 from cli.objects import ObjectKey, read_key
-from cli.options import ClusterChoice
 from cli.printing.jsonpath import Path
 from cli.printing.jsonpath_parser import TemplateError
 from cli.printing.output import Form, OutputFormat, Printer

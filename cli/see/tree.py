@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
+from cli.clusterchoice import ClusterChoice
 from cli.exitcodes import ExitCode
-from cli.options import ClusterChoice
 from cli.printing.output import OutputFormat, Printer
 from cli.see.drawing import render_tree
 from cli.see.gangtree import build_tree

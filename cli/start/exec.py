@@ -4,8 +4,8 @@ import asyncio
 import sys
 from dataclasses import dataclass
 
+from cli.clusterchoice import ClusterChoice
 from cli.exitcodes import CliError, ExitCode
-from cli.options import ClusterChoice
 from cli.session import explained, find_cluster, open_client
 from cli.start.channel import Command, run_remote
 from cli.start.kubectl import become_kubectl, build_call

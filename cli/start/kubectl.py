@@ -5,8 +5,8 @@ import shlex
 import shutil
 from typing import NoReturn
 
+from cli.clusterchoice import ClusterChoice
 from cli.exitcodes import CliError, ExitCode
-from cli.options import ClusterChoice
 from framework.api.constants import KUBE_APISERVER_ADDRESS_ENV
 
 PROGRAM = "kubectl"

@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
 
+from cli.clusterchoice import ClusterChoice
 from cli.exitcodes import CliError
 from cli.local import requires_local_cluster
-from cli.options import ClusterChoice
 from framework.agent.access import Access, AccessError, parse_address
 from framework.agent.clock import AgentClock
 from framework.agent.connection import Connection, UnreachableError

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from cli.exitcodes import CliError, ExitCode
 from cli.frameworks import get_framework
 from cli.invocation import build_command
-from cli.logs.query import find_status
+from cli.loglines.query import find_status
 from cli.missing import explain_container, explain_task
 from cli.templates import map_task_indices
 from framework.api import constants

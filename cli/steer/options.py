@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from cli.options import DURATION_HELP, ClusterChoice, Duration, cluster_options
+from cli.clusterchoice import ClusterChoice
+from cli.options import DURATION_HELP, Duration, cluster_options
 from cli.printing.options import OBJECT_FORMS, output_option
 from cli.printing.output import Form, OutputFormat
 

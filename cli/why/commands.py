@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cli.clusterchoice import ClusterChoice
 from cli.invocation import build_command
-from cli.options import ClusterChoice
 from framework.kube.resources import Object
 
 _COMPACT = (",", ":")

@@ -14,7 +14,7 @@ from typing import TypeVar
 from urllib.parse import urlencode
 
 from cli.frameworks import get_framework
-from cli.logs.containeroutput import split_output
+from cli.loglines.containeroutput import split_output
 from cli.running.failures import KeptLogs
 from cli.why.commands import Commands
 from cli.why.observation import (

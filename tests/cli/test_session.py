@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cli.clusterchoice import ClusterChoice
 from cli.exitcodes import CliError, ExitCode
 from cli.local import state
-from cli.options import ClusterChoice
 from cli.session import explained, find_cluster
 from framework.kube.config import KubeConfig
 from framework.kube.errors import build_api_error

@@ -26,8 +26,8 @@ from cli.authoring.findings import error
 from cli.exitcodes import CliError, ExitCode
 from cli.local import commands
 from cli.local.state import ClusterState
-from cli.logs.containeroutput import split_output
-from cli.logs.output import LogOptions, LogPrinter
+from cli.loglines.containeroutput import split_output
+from cli.loglines.output import LogOptions, LogPrinter
 from cli.printing.output import Form, Printer, parse_output
 from cli.printing.yamltext import render_yaml
 from cli.running import display as display_module
@@ -254,8 +254,8 @@ def test_only_one_module_of_the_command_line_prints() -> None:
     assert writers == {
         ("terminal.py", "click.echo"),
         ("running/display.py", "_Console"),
-        ("logs/output.py", "sys.stdout.buffer.write"),
-        ("logs/output.py", "sys.stdout.buffer.flush"),
+        ("loglines/output.py", "sys.stdout.buffer.write"),
+        ("loglines/output.py", "sys.stdout.buffer.flush"),
     }
 
 

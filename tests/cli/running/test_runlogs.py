@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli.exitcodes import ExitCode
-from cli.logs.query import LogQuery
+from cli.loglines.query import LogQuery
 from cli.running import runlogs
 from cli.running.display import Display
 from cli.running.runlogs import RunningLogs

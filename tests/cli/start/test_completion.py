@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from cli.catalog import SHELLS
+from cli.clusterchoice import ClusterChoice
 from cli.main import main
-from cli.options import ClusterChoice
+from cli.shells import complete_for_kubectl
 from cli.start import livenames
-from cli.start.shells import complete_for_kubectl
 from framework.kube.config import load_kube_config
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkserver import open_local_server

@@ -2,7 +2,7 @@
 
 import json
 
-from cli.options import ClusterChoice
+from cli.clusterchoice import ClusterChoice
 from cli.why.answers import build_structure, render_text
 from cli.why.commands import Commands
 from cli.why.observation import Observation

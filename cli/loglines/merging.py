@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
 
-from cli.logs.timestamps import TimedLine
+from cli.loglines.timestamps import TimedLine
 
 _Lines = AsyncGenerator[list[TimedLine]]
 

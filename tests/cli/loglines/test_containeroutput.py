@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli.logs.containeroutput import MAX_LINE_BYTES, OutputLines, split_output
+from cli.loglines.containeroutput import MAX_LINE_BYTES, OutputLines, split_output
 
 
 @pytest.mark.parametrize(

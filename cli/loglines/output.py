@@ -7,13 +7,13 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
+from cli.clusterchoice import ClusterChoice
 from cli.coloring import AUTO, choose_color, paint, wants_color
 from cli.exitcodes import CliError, ExitCode
-from cli.logs.containeroutput import OutputLines, RawLines
-from cli.logs.merging import merge_logs
-from cli.logs.query import LogQuery
-from cli.logs.timestamps import TimedLine, read_timed_lines
-from cli.options import ClusterChoice
+from cli.loglines.containeroutput import OutputLines, RawLines
+from cli.loglines.merging import merge_logs
+from cli.loglines.query import LogQuery
+from cli.loglines.timestamps import TimedLine, read_timed_lines
 from cli.terminal import print_error
 from framework.api import constants
 from framework.api.text import make_printable

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
-from cli.logs.containeroutput import MAX_LINE_BYTES
+from cli.loglines.containeroutput import MAX_LINE_BYTES
 
 _STAMP = re.compile(
     rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ", re.ASCII

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cli.logs.containeroutput import MAX_LINE_BYTES
-from cli.logs.merging import merge_logs
-from cli.logs.query import LogQuery, compute_since_seconds
-from cli.logs.timestamps import read_timed_lines
+from cli.loglines.containeroutput import MAX_LINE_BYTES
+from cli.loglines.merging import merge_logs
+from cli.loglines.query import LogQuery, compute_since_seconds
+from cli.loglines.timestamps import read_timed_lines
 from tests.support.builders import build_pod_wire
 
 

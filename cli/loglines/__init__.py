@@ -1,0 +1,1 @@
+"""The output of containers: which lines are asked for, and how they are merged and written."""
