@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import Callable, List, Mapping, NoReturn, Tuple
+from typing import Callable, List, Mapping, NoReturn, Optional, Tuple
 
 from framework.agent.access import Access, AccessError
 from framework.agent.addresses import join_port
@@ -31,10 +31,12 @@ from rendezvous.process.ending import Ending, EndingError, choose_ending
 from rendezvous.process.sidecar import run_sidecar
 from rendezvous.process.wrapper import Wrapper
 from rendezvous.renderers.plugins import load_plugins
+from rendezvous.rsh.program import PreparedEndpoint, run_client
 from rendezvous.settings.annotations import list_ignored, read_annotations
 from rendezvous.settings.arguments import (
     INSTALL,
     RENDER,
+    RSH,
     USAGE,
     WATCH,
     Arguments,
@@ -93,6 +95,8 @@ class Program:
             install(directory)
             self._reporter.say(f"the agent is in {directory}/agent")
             return ExitCode.PASSED.value
+        if self._arguments.command == RSH:
+            return self._run_remotely(directory)
         setup = self._build_setup(directory)
         access = load_access(self._env)
         writer = Writer(setup.options.directory)
@@ -102,6 +106,11 @@ class Program:
         if self._arguments.command == WATCH:
             return self._watch(setup, access, writer)
         return self._wrap(setup, access, writer)
+
+    def _run_remotely(self, directory: str) -> int:
+        arguments, env = self._arguments, self._env
+        options = parse_options(env, {"directory": directory, **arguments.flags})
+        return run_client(arguments.host, arguments.argv, env, options, self._clock)
 
     def _render(self, setup: Setup, access: Access, writer: Writer) -> int:
         observer = self._observe(access, setup.target)
@@ -133,10 +142,12 @@ class Program:
         wrapper = Wrapper(self._arguments.argv, setup, self._children)
         notifiers = [*self._build_notifiers(setup, writer), wrapper.notify]
         agent, observer = self._build_agent(setup, access, writer, wrapper.stop)
+        endpoint = self._prepare_endpoint(setup)
 
         def run_agent() -> None:
             try:
                 self._await_first(agent, observer, setup.options)
+                self._open_endpoint(endpoint)
             except EndError as e:
                 wrapper.give_up(self._fail(e))
                 return
@@ -149,7 +160,25 @@ class Program:
             # Its thread ends with the program.
             run_sidecar(agent, Ending(), self._reporter, self._clock)
 
-        return wrapper.run(run_agent)
+        code = wrapper.run(run_agent)
+        if endpoint is not None:
+            endpoint.close()
+        return code
+
+    def _prepare_endpoint(self, setup: Setup) -> Optional[PreparedEndpoint]:
+        """Check what remote commands need, if they are wanted."""
+        if setup.options.rsh == "off":
+            return None
+        return PreparedEndpoint(setup, self._env, self._children)
+
+    @staticmethod
+    def _open_endpoint(endpoint: Optional[PreparedEndpoint]) -> None:
+        try:
+            if endpoint is not None:
+                endpoint.open()
+        except OSError as e:
+            text = f"FB_RSH_SERVER_PORT: cannot serve remote commands: {e}; choose another port"
+            raise EndError(ExitCode.UNKNOWN, "PortTaken", text) from e
 
     def _observe(self, access: Access, target: Target) -> AttemptObserver:
         return AttemptObserver(access, self._clock, target, read_expected(self._env))

@@ -21,14 +21,17 @@ from cli.templates import (
     get_mount_path,
     list_roles,
 )
-from framework.api import constants, images, naming
+from framework.api import constants, images
 from framework.api.gang_key import refers_to_gang_key
 from framework.kinds.agent_objects import (
     ACCOUNT,
     ACCOUNT_PREFIX,
     AGENT_RESOURCES,
+    KEY_VOLUME,
     TOKEN_VOLUME,
     VOLUME,
+    build_key_mount,
+    build_key_volume,
     build_past_rights,
     build_rights,
     build_service,
@@ -38,9 +41,6 @@ from framework.kinds.agent_objects import (
 from framework.kube.resources import Object
 from framework.version import VERSION
 
-KEY_VOLUME = "frameworkbarrier-gang-key"
-# Where `peers` and `watch` look for it; a test compares the two.
-KEY_DIR = "/var/run/frameworkbarrier"
 _AGENTS = frozenset({images.BARRIER, images.RENDEZVOUS})
 _STARTUP_TRIES = 600
 _MAX_LABEL = 63
@@ -214,12 +214,10 @@ def _mount_gang_key(framework: Object, role: RoleTemplate) -> None:
     is_ours = any(volume.body.get("name") == KEY_VOLUME for volume in role.list_volumes())
     if refers_to_gang_key(role.body["task"]["pod"], framework["metadata"]["name"]) and not is_ours:
         return
-    secret = naming.build_gang_key_name(f"{{{{{constants.FRAMEWORK_NAME}}}}}")
-    _add_volume(role.pod_spec, {"name": KEY_VOLUME, "secret": {"secretName": secret}})
+    _add_volume(role.pod_spec, build_key_volume())
     for container in role.list_containers():
         if container.is_rendezvous or not container.is_init:
-            mount = {"name": KEY_VOLUME, "mountPath": KEY_DIR, "readOnly": True}
-            _add_mount(container.body, mount)
+            _add_mount(container.body, build_key_mount())
 
 
 def _name_pods(framework: Object, role: RoleTemplate) -> None:

@@ -51,6 +51,7 @@ from controller.core.objects.object_templates import (
     build_pod,
 )
 from controller.core.snapshot import Failure
+from controller.execute.gang_secrets import generate_gang_secrets
 from controller.gate.write_gate import ALWAYS_OPEN, WriteGate
 from controller.queues.action_queue import ActionQueue
 from controller.report.repeat_filter import RepeatFilter
@@ -291,7 +292,7 @@ class Executor:
         One that is there is not ours if this process made the attempt's ConfigMap, whose UID the
         Secret needs, and every create of the Secret was answered.
         """
-        body = build_gang_key(action.framework, self._keys.new_key())
+        body = build_gang_key(action.framework, generate_gang_secrets(self._keys))
         started = self._clock.monotonic()
         try:
             await self._client.create(

@@ -83,6 +83,9 @@ RETRY_ANNOTATION = ANNOTATION_PREFIX + "retry"
 
 # Key in the Secret ``{framework}-gang-key``.
 GANG_KEY = "gang-key"
+# Further keys of it: the certificate of the attempt and its private key, in PEM.
+GANG_CERTIFICATE = "gang-tls.crt"
+GANG_CERTIFICATE_KEY = "gang-tls.key"
 
 ROSTER_VERSION = "1"
 # Key in binaryData of the attempt ConfigMap.

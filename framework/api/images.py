@@ -25,6 +25,8 @@ _PROGRAMS: Mapping[str, str] = {
 
 # Path in a volume of the agent that `rendezvous install` copies, for images without an agent.
 INSTALLED_AGENT = "agent/rendezvous.pyz"
+# Beside it: starts a command in another member, and is called as ssh is.
+RSH_SCRIPT = "agent/kubexec.sh"
 
 
 def get_image_name(image: str) -> str:

@@ -8,13 +8,16 @@ later injection recognizes them (``is_added``).
 from collections.abc import Iterator
 from typing import Any
 
-from framework.api import constants
+from framework.api import constants, naming
 from framework.kinds.compiled import Object
 
 ACCOUNT = "frameworkbarrier"
 ACCOUNT_PREFIX = f"{ACCOUNT}-"
 VOLUME = "frameworkbarrier-volume"
 TOKEN_VOLUME = "frameworkbarrier-token"
+KEY_VOLUME = "frameworkbarrier-gang-key"
+# Where agents and the module `peers` look for it; a test compares the two.
+_KEY_DIR = "/var/run/frameworkbarrier"
 _TOKEN_SECONDS = 600
 # An agent's own: 20 MB of memory; little else but waiting.
 AGENT_RESOURCES = {
@@ -110,6 +113,17 @@ def _build_object(framework: Object, api_version: str, kind: str, name: str) -> 
     if framework["metadata"].get("namespace"):
         metadata["namespace"] = framework["metadata"]["namespace"]
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+
+def build_key_volume() -> Object:
+    """Build the volume with the gang key, which the controller creates for this reference."""
+    secret = naming.build_gang_key_name(f"{{{{{constants.FRAMEWORK_NAME}}}}}")
+    return {"name": KEY_VOLUME, "secret": {"secretName": secret}}
+
+
+def build_key_mount() -> Object:
+    """Build the mount of that volume."""
+    return {"name": KEY_VOLUME, "mountPath": _KEY_DIR, "readOnly": True}
 
 
 def build_token_volume() -> Object:

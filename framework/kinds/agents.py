@@ -11,8 +11,11 @@ from framework.api import constants, images
 from framework.kinds.agent_objects import (
     ACCOUNT_PREFIX,
     AGENT_RESOURCES,
+    KEY_VOLUME,
     TOKEN_VOLUME,
     VOLUME,
+    build_key_mount,
+    build_key_volume,
     build_token_volume,
 )
 from framework.kinds.compiled import Object
@@ -21,10 +24,11 @@ from framework.version import VERSION
 
 BARRIER = images.BARRIER
 RENDEZVOUS = images.RENDEZVOUS
+INSTALLER = f"{RENDEZVOUS}-install"
 RESERVED = {
-    "initContainers": (BARRIER, RENDEZVOUS),
+    "initContainers": (BARRIER, RENDEZVOUS, INSTALLER),
     "containers": (BARRIER, RENDEZVOUS),
-    "volumes": (VOLUME, TOKEN_VOLUME),
+    "volumes": (VOLUME, TOKEN_VOLUME, KEY_VOLUME),
 }
 """Names of what is added, for ``check_template``."""
 _USER_ID = 65531
@@ -74,6 +78,9 @@ def add_installer(template: Object) -> None:
     """Copy the agent and its Python modules into the volume."""
     container = _build_agent(RENDEZVOUS, has_token=False)
     container["args"] = ["install"]
+    names = [each.get("name") for each in template["spec"].get("initContainers") or []]
+    if RENDEZVOUS in names:  # beside a sidecar
+        container["name"] = INSTALLER
     _append_init(template, container)
 
 
@@ -84,6 +91,18 @@ def wrap(template: Object, container: Object, env: dict[str, str]) -> None:
     add_default_env(container, {**_QUIET, **env})
     add_mount(container, _build_token_mount())
     add_annotation(template, constants.WRAPPER_ANNOTATION, "true")
+
+
+def serve_remote_commands(template: Object, container: Object) -> None:
+    """Let the members start commands in a container that ``wrap`` has changed."""
+    mount_gang_key(template, container)
+    add_default_env(container, {"FB_RSH": "on"})
+
+
+def mount_gang_key(template: Object, container: Object) -> None:
+    """Mount the secrets of the attempt."""
+    add_volume(template["spec"], build_key_volume())
+    add_mount(container, build_key_mount())
 
 
 def _append_init(template: Object, container: Object) -> None:

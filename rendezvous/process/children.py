@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import threading
-from typing import IO, Dict, List, Mapping, Optional, Set
+from typing import IO, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Set
 
 from framework.agent.clock import AgentClock
 from rendezvous.process.processes import list_processes, read_stat
@@ -30,6 +30,15 @@ class StartError(Exception):
         self.exit_code = exit_code
 
 
+class Pipes(NamedTuple):
+    """A child with pipes as its streams; the descriptors are the caller's to close."""
+
+    pid: int
+    stdin: int
+    stdout: int
+    stderr: int
+
+
 class Children:
     """Starts, awaits and reaps child processes."""
 
@@ -39,6 +48,7 @@ class Children:
         self._changed = threading.Condition()
         self._awaited: Set[int] = set()
         self._codes: Dict[int, int] = {}
+        self._on_end: Dict[int, Callable[[], None]] = {}
 
     def start(self, argv: List[str], env: Mapping[str, str], stdin: Optional[bytes] = None) -> int:
         """Start a command in a session of its own; return its id.
@@ -47,24 +57,47 @@ class Children:
             StartError: There is no such program, or it cannot be executed.
         """
         with self._changed:
-            try:
-                child = subprocess.Popen(
-                    argv,
-                    env=dict(env),
-                    stdin=None if stdin is None else subprocess.PIPE,
-                    start_new_session=True,
-                )
-            except FileNotFoundError as e:
-                raise StartError(f"{argv[0]}: no such program", _NOT_FOUND_CODE) from e
-            except (OSError, ValueError) as e:
-                raise StartError(f"{argv[0]}: {e}", _NOT_EXECUTABLE_CODE) from e
-            self._awaited.add(child.pid)
-            child.returncode = 0  # so that subprocess never waits for it: we do
+            child = self._open(argv, env, stdin=None if stdin is None else subprocess.PIPE)
         if child.stdin is not None:
             # A thread, because a command that never reads its input must not block us.
             feed = threading.Thread(target=_feed, args=(child.stdin, stdin), daemon=True)
             feed.start()
         return child.pid
+
+    def start_piped(
+        self, argv: List[str], env: Mapping[str, str], on_end: Callable[[], None]
+    ) -> Pipes:
+        """Start a command in a session of its own, with pipes as its streams.
+
+        ``on_end`` is called once, by the thread that reaps it, and must return at once.
+
+        Raises:
+            StartError: There is no such program, or it cannot be executed.
+        """
+        with self._changed:
+            pipe = subprocess.PIPE
+            child = self._open(argv, env, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0)
+            self._on_end[child.pid] = on_end
+        streams = child.stdin, child.stdout, child.stderr
+        # The caller closes the pipes, in an order of its own.
+        stdin, stdout, stderr = (os.dup(stream.fileno()) for stream in streams if stream)
+        for stream in streams:
+            if stream:
+                stream.close()
+        return Pipes(child.pid, stdin, stdout, stderr)
+
+    def _open(
+        self, argv: List[str], env: Mapping[str, str], **options: Any
+    ) -> "subprocess.Popen[bytes]":
+        try:
+            child = subprocess.Popen(argv, env=dict(env), start_new_session=True, **options)
+        except FileNotFoundError as e:
+            raise StartError(f"{argv[0]}: no such program", _NOT_FOUND_CODE) from e
+        except (OSError, ValueError) as e:
+            raise StartError(f"{argv[0]}: {e}", _NOT_EXECUTABLE_CODE) from e
+        self._awaited.add(child.pid)
+        child.returncode = 0  # so that subprocess never waits for it: we do
+        return child
 
     def reap(self) -> None:
         """Reap all that have ended."""
@@ -79,6 +112,7 @@ class Children:
                 if pid in self._awaited:
                     self._codes[pid] = _translate(status)
                     self._changed.notify_all()
+                    self._on_end.pop(pid, _do_nothing)()
 
     def take_code(self, pid: int) -> Optional[int]:
         """Return the exit code of a child that was reaped, once; None if it was not."""
@@ -112,6 +146,12 @@ class Children:
         with self._changed, contextlib.suppress(PermissionError):
             if pid in self._awaited and pid not in self._codes:
                 os.kill(pid, number)
+
+    def signal_group(self, pid: int, number: int) -> None:
+        """Send a signal to the process group of a child that was not reaped yet."""
+        with self._changed, contextlib.suppress(PermissionError, ProcessLookupError):
+            if pid in self._awaited and pid not in self._codes:
+                os.killpg(pid, number)
 
     def kill_session(self, pid: int) -> None:
         """Kill what is left of a child's process group, also when the child itself is gone."""
@@ -155,6 +195,10 @@ def _list_children() -> List[int]:
         if int(parent) == os.getpid() and state not in {b"Z", b"X"}:
             found.append(pid)
     return found
+
+
+def _do_nothing() -> None:
+    """Nothing is to be told."""
 
 
 def _feed(pipe: IO[bytes], content: bytes) -> None:

@@ -133,6 +133,12 @@ class _Behaviour:
     reach_seconds = Option("60", values.parse_seconds, "SECONDS",
         "after this time the member is added in any case",
         "FB_REACH_TIMEOUT_SEC", by_annotation=True)
+    rsh = Option("off", values.build_choice("off", "on"), "on or off",
+        "run starts commands for the other members: remote commands, in place of ssh", "FB_RSH")
+    rsh_server_port = Option("29601", values.parse_plain_port, "PORT",
+        "the port of remote commands, the same in all members", "FB_RSH_SERVER_PORT")
+    rsh_timeout_seconds = Option("60", values.parse_seconds, "SECONDS",
+        "how long rsh tries to start its command", "FB_RSH_TIMEOUT_SEC")
 # fmt: on
 
 

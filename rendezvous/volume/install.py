@@ -9,7 +9,7 @@ import os
 from typing import Dict, Iterator, Tuple
 
 from framework.agent.files import write_atomically
-from framework.api.images import INSTALLED_AGENT
+from framework.api.images import INSTALLED_AGENT, RSH_SCRIPT
 from framework.version import VERSION
 
 AGENT_DIRECTORY = os.path.dirname(INSTALLED_AGENT)
@@ -39,6 +39,21 @@ _FOLDERS = ("framework/agent", "rendezvous")
 _MAIN = b"from rendezvous.app import main\n\nmain()\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _READABLE = 0o444
+_EXECUTABLE = 0o555
+# Called as ssh is: by mpirun (OMPI_MCA_plm_rsh_agent), and also as `ssh` itself. Options of ssh are
+# left out.
+_RSH_SCRIPT = b"""#!/bin/sh
+while :; do
+  case $1 in
+    -[BbcDEeFIiJLlmOopQRSWw]) shift 2 ;;
+    -*) shift ;;
+    *) break ;;
+  esac
+done
+host=${1##*@}
+shift
+exec python3 "$(dirname "$(readlink -f "$0")")/rendezvous.pyz" rsh "$host" -- "$@"
+"""
 
 
 def install(directory: str) -> None:
@@ -58,6 +73,7 @@ def install(directory: str) -> None:
     for name, text in SITE_METADATA.items():
         path = os.path.join(directory, _METADATA_DIRECTORY, name)
         write_atomically(path, text.encode(), _READABLE)
+    write_atomically(os.path.join(directory, RSH_SCRIPT), _RSH_SCRIPT, _EXECUTABLE)
     # Last: where it is, everything is.
     write_atomically(os.path.join(directory, INSTALLED_AGENT), build_zipapp(sources), _READABLE)
 

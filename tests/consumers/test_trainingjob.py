@@ -1,10 +1,11 @@
-"""A TrainingJob as its users write it: Open MPI starts processes in its workers by ssh."""
+"""A TrainingJob as its users write it: Open MPI starts processes in its workers."""
 
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,6 +16,13 @@ from tests.support.servers.frameworkserver import build_env
 LAUNCH = """
 until for host in $(/etc/edl/discover_hosts.sh); do ssh "${host%:*}" true || exit 1; done
 do sleep 0.2; done
+exec MPIRUN --allow-run-as-root -H "$(paste -sd, /etc/edl/hostfile)" sh -c \
+  'sleep 1; echo "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(hostname)"'
+"""
+KUBEXEC_LAUNCH = """
+host=$(/etc/edl/discover_hosts.sh | tail -n 1)
+name=$(echo code 7 | /etc/mpi/kubexec.sh "${host%:*}" 'cat >/dev/null; hostname; exit 7')
+echo "agent: $name $?"
 exec MPIRUN --allow-run-as-root -H "$(paste -sd, /etc/edl/hostfile)" sh -c \
   'sleep 1; echo "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(hostname)"'
 """
@@ -60,16 +68,10 @@ def build_job(mpirun: str) -> dict[str, object]:
     }
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="an ssh server on port 22 needs root")
-def test_open_mpi_runs_on_the_workers_of_a_trainingjob(tmp_path: Path) -> None:
-    mpirun = require_program("openmpi", "mpirun.openmpi")
-    require_program("sshd", "ssh-keygen")
-    if not Path("/usr/sbin/sshd").exists():
-        require_program("sshd", "sshd")
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mpi"}}
+def run_job(tmp_path: Path, *documents: object) -> str:
+    """Run a job on a local cluster, which must succeed; return its logs."""
     file = tmp_path / "job.yaml"
-    key = {"stringData": build_key(tmp_path)}
-    file.write_text(yaml.safe_dump_all([{**secret, **key}, build_job(mpirun)]))
+    file.write_text(yaml.safe_dump_all(documents))
     options = ["--local", "--isolation", "root", "--logs", "--directory", str(tmp_path / "state")]
     ran = subprocess.run(
         [sys.executable, "-m", "cli.main", "run", *options, str(file)],
@@ -80,6 +82,45 @@ def test_open_mpi_runs_on_the_workers_of_a_trainingjob(tmp_path: Path) -> None:
         timeout=HANG_SECONDS,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    ranks = re.findall(r"^\[launcher/0\] rank (\d) of 4 on (\S+)$", ran.stdout, re.MULTILINE)
-    hosts = ["mpi-worker-0", "mpi-worker-0", "mpi-worker-1", "mpi-worker-1"]
-    assert sorted(ranks) == [(str(rank), host) for rank, host in enumerate(hosts)]
+    return ran.stdout
+
+
+def read_ranks(logs: str) -> list[tuple[str, str]]:
+    return sorted(re.findall(r"^\[launcher/0\] rank (\d) of 4 on (\S+)$", logs, re.MULTILINE))
+
+
+TWO_ON_EACH = [
+    ("0", "mpi-worker-0"),
+    ("1", "mpi-worker-0"),
+    ("2", "mpi-worker-1"),
+    ("3", "mpi-worker-1"),
+]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ssh server on port 22 needs root")
+def test_open_mpi_runs_on_the_workers_of_a_trainingjob(tmp_path: Path) -> None:
+    mpirun = require_program("openmpi", "mpirun.openmpi")
+    require_program("sshd", "ssh-keygen")
+    if not Path("/usr/sbin/sshd").exists():
+        require_program("sshd", "sshd")
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mpi"}}
+    key = {"stringData": build_key(tmp_path)}
+    logs = run_job(tmp_path, {**secret, **key}, build_job(mpirun))
+    assert read_ranks(logs) == TWO_ON_EACH
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="private roots of local Pods need root")
+def test_open_mpi_runs_by_kubexec_without_ssh(tmp_path: Path) -> None:
+    mpirun = require_program("openmpi", "mpirun.openmpi")
+    job: Any = build_job(mpirun)
+    job["spec"]["launcherAttachMode"] = "kubexec"
+    templates = {
+        role: specs["template"]["spec"]["containers"][0]
+        for role, specs in job["spec"]["etReplicaSpecs"].items()
+    }
+    templates["launcher"]["command"] = ["sh", "-c", KUBEXEC_LAUNCH.replace("MPIRUN", mpirun)]
+    # As users write it: the worker has no command.
+    del templates["worker"]["command"]
+    logs = run_job(tmp_path, job)
+    assert read_ranks(logs) == TWO_ON_EACH
+    assert "agent: mpi-worker-1 7" in logs

@@ -20,6 +20,17 @@ from framework.api.roster import RosterError, decode_roster
 from rendezvous.core import membership
 from rendezvous.core.refusal import RefusedError
 from rendezvous.renderers import registry
+from rendezvous.rsh.frames import (
+    FROM_CLIENT,
+    Decoder,
+    Frame,
+    FrameError,
+    Kind,
+    Request,
+    encode_frame,
+    encode_request,
+    parse_request,
+)
 from rendezvous.settings.annotations import parse_annotations
 from rendezvous.settings.option import OptionsError
 from rendezvous.settings.options import parse_options
@@ -141,6 +152,15 @@ def _load_kubeconfig(path: str) -> object:
     return load_kubeconfig(path, "")
 
 
+def _read_frames(data: bytes) -> object:
+    """Do what an endpoint does with what comes in parts, and with a request."""
+    decoder = Decoder(FROM_CLIENT)
+    frames: list[Frame] = []
+    for start in range(0, len(data), 16384):
+        frames += decoder.feed(data[start : start + 16384])
+    return [parse_request(frame.content) for frame in frames if frame.kind is Kind.REQUEST]
+
+
 AGENT_TARGETS = (
     Target("agent-configmap", parse_configmap, (to_bytes(CONFIGMAP),), read_object),
     Target(
@@ -206,5 +226,17 @@ AGENT_TARGETS = (
         (to_bytes(PEERS),),
         read_object,
         (KeyError, TypeError, AttributeError),
+    ),
+    # From holders of the gang key only.
+    Target(
+        "remote-commands",
+        _read_frames,
+        (
+            encode_request(Request("0_x", "worker", 0, b"echo hello"))
+            + encode_frame(Kind.INPUT, b"given")
+            + encode_frame(Kind.SIGNAL, b"\x0f")
+            + encode_frame(Kind.INPUT_END),
+        ),
+        expected=(FrameError,),
     ),
 )

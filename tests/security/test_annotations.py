@@ -25,6 +25,9 @@ HOSTILE = {
     "ssh-user": "root",
     "ssh-identity-file": "/tmp/evil",
     "ssh-server-port": "666",
+    "rsh": "on",
+    "rsh-server-port": "666",
+    "rsh-timeout-sec": "1",
 }
 
 

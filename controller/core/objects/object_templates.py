@@ -9,6 +9,7 @@ terminationMessagePolicy. Rules: docs/api.md, "Objects of an attempt"; ``NewConf
 import base64
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from framework.api import constants, naming
@@ -79,10 +80,23 @@ def build_configmap(framework: Framework) -> Object:
     }
 
 
-def build_gang_key(framework: Framework, key: str) -> Object:
+@dataclass(frozen=True, slots=True)
+class GangSecrets:
+    """What the Pods of an attempt share, in texts. The last two are PEM."""
+
+    key: str
+    certificate: str
+    private_key: str
+
+
+def build_gang_key(framework: Framework, secrets: GangSecrets) -> Object:
     """Build the Secret with the gang key, whose text starts with the attempt's instance UID."""
     meta, attempt = framework.metadata, _attempt(framework)
-    content = f"{attempt.instance_uid}:{key}"
+    texts = {
+        constants.GANG_KEY: f"{attempt.instance_uid}:{secrets.key}",
+        constants.GANG_CERTIFICATE: secrets.certificate,
+        constants.GANG_CERTIFICATE_KEY: secrets.private_key,
+    }
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -94,7 +108,7 @@ def build_gang_key(framework: Framework, key: str) -> Object:
         },
         "type": "Opaque",
         "immutable": True,
-        "data": {constants.GANG_KEY: base64.b64encode(content.encode()).decode()},
+        "data": {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()},
     }
 
 

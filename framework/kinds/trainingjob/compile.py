@@ -6,7 +6,10 @@
 3. The launcher waits for running workers in its barrier. The rendezvous agent beside it writes the
    host files, and an init container links them to the paths of the original: /etc/edl/hostfile,
    /etc/edl/discover_hosts.sh, /job/hostfile and their copies in /etc/mpi.
-4. Workers without a command run an ssh server. The Secret with the key is mounted at /root/.ssh.
+4. ssh: workers without a command run an ssh server. The Secret with the key is mounted at
+   /root/.ssh.
+5. kubexec: the agent is the first process of a worker, and starts commands for the launcher.
+   /etc/mpi/kubexec.sh takes the place of ssh there. Both have the gang key.
 
 Example: ``elastic-training`` with 2 workers becomes elastic-training-launcher-0,
 elastic-training-worker-0 and elastic-training-worker-1, and a Service for each worker.
@@ -16,13 +19,14 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from framework.api import constants
+from framework.api import constants, images
 from framework.api.fielderrors import FieldErrors
 from framework.kinds import agents
 from framework.kinds.agent_objects import build_rights
 from framework.kinds.compiled import Compiled, Note, Object, Workers
 from framework.kinds.decoding import build_metadata, note_unknown
 from framework.kinds.templates import (
+    add_default_env,
     add_labels,
     add_mount,
     add_volume,
@@ -41,6 +45,7 @@ from framework.kinds.trainingjob.supporting import build_labels, build_services
 from framework.kinds.trainingjob.types import (
     LAUNCHER,
     WORKER,
+    AttachMode,
     CleanPodPolicy,
     CompleteJob,
     ReplicaRestartPolicy,
@@ -64,7 +69,15 @@ _LINKS = {
     "/etc/mpi/discover_hosts.sh": _SCRIPT,
     "/etc/mpi/deepspeed-hostfile": f"{_GENERATED}/hosts.deepspeed",
 }
-_FILE_DIRS = ("/etc/edl", "/etc/mpi", "/job")
+_KUBEXEC = "/etc/mpi/kubexec.sh"
+_KUBEXEC_TARGET = f"{constants.WORKING_DIR}/{images.RSH_SCRIPT}"
+# With these, Open MPI (up to 4, from 5) and Hydra start it in place of ssh.
+_KUBEXEC_ENV = {
+    "OMPI_MCA_plm_rsh_agent": _KUBEXEC,
+    "PRTE_MCA_plm_ssh_agent": _KUBEXEC,
+    "HYDRA_LAUNCHER_EXEC": _KUBEXEC,
+}
+_WAIT = "exec sleep 365d"
 _ALWAYS_NEVER = "the Pods of this kind always have Never, also in the original"
 # restartPolicy of the workers -> retry policy of their Tasks.
 _RETRIES = {
@@ -95,7 +108,7 @@ def compile_trainingjob(
         raise FieldErrors(faults)
     job = complete(decoded, workers, secret)
     notes = [*_note_unknown_fields(decoded), *_explain(job)]
-    launcher = _build_launcher(job, notes)
+    launcher, worker = _build_launcher(job, notes), _build_worker(job, notes)
     framework = {
         "apiVersion": constants.API_VERSION,
         "kind": constants.FRAMEWORK_KIND,
@@ -106,12 +119,13 @@ def compile_trainingjob(
             "completedPodPolicy": "Retain",
             "taskRoles": [
                 _build_role(LAUNCHER, 1, launcher, (False, 0)),
-                _build_workers(job, notes),
+                _build_workers(job, worker),
             ],
         },
     }
-    account = str(launcher["spec"]["serviceAccountName"])
-    supporting = (*build_rights(framework, [account], drains=False), *build_services(job))
+    with_agents = [launcher, worker] if _is_by_agent(job) else [launcher]
+    accounts = sorted({str(pod["spec"]["serviceAccountName"]) for pod in with_agents})
+    supporting = (*build_rights(framework, accounts, drains=False), *build_services(job))
     return Compiled(framework, supporting, tuple(notes))
 
 
@@ -146,11 +160,22 @@ def _explain(job: CompleteJob) -> Iterator[Note]:
         )
     if job.is_suspended:
         yield Note("metadata.annotations", "the job is suspended: the Framework does not start")
+    if _is_by_agent(job):
+        yield Note(
+            "spec.launcherAttachMode",
+            "kubexec: the images of launcher and workers need python3, from 3.7, with TLS 1.3",
+        )
+        return
     yield Note(
         "",
         f"the Pods mount the Secret {job.secret} with the keys {_KEY}, {_PUBLIC_KEY} and "
         f'{_CONFIG}; create it before (docs/trainingjob.md, "ssh")',
     )
+
+
+def _is_by_agent(job: CompleteJob) -> bool:
+    """Return whether the launcher reaches the workers through our agents, not by ssh."""
+    return job.attach_mode is AttachMode.KUBEXEC
 
 
 def _build_role(name: str, count: int, pod: Object, retry: tuple[bool, int]) -> Object:
@@ -171,9 +196,9 @@ def _build_role(name: str, count: int, pod: Object, retry: tuple[bool, int]) -> 
     }
 
 
-def _build_workers(job: CompleteJob, notes: list[Note]) -> Object:
+def _build_workers(job: CompleteJob, pod: Object) -> Object:
     retry = _RETRIES[job.worker_restart_policy]
-    role = _build_role(WORKER, job.worker_count, _build_worker(job, notes), retry)
+    role = _build_role(WORKER, job.worker_count, pod, retry)
     if job.absent_workers:
         role[constants.ABSENT_TASK_INDICES_FIELD] = sorted(job.absent_workers)
     return role
@@ -181,36 +206,52 @@ def _build_workers(job: CompleteJob, notes: list[Note]) -> Object:
 
 def _build_launcher(job: CompleteJob, notes: list[Note]) -> Object:
     template = _copy_template(job, LAUNCHER, job.launcher, notes)
-    spec, container = template["spec"], template["spec"]["containers"][0]
+    container = template["spec"]["containers"][0]
     agents.prepare(template, job.meta.name)
     agents.add_barrier(template, {constants.BARRIER_REQUIRE_ENV: f"{WORKER}=running"})
     agents.add_sidecar(template, {"FB_SLOTS": f"{WORKER}={job.slots}"})
-    add_volume(spec, {"name": FILES_VOLUME, "emptyDir": {}})
-    links: Object = {
-        "name": FILES_CONTAINER,
-        "image": container.get("image"),
-        "command": ["sh", "-c", _render_links()],
-        "resources": {"limits": {"cpu": "100m", "memory": "64Mi"}},
-    }
-    if container.get("imagePullPolicy"):
-        links["imagePullPolicy"] = container["imagePullPolicy"]
-    for each in (links, container):
-        for path in _FILE_DIRS:
-            sub_path = path.rpartition("/")[2]
-            add_mount(each, {"name": FILES_VOLUME, "mountPath": path, "subPath": sub_path})
-    spec["initContainers"] = [*spec["initContainers"], links]
+    links = dict(_LINKS)
+    if _is_by_agent(job):
+        agents.add_installer(template)
+        agents.mount_gang_key(template, container)
+        add_default_env(container, _KUBEXEC_ENV)
+        links[_KUBEXEC] = _KUBEXEC_TARGET
+    _add_links(template, links)
     return template
 
 
-def _render_links() -> str:
-    return " && ".join(f"ln -sf {target} {path}" for path, target in _LINKS.items())
+def _add_links(template: Object, links: Mapping[str, str]) -> None:
+    """Link files of the agent to the paths of the original, before the first container starts."""
+    spec, container = template["spec"], template["spec"]["containers"][0]
+    add_volume(spec, {"name": FILES_VOLUME, "emptyDir": {}})
+    commands = (f"ln -sf {target} {path}" for path, target in links.items())
+    init: Object = {
+        "name": FILES_CONTAINER,
+        "image": container.get("image"),
+        "command": ["sh", "-c", " && ".join(commands)],
+        "resources": {"limits": {"cpu": "100m", "memory": "64Mi"}},
+    }
+    if container.get("imagePullPolicy"):
+        init["imagePullPolicy"] = container["imagePullPolicy"]
+    for each in (init, container):
+        for path in sorted({link.rpartition("/")[0] for link in links}):
+            sub_path = path.rpartition("/")[2]
+            add_mount(each, {"name": FILES_VOLUME, "mountPath": path, "subPath": sub_path})
+    spec["initContainers"] = [*spec["initContainers"], init]
 
 
 def _build_worker(job: CompleteJob, notes: list[Note]) -> Object:
     template = _copy_template(job, WORKER, job.worker, notes)
     container = template["spec"]["containers"][0]
     if not container.get("command"):
-        container["command"] = ["sh", "-c", _SSH_SERVER]
+        container["command"] = ["sh", "-c", _WAIT if _is_by_agent(job) else _SSH_SERVER]
+    if _is_by_agent(job):
+        agents.prepare(template, job.meta.name)
+        agents.add_installer(template)
+        agents.wrap(template, container, {})
+        agents.serve_remote_commands(template, container)
+        # Open MPI has workers start the daemons of further workers.
+        _add_links(template, {_KUBEXEC: _KUBEXEC_TARGET})
     return template
 
 
@@ -224,7 +265,8 @@ def _copy_template(
     template["spec"]["restartPolicy"] = "Never"
     notes += translate_gpus(template["spec"], path)
     add_labels(template, build_labels(job, role))
-    _mount_key(template["spec"], job.secret)
+    if not _is_by_agent(job):
+        _mount_key(template["spec"], job.secret)
     return template
 
 

@@ -66,6 +66,7 @@ def complete(job: TrainingJob, workers: Workers | None = None, secret: str = "")
         worker_restart_policy=worker.restart_policy or ReplicaRestartPolicy.NEVER,
         slots=find_slots(template) if spec.slots_per_worker is None else spec.slots_per_worker,
         max_restarts=limit if spec.restart_policy is JobRestartPolicy.ON_FAILURE else 0,
+        attach_mode=spec.attach_mode or AttachMode.SSH,
         secret=job.meta.annotations.get(SECRET_ANNOTATION) or secret or job.meta.name,
         is_suspended=job.meta.annotations.get(SUSPENDED_ANNOTATION) == "true",
     )
@@ -81,11 +82,6 @@ def find_slots(template: Mapping[str, Any]) -> int:
 def find_faults(job: TrainingJob) -> Iterator[FieldError]:
     """Find all faults of a TrainingJob."""
     spec = job.spec
-    if (spec.attach_mode or AttachMode.SSH) is AttachMode.KUBEXEC:
-        yield FieldError(
-            "spec.launcherAttachMode",
-            "kubexec is not available yet: leave it out, and use images with an ssh server",
-        )
     if spec.slots_per_worker is not None and not 1 <= spec.slots_per_worker <= _MAX_SLOTS:
         yield FieldError(
             "spec.slotsPerWorker",

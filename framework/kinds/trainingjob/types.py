@@ -125,7 +125,9 @@ class CompleteJob:
     """Processes per worker."""
     max_restarts: int
     """How often the job is started again after a failure."""
+    attach_mode: AttachMode
+    """How the launcher starts processes in the workers."""
     secret: str
-    """Secret with the ssh key."""
+    """Secret with the ssh key; not used with kubexec."""
     is_suspended: bool
     """Whether the job is stopped by its annotation."""

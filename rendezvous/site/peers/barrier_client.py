@@ -10,7 +10,6 @@
 """
 
 import contextlib
-import errno
 import os
 import socket
 import time
@@ -28,12 +27,12 @@ from .barrier_protocol import (
     decode_line,
     encode_line,
 )
+from .connecting import CONNECT_SECONDS, connect
 from .gang_key import draw_nonce, is_proof, read_gang_key
-from .generations import LOOK_SECONDS, Peer, Roster, roster, wait
+from .generations import LOOK_SECONDS, Roster, roster, wait
 from .logs import warn_once
 
 _DEFAULT_PORT = 29600
-_CONNECT_SECONDS = 2.0
 
 
 def barrier(name: str, timeout: Optional[float] = None) -> Roster:
@@ -77,11 +76,11 @@ def _await_release(gang: Roster, name: str, token: str, deadline: Optional[float
         "index": gang.index,
         "pod": own.fingerprint if own and gang.is_member else "",
     }
-    with _connect(own, first.address, port) as connection:
+    with connect(own, first.address, port) as connection:
         if key is not None:
             _prove(connection, key, gang.attempt)
         connection.sendall(encode_line(arrival))
-        connection.settimeout(_CONNECT_SECONDS / 4)
+        connection.settimeout(CONNECT_SECONDS / 4)
         while deadline is None or time.monotonic() < deadline:
             try:
                 answer = connection.recv(16)
@@ -94,18 +93,6 @@ def _await_release(gang: Roster, name: str, token: str, deadline: Optional[float
                 warn_once("barrier: rank 0 requires the gang key; mount it here, too")
             return answer.startswith(GO[:2])
     return False
-
-
-def _connect(own: Optional[Peer], address: str, port: int) -> socket.socket:
-    """Connect to rank 0 from an address by which the roster knows this Pod, if it has one."""
-    for source in own.addresses if own else ():
-        if (":" in source) == (":" in address):
-            try:
-                return socket.create_connection((address, port), _CONNECT_SECONDS, (source, 0))
-            except OSError as e:
-                if e.errno != errno.EADDRNOTAVAIL:
-                    raise
-    return socket.create_connection((address, port), _CONNECT_SECONDS)
 
 
 def _prove(connection: socket.socket, key: bytes, attempt: str) -> None:

@@ -33,6 +33,7 @@ from .barrier_protocol import (
     decode_line,
     encode_line,
 )
+from .connecting import keep_alive
 from .gang_key import draw_nonce, is_proof
 from .generations import LOOK_SECONDS, Roster, read_older, roster
 from .logs import log
@@ -185,7 +186,7 @@ class Hub(threading.Thread):
             connected.close()
             return
         connected.settimeout(0.0)
-        _keep_alive(connected)
+        keep_alive(connected)
         connection = _Connection(connected, address, time.monotonic() + FIRST_LINE_SECONDS)
         self._held[connection] = None
         self._by_address[address] += 1
@@ -341,18 +342,6 @@ class Hub(threading.Thread):
 
 def _is_of(connection: _Connection, task: Tuple[str, int]) -> bool:
     return connection.arrival is not None and connection.arrival.key[:2] == task
-
-
-def _keep_alive(connected: socket.socket) -> None:
-    """Have the kernel notice a peer whose node is gone."""
-    for level, name, value in (
-        (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
-        (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 30),
-        (socket.IPPROTO_TCP, "TCP_KEEPINTVL", 10),
-        (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
-    ):
-        with contextlib.suppress(OSError, AttributeError):
-            connected.setsockopt(level, getattr(socket, name), value)
 
 
 _serving = threading.Lock()

@@ -90,7 +90,15 @@ def roster() -> Roster:
     Raises:
         FileNotFoundError: The agent has not written any yet.
     """
-    current = find_current()
+    return read_current(find_current())
+
+
+def read_current(current: str) -> Roster:
+    """Read the generation to which the link ``current`` points.
+
+    Raises:
+        FileNotFoundError: The agent has not written any yet.
+    """
     for _ in range(_TRIES):
         try:
             path = os.path.join(os.path.dirname(current), os.readlink(current), "peers.json")

@@ -63,11 +63,11 @@ def test_convert_writes_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["convert", "lint", "run"])
 def test_faults_are_reported_together_and_nothing_is_printed(command: str) -> None:
-    faulty = build_trainingjob(slotsPerWorker=0, launcherAttachMode="kubexec")
+    faulty = build_trainingjob(slotsPerWorker=0, backoffLimit=-1)
     done = CliRunner().invoke(main, [command, "-"], input=yaml.safe_dump_all([CONFIG, faulty]))
     assert (done.exit_code, done.stdout) == (2, "")
     lines = [line.split(": ")[2] for line in done.stderr.splitlines() if "standard input" in line]
-    assert lines == ["spec.launcherAttachMode", "spec.slotsPerWorker"]
+    assert lines == ["spec.slotsPerWorker", "spec.backoffLimit"]
 
 
 def test_hostile_text_is_escaped() -> None:

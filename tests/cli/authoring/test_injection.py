@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.authoring.injection import KEY_VOLUME, InjectionError, InjectionOptions, Rendezvous, inject
+from cli.authoring.injection import InjectionError, InjectionOptions, Rendezvous, inject
 from cli.authoring.rules import LintOptions, lint
 from framework.api.codec import decode_framework
 from framework.api.gang_key import refers_to_gang_key
 from framework.api.validation import validate_framework
+from framework.kinds.agent_objects import KEY_VOLUME
 from framework.version import VERSION
 from rendezvous.site.peers.gang_key import DEFAULT_KEY_FILE
 from tests.cli.authoring.injected import DROPPED, SPEC, Change, build, edit, get_spec

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.x509 import load_pem_x509_certificate
 
 from controller.core.actions import (
     Action,
@@ -17,6 +19,7 @@ from controller.core.actions import (
     Propagation,
 )
 from controller.core.snapshot import Failure
+from framework.api import constants
 from framework.api.naming import TaskKey
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SECRETS, Object
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_template_wire
@@ -371,15 +374,23 @@ def is_recorded(shell: Shell) -> bool:
 
 
 async def test_gang_key_is_drawn_anew_and_recorded() -> None:
-    values = set()
+    keys, certificates = set(), set()
     for _ in range(2):
         shell = await open_shell()
         await send(shell, create_key(shell))
         assert is_recorded(shell)
-        (value,) = shell.get(SECRETS, SECRET)["data"].values()
-        values.add(base64.b64decode(value).rpartition(b":")[2])
-    assert len(values) == 2
-    assert all(len(bytes.fromhex(value.decode())) == 32 for value in values)
+        stored = {
+            name: base64.b64decode(text)
+            for name, text in shell.get(SECRETS, SECRET)["data"].items()
+        }
+        keys.add(stored[constants.GANG_KEY].rpartition(b":")[2])
+        pair = stored[constants.GANG_CERTIFICATE], stored[constants.GANG_CERTIFICATE_KEY]
+        certificates.add(pair)
+    assert len(keys) == len(certificates) == 2
+    assert all(len(bytes.fromhex(key.decode())) == 32 for key in keys)
+    for certificate, private_key in certificates:
+        public = load_pem_x509_certificate(certificate).public_key()
+        assert load_pem_private_key(private_key, None).public_key() == public
 
 
 @pytest.mark.parametrize("is_refused", [False, True])

@@ -7,6 +7,7 @@ import pytest
 
 from cli.authoring.rules import LintOptions, lint
 from framework.api.codec import decode_framework
+from framework.api.gang_key import refers_to_gang_key
 from framework.api.validation import validate_framework
 from framework.kinds.trainingjob.compile import compile_trainingjob
 from tests.framework.kinds.jobs import (
@@ -96,6 +97,40 @@ def test_workers_without_a_command_run_an_ssh_server_and_have_no_agent() -> None
     assert "serviceAccountName" not in pod["spec"]
     own = get_container(compile_with(edit(*WORKER, *POD, command=["mine"])), "worker")
     assert own["command"] == ["mine"]
+
+
+def test_kubexec_has_agents_and_the_gang_key_in_place_of_ssh() -> None:
+    compiled = compile_with(launcherAttachMode="kubexec")
+    for role, init in (
+        ("launcher", ["barrier", "rendezvous", "rendezvous-install", "training-job-files"]),
+        ("worker", ["rendezvous", "training-job-files"]),
+    ):
+        pod, container = get_pod(compiled, role), get_container(compiled, role)
+        assert list_init(pod) == init
+        assert refers_to_gang_key(pod, "elastic")
+        paths = {mount["mountPath"] for mount in container["volumeMounts"]}
+        assert {"/var/run/frameworkbarrier", "/etc/mpi"} <= paths
+        assert "/root/.ssh" not in paths
+        link = "ln -sf /mnt/frameworkbarrier/agent/kubexec.sh /etc/mpi/kubexec.sh"
+        assert link in pod["spec"]["initContainers"][-1]["command"][-1]
+    assert get_env(get_container(compiled, "launcher")) == {
+        "OMPI_MCA_plm_rsh_agent": "/etc/mpi/kubexec.sh",
+        "PRTE_MCA_plm_ssh_agent": "/etc/mpi/kubexec.sh",
+        "HYDRA_LAUNCHER_EXEC": "/etc/mpi/kubexec.sh",
+    }
+    framework = compiled.framework
+    assert validate_framework(decode_framework(framework)) == ()
+    assert lint(framework, LintOptions(quota=())) == []
+    assert not any("Secret elastic" in note.message for note in compiled.notes)
+
+
+def test_worker_with_kubexec_is_started_by_the_agent_and_serves_remote_commands() -> None:
+    container = get_container(compile_with(launcherAttachMode="kubexec"), "worker")
+    agent = ["python3", "/mnt/frameworkbarrier/agent/rendezvous.pyz", "run", "--"]
+    assert container["command"] == [*agent, "sh", "-c", "exec sleep 365d"]
+    assert get_env(container)["FB_RSH"] == "on"
+    changed = compile_with(edit(*WORKER, *POD, command=["mine"]), launcherAttachMode="kubexec")
+    assert get_container(changed, "worker")["command"] == [*agent, "mine"]
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,6 @@ MISTAKES: dict[str, tuple[Change, str, str]] = {
         f"metadata.annotations[{SECRET}]",
         "'my key' is not the name of a Secret: use a-z, 0-9, '-' and '.'",
     ),
-    "kubexec": (
-        edit("spec", launcherAttachMode="kubexec"),
-        "spec.launcherAttachMode",
-        "kubexec is not available yet: leave it out",
-    ),
     "attach-mode": (
         edit("spec", launcherAttachMode="rsh"),
         "spec.launcherAttachMode",

@@ -16,9 +16,8 @@ from controller.core.actions import (
 )
 from controller.core.decide import decide
 from controller.core.decision import Decision
-from controller.core.objects.object_templates import build_gang_key
+from controller.core.objects.object_templates import GangSecrets, build_gang_key
 from controller.core.status.conditions import BLOCKED
-from framework.api import constants
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import Condition, FrameworkSpec, TaskSpec
 from tests.support.builders import (
@@ -110,7 +109,8 @@ def test_failure_of_another_attempts_key_blocks_nothing() -> None:
 
 def test_secret_is_owned_by_the_attempt_and_contains_its_uid() -> None:
     status = build_status()
-    body = build_gang_key(build_framework(build_keyed_spec(), status), "ab" * 32)
+    secrets = GangSecrets("ab" * 32, "CERTIFICATE", "PRIVATE KEY")
+    body = build_gang_key(build_framework(build_keyed_spec(), status), secrets)
     assert body["metadata"]["name"] == NAME
     assert body["type"] == "Opaque"
     assert body["immutable"] is True
@@ -120,8 +120,12 @@ def test_secret_is_owned_by_the_attempt_and_contains_its_uid() -> None:
         True,
         True,
     )
-    content = base64.b64decode(body["data"][constants.GANG_KEY]).decode()
-    assert content == f"{status.attempt_status.instance_uid}:{'ab' * 32}"
+    texts = {name: base64.b64decode(text).decode() for name, text in body["data"].items()}
+    assert texts == {
+        "gang-key": f"{status.attempt_status.instance_uid}:{'ab' * 32}",
+        "gang-tls.crt": "CERTIFICATE",
+        "gang-tls.key": "PRIVATE KEY",
+    }
 
 
 def test_last_configmap_waits_for_its_secret() -> None:

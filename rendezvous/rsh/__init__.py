@@ -1,0 +1,1 @@
+"""Remote commands of a gang, in place of ssh: a client (``rsh``) and an endpoint in ``run``."""

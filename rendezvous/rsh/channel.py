@@ -1,0 +1,202 @@
+"""One connection of a remote command, non-blocking: handshake, frames in, bytes out.
+
+Neither end waits in a call: it polls ``fileno`` for ``events`` and then calls ``flush`` and
+``receive``. What is to be sent is bounded by the caller, who looks at ``backlog`` first.
+"""
+
+import select
+import socket
+import ssl
+from typing import FrozenSet, List, Optional
+
+from framework.agent.clock import AgentClock
+from rendezvous.rsh.credentials import Credentials
+from rendezvous.rsh.frames import Decoder, Frame, Kind
+from rendezvous.site.peers.connecting import keep_alive
+
+_READ_BYTES = 64 * 1024
+# How many reads of one turn: other streams have their turn, too.
+_READS = 8
+_LINGER_SECONDS = 5.0
+
+
+class ChannelError(Exception):
+    """The connection has failed, or was ended by the other end in the middle."""
+
+
+class AuthenticationError(ChannelError):
+    """The other end does not have the key of the attempt."""
+
+
+class Channel:
+    """An authenticated connection."""
+
+    def __init__(
+        self,
+        connected: socket.socket,
+        credentials: Credentials,
+        incoming: FrozenSet[Kind],
+        *,
+        is_server: bool,
+    ) -> None:
+        """Take over a connected socket; ``incoming`` are the frames that the other end may send.
+
+        Raises:
+            ChannelError: It was closed meanwhile.
+        """
+        connected.settimeout(0.0)
+        keep_alive(connected)
+        try:
+            self._socket = credentials.context.wrap_socket(
+                connected, server_side=is_server, do_handshake_on_connect=False
+            )
+        except (OSError, ValueError) as e:
+            connected.close()
+            raise ChannelError(str(e)) from e
+        self._certificate = credentials.certificate
+        self._decoder = Decoder(incoming)
+        self._outgoing = bytearray()
+        self._unread: List[Frame] = []
+        self.is_ended = False
+
+    @property
+    def backlog(self) -> int:
+        """The number of bytes that are not sent yet."""
+        return len(self._outgoing)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there are received bytes that a poll does not show."""
+        return bool(self._unread) or (not self.is_ended and self._socket.pending() > 0)
+
+    @property
+    def events(self) -> int:
+        """What to poll for."""
+        return select.POLLIN | (select.POLLOUT if self._outgoing else 0)
+
+    def fileno(self) -> int:
+        """Return the descriptor to poll."""
+        return self._socket.fileno()
+
+    def shake_hands(self, deadline: float, clock: AgentClock) -> None:
+        """Do the handshake, which proves that the other end has the key.
+
+        Raises:
+            AuthenticationError: It has not.
+            ChannelError: It takes too long, or the other end hangs up.
+        """
+        while True:
+            try:
+                self._socket.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                wait_for(self.fileno(), select.POLLIN, deadline, clock)
+            except ssl.SSLWantWriteError:
+                wait_for(self.fileno(), select.POLLOUT, deadline, clock)
+            except OSError as e:
+                raise _translate(e) from e
+        if self._socket.getpeercert(binary_form=True) != self._certificate:
+            raise AuthenticationError("it shows another certificate")
+
+    def send(self, encoded: bytes) -> None:
+        """Add frames to what is to be sent."""
+        self._outgoing += encoded
+
+    def flush(self) -> None:
+        """Send what can be sent now. After the end of the connection, nothing is sent.
+
+        Raises:
+            ChannelError: The connection has failed.
+        """
+        if self.is_ended:
+            # OpenSSL would report an error, and what was received before would not be looked at.
+            self._outgoing.clear()
+        while self._outgoing:
+            try:
+                sent = self._socket.send(bytes(self._outgoing[:_READ_BYTES]))
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return
+            except OSError as e:
+                raise _translate(e) from e
+            del self._outgoing[:sent]
+
+    def receive(self) -> List[Frame]:
+        """Return the frames that have come; at the end of the connection, ``is_ended`` is set.
+
+        Raises:
+            ChannelError: The connection has failed.
+            FrameError: The other end does not keep to the protocol.
+        """
+        frames, self._unread = self._unread, []
+        for _ in range(_READS):
+            try:
+                part = self._socket.recv(_READ_BYTES)
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                break
+            except OSError as e:
+                if frames:
+                    break  # the next call reports it
+                raise _translate(e) from e
+            if not part:
+                self.is_ended = True
+                break
+            frames += self._decoder.feed(part)
+        return frames
+
+    def receive_one(self) -> Optional[Frame]:
+        """Return the next frame, if it has come; the others are returned by ``receive``.
+
+        Raises:
+            ChannelError, FrameError: As for ``receive``.
+        """
+        frames = self.receive()
+        self._unread = frames[1:]
+        return frames[0] if frames else None
+
+    def finish(self, deadline: float, clock: AgentClock) -> None:
+        """Send all, say that nothing follows, and wait until the other end hangs up.
+
+        Closing at once would discard what is not read yet, and with it what the other end has not
+        read either.
+
+        Raises:
+            ChannelError: The connection has failed, or the other end takes too long.
+        """
+        while self._outgoing:
+            self.flush()
+            if self._outgoing:
+                wait_for(self.fileno(), select.POLLOUT, deadline, clock)
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+            deadline = min(deadline, clock.monotonic() + _LINGER_SECONDS)
+            while True:
+                wait_for(self.fileno(), select.POLLIN, deadline, clock)
+                if not self._socket.recv(_READ_BYTES):
+                    return
+        except OSError as e:
+            raise _translate(e) from e
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+
+def wait_for(descriptor: int, events: int, deadline: float, clock: AgentClock) -> None:
+    """Wait until a descriptor is ready.
+
+    Raises:
+        ChannelError: It is not ready in time.
+    """
+    seconds = deadline - clock.monotonic()
+    poller = select.poll()
+    poller.register(descriptor, events)
+    if seconds <= 0 or not poller.poll(clock.to_machine(seconds) * 1000):
+        raise ChannelError("no answer in time")
+
+
+def _translate(error: OSError) -> ChannelError:
+    """Tell a wrong key from a connection that ended."""
+    ended = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ended):
+        return AuthenticationError(error.reason or str(error))
+    return ChannelError(str(error) or type(error).__name__)

@@ -1,0 +1,184 @@
+"""``rsh HOST -- COMMAND``: the streams, signals and exit code of a command in another member.
+
+``reaching`` has the command started. Then, in one loop:
+
+1. Own input goes out as INPUT, while less than ``WINDOW_BYTES`` of it are not TAKEN.
+2. OUTPUT and ERRORS go to the own streams. Nothing more is received while a stream takes nothing.
+3. Signals go out as SIGNAL. After the second one of those that end a program, the client ends.
+4. EXITED: all output is written; exit with that code. The end of the connection without it: 255,
+   with a message.
+
+When the client ends early, in whatever way, the endpoint ends the command: the connection ends.
+"""
+
+import contextlib
+import os
+import select
+import signal
+from types import FrameType
+from typing import Dict, Optional
+
+from framework.agent.report import LineReporter
+from framework.agent.signals import SIGNAL_EXIT_BASE
+from rendezvous.rsh.channel import Channel, ChannelError
+from rendezvous.rsh.frames import (
+    MAX_CONTENT_BYTES,
+    WINDOW_BYTES,
+    Frame,
+    FrameError,
+    Kind,
+    encode_frame,
+    encode_stream,
+    parse_taken,
+)
+
+FAULT_CODE = 255
+"""The exit code of a client that cannot tell that of the command, as for ssh."""
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
+_FORWARDED = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+_ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+_WRITE_BYTES = 4096  # a pipe that is ready takes as many at once
+
+
+class Client:
+    """Passes streams and signals on until the command has ended."""
+
+    def __init__(self, channel: Channel, host: str, reporter: LineReporter) -> None:
+        """Take over a channel on which the command was started."""
+        self._channel = channel
+        self._host = host
+        self._reporter = reporter
+        self._wake_read, self._wake_write = os.pipe()
+        for descriptor in (self._wake_read, self._wake_write):
+            os.set_blocking(descriptor, False)
+        self._unwritten: Dict[int, bytearray] = {_STDOUT: bytearray(), _STDERR: bytearray()}
+        self._not_taken = 0
+        self._is_input_ended = False
+        self._ended_by = 0
+        self._code: Optional[int] = None
+        self._fault = ""
+
+    def run(self) -> int:
+        """Run to the exit code."""
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        for number in _FORWARDED:
+            signal.signal(number, _note_signal)
+        while not self._is_over():
+            self._turn()
+        self._channel.close()
+        if self._code is not None:
+            return self._code
+        self._reporter.say(f"rsh: {self._host}: {self._fault}", "error")
+        return FAULT_CODE
+
+    def _is_over(self) -> bool:
+        if any(self._unwritten.values()):
+            return False
+        return self._code is not None or bool(self._fault)
+
+    def _turn(self) -> None:
+        ready = self._poll()
+        if self._wake_read in ready:
+            self._forward_signals()
+        for descriptor in self._unwritten:
+            if descriptor in ready:
+                self._write(descriptor)
+        if self._code is not None or self._fault:
+            return
+        if _STDIN in ready:
+            self._read_input()
+        self._exchange()
+
+    def _poll(self) -> Dict[int, int]:
+        poller = select.poll()
+        poller.register(self._wake_read, select.POLLIN)
+        is_full = False
+        for descriptor, waiting in self._unwritten.items():
+            if waiting:
+                poller.register(descriptor, select.POLLOUT)
+                is_full = True
+        if self._code is None and not self._fault:
+            is_blocked = self._channel.backlog or self._not_taken + MAX_CONTENT_BYTES > WINDOW_BYTES
+            if not self._is_input_ended and not is_blocked:
+                poller.register(_STDIN, select.POLLIN)
+            if not is_full:
+                poller.register(self._channel, self._channel.events)
+            elif self._channel.backlog:
+                poller.register(self._channel, select.POLLOUT)
+        has_more = self._channel.has_more and not is_full
+        return dict(poller.poll(0 if has_more else None))
+
+    def _forward_signals(self) -> None:
+        for number in os.read(self._wake_read, 4096):
+            if number in _ENDING and self._ended_by:
+                self._end(SIGNAL_EXIT_BASE + number)
+            elif number in _FORWARDED:
+                self._ended_by = number if number in _ENDING else self._ended_by
+                self._channel.send(encode_frame(Kind.SIGNAL, bytes((number,))))
+
+    def _end(self, code: int) -> None:
+        for waiting in self._unwritten.values():
+            waiting.clear()
+        self._code = code
+
+    def _write(self, descriptor: int) -> None:
+        waiting = self._unwritten[descriptor]
+        try:
+            del waiting[: os.write(descriptor, bytes(waiting[:_WRITE_BYTES]))]
+        except BlockingIOError:
+            return
+        except OSError:
+            # Nobody reads it any more: as a local command, it ends.
+            self._end(SIGNAL_EXIT_BASE + signal.SIGPIPE)
+
+    def _read_input(self) -> None:
+        part = b""
+        with contextlib.suppress(OSError):  # it may be closed
+            part = os.read(_STDIN, MAX_CONTENT_BYTES)
+        self._is_input_ended = not part
+        self._not_taken += len(part)
+        self._channel.send(
+            encode_stream(Kind.INPUT, part) if part else encode_frame(Kind.INPUT_END)
+        )
+
+    def _exchange(self) -> None:
+        """Send what waits, and receive if the own streams have taken what came before."""
+        try:
+            self._channel.flush()
+            if any(self._unwritten.values()):
+                return
+            for frame in self._channel.receive():
+                self._take(frame)
+            if self._channel.is_ended and self._code is None:
+                self._fault = (
+                    "the connection ended before the command did: the Pod or its agent has ended, "
+                    "or the network has failed"
+                )
+        except (ChannelError, FrameError) as e:
+            if self._code is None:
+                self._fault = f"the connection failed before the command ended: {e}"
+
+    def _take(self, frame: Frame) -> None:
+        if self._code is not None:
+            raise FrameError("nothing may follow the exit code")
+        if frame.kind is Kind.OUTPUT:
+            self._unwritten[_STDOUT] += frame.content
+        elif frame.kind is Kind.ERRORS:
+            self._unwritten[_STDERR] += frame.content
+        elif frame.kind is Kind.TAKEN:
+            self._not_taken -= parse_taken(frame.content)
+        elif frame.kind is Kind.EXITED:
+            self._code = frame.content[0]
+        else:
+            raise FrameError(f"{frame.kind.name} is not expected here")
+
+
+def _note_signal(_number: int, _frame: Optional[FrameType]) -> None:
+    """Nothing: its number is in the wake-up pipe."""
