@@ -134,6 +134,11 @@ verify: $(STAMP) ## all checks before a commit; fails if it changes a file
 golden: $(STAMP) ## rewrite the golden files with the present output: read the diff
 	@$(TIMED) $(PYTEST) --update-golden $(ARGS)
 
+.PHONY: sessions
+sessions: $(STAMP) ## record docs/sessions.md again on a real API server: read the diff
+	@$(TIMED) $(BIN)/python -m tests.support.servers.controlplane run -- \
+		$(PYTEST) -m kube tests/kube/test_sessions.py --update-golden $(ARGS)
+
 .PHONY: manifests
 manifests: $(STAMP) ## write the CRD, the image's tag and deploy/install.yaml
 	@$(TIMED) $(BIN)/python -m tools.manifests

@@ -5,6 +5,7 @@ command is imported when it is called (``cli.catalog``), so that ``--help`` stay
 """
 
 import errno
+import gc
 import os
 import sys
 from importlib import import_module
@@ -24,6 +25,9 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 class _Program(click.Group):
     """Finds the commands of the catalog, and turns a CliError into its message and exit code."""
+
+    has_started = False
+    """Whether a command was called, not only its help or its completion."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 click's signature
         """List the commands in the order of the help."""
@@ -77,6 +81,8 @@ class _Program(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command."""
+        self.has_started = True
+        gc.enable()
         try:
             return super().invoke(ctx)
         except click.exceptions.NoArgsIsHelpError:

@@ -5,6 +5,8 @@ module of the command line prints.
 """
 
 import os
+import sys
+from contextlib import suppress
 from typing import IO, Any
 
 import click
@@ -37,3 +39,15 @@ def silence(stream: IO[Any]) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
+
+
+def end_program(code: int) -> None:
+    """End the process without the interpreter's cleanup, which takes longer than a completion may.
+
+    Only for a program that has started nothing which has to be ended. Returns if the output cannot
+    be written, so that the interpreter reports it.
+    """
+    with suppress(OSError, ValueError):
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)

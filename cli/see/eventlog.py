@@ -21,6 +21,8 @@ MAX_EVENTS = 10_000
 """The most Events that a command keeps."""
 EVENT_HEADER = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
 _UNKNOWN = datetime.min.replace(tzinfo=UTC)
+_VERSION_DIGITS = 20
+"""Enough for the counter of etcd; a longer number is no version of an API server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class EventLog:
         self._created_at = parse_time(metadata.get("creationTimestamp")) or _UNKNOWN
         self._configmap = build_configmap_name(self._name)
         self._numbers = count()
-        self._kept: list[tuple[datetime, int, EventRecord]] = []
+        self._kept: list[tuple[datetime, int, int, EventRecord]] = []
         self.total = 0
         """Number of Events that were added, kept or not."""
 
@@ -76,7 +78,8 @@ class EventLog:
             if record is None:
                 continue
             self.total += 1
-            entry = (record.last_at, next(self._numbers), record)
+            # Times of Events are whole seconds; the version tells the order within a second.
+            entry = (record.last_at, _read_version(body), next(self._numbers), record)
             if len(self._kept) < MAX_EVENTS:
                 heapq.heappush(self._kept, entry)
             else:
@@ -93,7 +96,7 @@ class EventLog:
 
     def list_records(self) -> Sequence[EventRecord]:
         """List the Events, the newest last."""
-        return [record for _, _, record in sorted(self._kept, key=lambda entry: entry[:2])]
+        return [entry[-1] for entry in sorted(self._kept, key=lambda entry: entry[:-1])]
 
     def read(self, body: Object) -> EventRecord | None:
         """Read an Event; None if it is about another object, or an earlier Framework."""
@@ -147,6 +150,13 @@ def _format_age(moment: datetime, now: datetime) -> str:
     if moment == _UNKNOWN:
         return "<unknown>"
     return format_seconds(max(0.0, (now - moment).total_seconds()))
+
+
+def _read_version(body: Object) -> int:
+    """Read the version of an object as a number; 0 if it is none."""
+    version = str(_get_object(body, "metadata").get("resourceVersion") or "")
+    is_number = version.isascii() and version.isdecimal() and len(version) <= _VERSION_DIGITS
+    return int(version) if is_number else 0
 
 
 def _get_object(body: Object, key: str) -> dict[str, Any]:

@@ -39,3 +39,43 @@ def test_every_program_prints_its_version_and_nothing_else(words: list[str]) -> 
         [sys.executable, "-m", *words], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{VERSION}\n", "")
+
+
+WITH_CLEANUP = """
+import atexit, sys
+from cli.__main__ import main
+atexit.register(print, "cleanup")
+sys.argv[:] = ["framework", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "has_cleanup"),
+    [
+        (["--help"], 0, False),
+        (["--version"], 0, False),
+        (["--nonsense"], 2, False),
+        (["version"], 0, True),
+        (["lint", "/nonexistent.yaml"], 2, True),
+    ],
+    ids=str,
+)
+def test_program_ends_at_once_if_no_command_ran(
+    words: list[str], code: int, *, has_cleanup: bool
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITH_CLEANUP, *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done
+    assert done.stdout or done.stderr
+    assert done.stdout.endswith("cleanup\n") == has_cleanup
+
+
+def test_help_into_a_closed_pipe_is_no_error() -> None:
+    program = [sys.executable, "-m", "cli", "--help"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.close()
+        assert child.stderr.read() == b""

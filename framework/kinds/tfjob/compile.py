@@ -47,8 +47,8 @@ _SERVER = f"{constants.WORKING_DIR}/agent/site/peers_tensorflow_server.py"
 # Images of TensorFlow before 1.14 have Python 2.7 by the name python, newer ones Python 3.
 _RUN_SERVER = f'exec "$(command -v python || command -v python3)" {_SERVER}'
 _RETRIED = (
-    "the controller retries a Task that ends with a transient code, instead of the kubelet its "
-    "container"
+    "the kubelet restarts no container; the controller retries a Task that ends with a transient "
+    "code"
 )
 
 

@@ -76,3 +76,13 @@ def test_row_of_a_hostile_event_controls_no_terminal() -> None:
     (line,) = Aligner().align([record.build_row(at(60))])
     assert line.isprintable()
     assert "fake" not in line
+
+
+def test_events_of_one_second_are_in_the_order_of_their_versions() -> None:
+    at = "2026-01-01T00:00:05Z"
+    versions = {"first": "99", "second": "100", "third": "101"}
+    events = [
+        build_event(message=text, lastTimestamp=at) | {"metadata": {"resourceVersion": version}}
+        for text, version in reversed(versions.items())
+    ]
+    assert [record.message for record in collect(*events).list_records()] == list(versions)

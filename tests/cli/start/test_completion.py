@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shlex
 import shutil
 import subprocess
@@ -251,7 +252,10 @@ def list_modules(*arguments: str, **env: str) -> set[str]:
 
 
 # Each takes longer to import than a completion or a help text may take.
-SLOW = {"aiohttp", "asyncio", "rich", "cryptography", "uvloop", "msgspec", "http.client"}
+SLOW = {
+    *("aiohttp", "asyncio", "rich", "cryptography", "uvloop", "msgspec", "http.client"),
+    *("concurrent.futures", "email", "multiprocessing", "subprocess", "tempfile", "urllib.request"),
+}
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["logs", "--help"], ["version"]], ids=" ".join)
@@ -259,7 +263,13 @@ def test_help_imports_no_slow_module(arguments: list[str]) -> None:
     assert list_modules(*arguments) & {*SLOW, "yaml", "ssl"} == set()
 
 
-@pytest.mark.parametrize("line", ["framework logs ", "framework logs a "])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("framework logs ", "framework logs a ", "framework exec a ", "framework scale a "),
+        *("framework get -n ", "framework exec a worker/0 -c "),
+    ],
+)
 def test_completion_imports_no_slow_module(line: str, tmp_path: Path) -> None:
     kubeconfig = write_kubeconfig(tmp_path, 1)
     modules = list_modules(
@@ -270,3 +280,33 @@ def test_completion_imports_no_slow_module(line: str, tmp_path: Path) -> None:
     )
     assert "cli.start.livenames" in modules
     assert modules & {*SLOW, "logging"} == set()
+
+
+def measure_cpu(command: list[str], env: dict[str, str]) -> float:
+    """Return the CPU seconds of a program, which must succeed."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, env={**os.environ, **env}, capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+# On a machine where a Python that does nothing takes 12 ms, this is 150 ms.
+MOST_IDLE_PYTHONS = 12
+
+
+def test_completion_costs_little_more_than_a_python_that_does_nothing(server: Access) -> None:
+    line = "framework exec alpha "
+    env = {
+        "COMP_LINE": line,
+        "COMP_POINT": str(len(line)),
+        "_FRAMEWORK_COMPLETE": "bash_complete",
+        "KUBECONFIG": server.kubeconfig,
+    }
+    # Another program can make a run dearer, never cheaper.
+    costs, idle = [], []
+    for _ in range(10):
+        costs.append(measure_cpu([PROGRAM], env))
+        idle.append(measure_cpu([sys.executable, "-c", "pass"], {}))
+        if min(costs) <= MOST_IDLE_PYTHONS * min(idle):
+            return
+    raise AssertionError(f"{min(costs):.3f} s is over {MOST_IDLE_PYTHONS} times {min(idle):.3f} s")

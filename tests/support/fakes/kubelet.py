@@ -183,6 +183,8 @@ class FakeKubelet:
         scheduler_names: Iterable[str] = (DEFAULT_SCHEDULER,),
         termination_seconds: float = 0.0,
         find_shortage: Callable[[Object], str] = lambda _: "",
+        node_name: str = NODE_NAME,
+        await_turn: Callable[[str, Object], Awaitable[None]] | None = None,
     ) -> None:
         """Prepare; nothing is watched yet.
 
@@ -194,8 +196,12 @@ class FakeKubelet:
             scheduler_names: only Pods that name one of these are bound.
             termination_seconds: how long a deleted Pod takes to go, within its grace period.
             find_shortage: says why no node takes a Pod; "" to bind it.
+            node_name: the node to which Pods are bound; it need not exist.
+            await_turn: waits until a Pod may be bound ("bind") or removed ("remove").
         """
         self._find_shortage = find_shortage
+        self._node_name = node_name
+        self._await_turn = await_turn
         self._client = client
         self._clock = clock
         self._namespace = namespace
@@ -268,6 +274,8 @@ class FakeKubelet:
                 if shortage:
                     await pod.stay_unscheduled(shortage)
                     return
+                if self._await_turn is not None:
+                    await self._await_turn("bind", body)
                 await self._bind(body["metadata"])
             await self._choose_script(body)(pod)
         except (NotFoundError, ConflictError):
@@ -282,7 +290,7 @@ class FakeKubelet:
             "apiVersion": "v1",
             "kind": "Binding",
             "metadata": {key: metadata[key] for key in ("name", "namespace", "uid")},
-            "target": {"kind": "Node", "name": NODE_NAME},
+            "target": {"kind": "Node", "name": self._node_name},
         }
         async with self._turn:
             await self._client.create(binding, self._namespace, body)
@@ -293,6 +301,8 @@ class FakeKubelet:
         script = self._scripts.get(uid)
         if script is not None:
             script.cancel()
+        if self._await_turn is not None:
+            await self._await_turn("remove", body)
         await asyncio.sleep(self._termination_seconds)
         with suppress(NotFoundError, ConflictError):
             await self._client.delete(
