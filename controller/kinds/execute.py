@@ -43,7 +43,7 @@ from framework.kube.errors import (
     KubeError,
     NotFoundError,
 )
-from framework.kube.resources import FRAMEWORKS, Object, Resource
+from framework.kube.resources import FRAMEWORKS, SERVICES, Object, Resource
 
 _Answer = TypeVar("_Answer")
 
@@ -168,6 +168,8 @@ class JobExecutor:
         else:
             if resource is FRAMEWORKS:
                 self._store.frameworks.put(stored)
+            elif resource is SERVICES:
+                self._store.services.put(stored)
 
     def _explain(self, kind: str, name: str, error: ApiError) -> ObstacleError:
         # The API server may quote what it refuses.

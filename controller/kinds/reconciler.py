@@ -216,6 +216,8 @@ class JobReconciler:
             except FrameworkFoundError as e:
                 snapshot = replace(snapshot, framework=e.found, now=self._clock.now())
             else:
+                if decision.has_more:
+                    self._queue.add(key)
                 return not decision.is_blocked
         return False
 

@@ -113,7 +113,7 @@ class ServiceSink:
         before = set(self._services)
         self._services.clear()
         for item in items:
-            self._put(item)
+            self.put(item)
         for key in before | set(self._services):
             self._on_change(key)
 
@@ -126,10 +126,11 @@ class ServiceSink:
             if not found:
                 self._services.pop(key, None)
         else:
-            self._put(obj)
+            self.put(obj)
         self._on_change(key)
 
-    def _put(self, obj: Object) -> None:
+    def put(self, obj: Object) -> None:
+        """Take a Service as a watch or the answer to its create shows it."""
         found = self._services.setdefault(_find_owner_key(obj), {})
         found[obj["metadata"]["name"]] = trim_to_owners(obj)
 

@@ -101,3 +101,5 @@ class Decision:
     """Actions by stage; no stage is empty."""
     is_blocked: bool = False
     """Whether to decide again after a pause, because no event shows the end of the obstacle."""
+    has_more: bool = False
+    """Whether to decide again in the next turn, because a decision does not create all at once."""

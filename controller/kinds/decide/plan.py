@@ -8,6 +8,8 @@
    is that of the job, its spec is not). An executionType of Stop stays, because it is final.
 4. It is being deleted, or Completed: it is not changed.
 
+A decision has at most 256 creates and 256 deletes of Services; the next one goes on.
+
 Invariant: no object that the job does not own is replaced or deleted.
 
 Example: another client sets taskNumber of the role worker to 5. The job gets the condition
@@ -16,7 +18,7 @@ FrameworkEdited with the field and what to change instead, and taskNumber become
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from controller.core.decision import EventType
@@ -47,6 +49,8 @@ from framework.kinds.compiled import Compiled, Object
 from framework.kinds.observing import BLOCKED, EDITED, INVALID_SPEC, Concern
 
 _SERVICE = "Service"
+# Of one decision: a job of ten thousand replicas leaves turns to the others.
+_MAX_SERVICES = 256
 NAME_TAKEN = "NameTaken"
 
 
@@ -62,6 +66,8 @@ class Plan:
     """Services that are not wanted any more."""
     concerns: tuple[Concern, ...] = ()
     """What the user should know."""
+    has_more: bool = False
+    """Whether Services are left for the next decision."""
 
     @property
     def is_pending(self) -> bool:
@@ -120,16 +126,21 @@ def plan_objects(
         Delete(_SERVICE, name, uid) for name, uid in snapshot.services.items() if name not in names
     )
     others = [Create(body) for body in supporting if body["kind"] != _SERVICE]
-    if stored is None:
-        if is_ended:
-            return Plan(deletes=extra)
-        framework = Create(_build_framework(compiled.framework, snapshot.job))
-        return Plan((*others, *beside, *missing), (framework,))
-    if is_deleting(stored):
+    has_more = max(len(missing), len(extra)) > _MAX_SERVICES
+    creates = tuple(missing[:_MAX_SERVICES])
+    plan = Plan(creates, deletes=extra[:_MAX_SERVICES], has_more=has_more)
+    if stored is not None and is_deleting(stored):
         return Plan()
-    if is_completed(find_framework(snapshot)):
-        return Plan(deletes=extra)
-    return _plan_change(snapshot, stored, compiled, (*others, *beside), (tuple(missing), extra))
+    if is_completed(find_framework(snapshot)) or (stored is None and is_ended):
+        return replace(plan, creates=())
+    if stored is not None:
+        return _plan_change(snapshot, stored, compiled, plan, (*others, *beside))
+    framework = Create(_build_framework(compiled.framework, snapshot.job))
+    return replace(
+        plan,
+        creates=(*others, *beside, *creates),
+        framework=() if has_more else (framework,),
+    )
 
 
 def find_obstacle(snapshot: Snapshot) -> Concern | None:
@@ -162,10 +173,9 @@ def _plan_change(
     snapshot: Snapshot,
     stored: Object,
     compiled: Compiled,
+    plan: Plan,
     others: tuple[Action, ...],
-    services: tuple[tuple[Action, ...], tuple[Action, ...]],
 ) -> Plan:
-    missing, extra = services
     # As it comes back from the API server.
     spec: Object = json.loads(json.dumps(compiled.framework["spec"]))
     digest = hash_spec(spec)
@@ -178,7 +188,7 @@ def _plan_change(
     path = find_difference(old, spec, "spec")
     wanted_labels = build_labels(snapshot.job)
     if is_same_job and not path and wanted_labels.items() <= labels.items():
-        return Plan(missing, (), extra)
+        return plan
     body = {
         **stored,
         "spec": spec,
@@ -189,8 +199,8 @@ def _plan_change(
         },
     }
     concerns = (_build_edited(snapshot.job, path),) if is_same_job and path else ()
-    creates = missing if is_same_job else (*others, *missing)
-    return Plan(creates, (Replace(body),), extra, concerns)
+    creates = plan.creates if is_same_job else (*others, *plan.creates)
+    return replace(plan, creates=creates, framework=(Replace(body),), concerns=concerns)
 
 
 def _build_edited(job: Object, path: str) -> Concern:
@@ -231,4 +241,4 @@ def build_decision(
     )
     stages = (first, written, events, plan.creates, plan.framework, plan.deletes)
     is_blocked = any(concern.type == BLOCKED for concern in plan.concerns)
-    return Decision(tuple(stage for stage in stages if stage), is_blocked)
+    return Decision(tuple(stage for stage in stages if stage), is_blocked, plan.has_more)

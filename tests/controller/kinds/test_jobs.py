@@ -430,3 +430,30 @@ async def test_job_at_rest_causes_no_write(kind: str) -> None:
         before = len(program.list_writes())
         await asyncio.sleep(120)
         assert program.list_writes()[before:] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_standby_does_nothing_for_a_job_until_it_leads(kind: str) -> None:
+    async with open_jobs(kind) as jobs:
+        first, second = await jobs.world.start_pair()
+        await jobs.create()
+        await jobs.wait_for_phase("Running")
+        assert second.list_writes() == []
+        first.kill()
+        jobs.is_ending = True
+        await jobs.wait_for_phase(ENDS[kind])
+        assert jobs.resource in {request.resource for request in second.list_writes()}
+
+
+@pytest.mark.slow
+async def test_job_of_hundreds_of_replicas_gets_all_services_and_its_end() -> None:
+    async with open_jobs("TfJob") as jobs:
+        jobs.world.start()
+        body = jobs.build()
+        body["spec"]["replicaSpecs"][1]["replicas"] = 300
+        await jobs.world.user.create(jobs.resource, NAMESPACE, body)
+        await jobs.wait_for_phase("Running", seconds=300)
+        assert len(list_names(jobs, SERVICES)) == 303
+        (program,) = jobs.world.programs
+        creates = [r for r in program.client.sent if (r.verb, r.resource) == ("create", SERVICES)]
+        assert len(creates) == 303
