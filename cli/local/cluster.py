@@ -1,6 +1,7 @@
 """Runs a local cluster in this process, for `framework local up` and `framework run --local`."""
 
 import fcntl
+import gc
 import json
 import logging
 import os
@@ -30,6 +31,8 @@ from localcluster.private_files import (
 logger = logging.getLogger(__name__)
 
 LOG_FILE = "cluster.log"
+# New objects before a look at the young ones, and how many of these before a look at older ones.
+_COLLECTION_THRESHOLDS = (20_000, 20, 50)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,7 @@ async def open_local_cluster(directory: Path, *, options: UpOptions) -> AsyncIte
         random=SystemRandom(),
     )
     try:
-        with _logging_to(directory), _failures_logged():
+        with _logging_to(directory), _failures_logged(), _rare_collections():
             async with cluster:
                 yield cluster
     except LocalClusterError as e:
@@ -104,6 +107,19 @@ def published(cluster: LocalCluster, note: str) -> Iterator[ClusterState]:
         finally:
             path.unlink(missing_ok=True)
             (cluster.directory / LOCK_FILE).unlink(missing_ok=True)
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Let Python look for cycles less often: there are few, and each look walks all objects."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(*_COLLECTION_THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 @contextmanager

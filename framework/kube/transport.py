@@ -82,7 +82,9 @@ class Transport:
         Raises:
             ConfigError: a certificate or key cannot be used.
         """
-        self._tls_context = build_tls_context(self._config)
+        # Without TLS, as on a local cluster, it would only cost time: it reads all CAs of the host.
+        if _has_tls(self._config.server) or _has_tls(self._config.proxy_url):
+            self._tls_context = build_tls_context(self._config)
         self._session = _open_session(self._tls_context)
 
     async def close(self) -> None:
@@ -208,10 +210,14 @@ class Transport:
         )
 
 
-def _open_session(context: ssl.SSLContext) -> aiohttp.ClientSession:
+def _has_tls(url: str | None) -> bool:
+    return url is not None and urlsplit(url).scheme == "https"
+
+
+def _open_session(context: ssl.SSLContext | None) -> aiohttp.ClientSession:
     """Open a pool without a limit: the callers and the throttle bound the requests."""
     session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ssl=context),
+        connector=aiohttp.TCPConnector(limit=0, ssl=context or True),
         cookie_jar=aiohttp.DummyCookieJar(),
         read_bufsize=_READ_BUFFER_BYTES,
     )

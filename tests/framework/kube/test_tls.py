@@ -73,6 +73,15 @@ TRUST: dict[str, Callable[[Pki], dict[str, Any]]] = {
 }
 
 
+async def test_client_of_plain_http_needs_no_ca(bench: Bench, tmp_path: Path) -> None:
+    server = await bench.serve(Reply(body=b"ok"))
+    missing = str(tmp_path / "missing.crt")
+    assert await ask(bench, KubeConfig(server=server.url, ca_file=missing)) == b"ok"
+    for tls in ({"server": "HTTPS://h"}, {"server": server.url, "proxy_url": "https://h"}):
+        with pytest.raises(ConfigError, match="no usable CA certificate"):
+            await bench.open(KubeConfig(**tls, ca_file=missing))
+
+
 @cases("trust", TRUST)
 async def test_server_of_the_given_authority_is_trusted(
     bench: Bench, pki: Pki, trust: Callable[[Pki], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
