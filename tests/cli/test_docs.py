@@ -44,7 +44,8 @@ def list_options(command: click.Command) -> set[str]:
     return {
         option
         for parameter in command.params
-        if isinstance(parameter, click.Option)
+        # A hidden option is only there for its error, which names the right one.
+        if isinstance(parameter, click.Option) and not parameter.hidden
         for option in (*parameter.opts, *parameter.secondary_opts)
     }
 
