@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import Callable, List, Mapping, NoReturn, Optional, Tuple
+from typing import Callable, List, Mapping, NoReturn, Tuple
 
 from framework.agent.access import Access, AccessError
 from framework.agent.addresses import join_port
@@ -31,7 +31,6 @@ from rendezvous.process.ending import Ending, EndingError, choose_ending
 from rendezvous.process.sidecar import run_sidecar
 from rendezvous.process.wrapper import Wrapper
 from rendezvous.renderers.plugins import load_plugins
-from rendezvous.rsh.program import PreparedEndpoint, run_client
 from rendezvous.settings.annotations import list_ignored, read_annotations
 from rendezvous.settings.arguments import (
     INSTALL,
@@ -108,6 +107,8 @@ class Program:
         return self._wrap(setup, access, writer)
 
     def _run_remotely(self, directory: str) -> int:
+        from rendezvous.rsh.program import run_client
+
         arguments, env = self._arguments, self._env
         options = parse_options(env, {"directory": directory, **arguments.flags})
         return run_client(arguments.host, arguments.argv, env, options, self._clock)
@@ -142,12 +143,12 @@ class Program:
         wrapper = Wrapper(self._arguments.argv, setup, self._children)
         notifiers = [*self._build_notifiers(setup, writer), wrapper.notify]
         agent, observer = self._build_agent(setup, access, writer, wrapper.stop)
-        endpoint = self._prepare_endpoint(setup)
+        open_endpoint, close_endpoint = self._prepare_endpoint(setup)
 
         def run_agent() -> None:
             try:
                 self._await_first(agent, observer, setup.options)
-                self._open_endpoint(endpoint)
+                open_endpoint()
             except EndError as e:
                 wrapper.give_up(self._fail(e))
                 return
@@ -161,24 +162,25 @@ class Program:
             run_sidecar(agent, Ending(), self._reporter, self._clock)
 
         code = wrapper.run(run_agent)
-        if endpoint is not None:
-            endpoint.close()
+        close_endpoint()
         return code
 
-    def _prepare_endpoint(self, setup: Setup) -> Optional[PreparedEndpoint]:
-        """Check what remote commands need, if they are wanted."""
+    def _prepare_endpoint(self, setup: Setup) -> Tuple[Callable[[], None], Callable[[], None]]:
+        """Check what remote commands need, if they are wanted; return what opens and closes."""
         if setup.options.rsh == "off":
-            return None
-        return PreparedEndpoint(setup, self._env, self._children)
+            return _do_nothing, _do_nothing
+        from rendezvous.rsh.program import PreparedEndpoint  # loads ssl, 2 MB
 
-    @staticmethod
-    def _open_endpoint(endpoint: Optional[PreparedEndpoint]) -> None:
-        try:
-            if endpoint is not None:
+        endpoint = PreparedEndpoint(setup, self._env, self._children)
+
+        def open_endpoint() -> None:
+            try:
                 endpoint.open()
-        except OSError as e:
-            text = f"FB_RSH_SERVER_PORT: cannot serve remote commands: {e}; choose another port"
-            raise EndError(ExitCode.UNKNOWN, "PortTaken", text) from e
+            except OSError as e:
+                text = f"FB_RSH_SERVER_PORT: cannot serve remote commands: {e}; choose another port"
+                raise EndError(ExitCode.UNKNOWN, "PortTaken", text) from e
+
+        return open_endpoint, endpoint.close
 
     def _observe(self, access: Access, target: Target) -> AttemptObserver:
         return AttemptObserver(access, self._clock, target, read_expected(self._env))
@@ -298,6 +300,10 @@ class Program:
         fields = {"exitCode": end.code.value, "reason": end.reason, "message": str(end)}
         write_termination_message(path, fields)
         return end.code.value
+
+
+def _do_nothing() -> None:
+    """No remote commands are wanted."""
 
 
 def run(words: List[str], env: Mapping[str, str], clock: AgentClock) -> int:
