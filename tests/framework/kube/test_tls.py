@@ -77,9 +77,12 @@ async def test_client_of_plain_http_needs_no_ca(bench: Bench, tmp_path: Path) ->
     server = await bench.serve(Reply(body=b"ok"))
     missing = str(tmp_path / "missing.crt")
     assert await ask(bench, KubeConfig(server=server.url, ca_file=missing)) == b"ok"
-    for tls in ({"server": "HTTPS://h"}, {"server": server.url, "proxy_url": "https://h"}):
+    for config in (
+        KubeConfig(server="HTTPS://h", ca_file=missing),
+        KubeConfig(server=server.url, proxy_url="https://h", ca_file=missing),
+    ):
         with pytest.raises(ConfigError, match="no usable CA certificate"):
-            await bench.open(KubeConfig(**tls, ca_file=missing))
+            await bench.open(config)
 
 
 @cases("trust", TRUST)
