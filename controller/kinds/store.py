@@ -17,7 +17,6 @@ class JobStore:
 
     def __init__(self, on_change: Callable[[str], None]) -> None:
         """Call ``on_change`` with the key of a job when one of its objects has changed."""
-        self.on_change = on_change
         self._jobs: dict[str, Object] = {}
         self._frameworks: dict[str, Object] = {}
         # Of the Services: metadata only, by the key of their job and their name.
