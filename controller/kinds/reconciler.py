@@ -33,7 +33,7 @@ from controller.serve.metrics import Metrics
 from framework.clock import Clock, KeySource, Random
 from framework.kube.backoff import Backoff
 from framework.kube.client import KubeClient
-from framework.kube.errors import KubeError
+from framework.kube.errors import ConflictError, KubeError, NotFoundError
 from framework.kube.listwatch import ListWatch
 from framework.kube.resources import (
     FRAMEWORKS,
@@ -178,7 +178,10 @@ class JobReconciler:
                 # The gate enqueues all keys when it opens.
                 continue
             except KubeError as e:
-                logger.info("job not reconciled", extra={"job": key, "error": str(e)})
+                # The job has changed or is gone since it was read: the watch shows it.
+                is_stale = isinstance(e, ConflictError | NotFoundError)
+                level = logging.DEBUG if is_stale else logging.INFO
+                logger.log(level, "job not reconciled", extra={"job": key, "error": str(e)})
                 is_done = False
             except Exception:
                 # One job must not stop the others.

@@ -94,12 +94,15 @@ def test_controller_makes_no_secret_that_holds_the_token_of_an_account(
     metadata = {"name": "gang-gang-key", "labels": {FC: "gang"}}
     secret: Object = {"metadata": metadata, "data": {constants.GANG_KEY: "YQ=="}}
     assert try_create(controller, policed, "secrets", secret) == 201
+    ssh_key: Object = {**secret, "metadata": {**metadata, "name": "gang-ssh"}}
+    assert try_create(controller, policed, "secrets", ssh_key) == 201
     of_account = {"kubernetes.io/service-account.name": "default"}
     token = {**metadata, "annotations": of_account}
     for body in (
         {"metadata": token, "type": "kubernetes.io/service-account-token"},
         {**secret, "metadata": {**metadata, "name": "other"}},
         {**secret, "metadata": {"name": "gang-gang-key"}},
+        {**secret, "metadata": {"name": "gang-ssh"}},
     ):
         assert try_create(controller, policed, "secrets", body) == 403, body
 
