@@ -57,11 +57,15 @@ class _AgentFile(NamedTuple):
 def missing_agent(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:
     """Find commands that read a file of an agent that the Pod does not have."""
     containers = role.list_containers()
+    files = _list_agent_files(containers)
+    nameless = {c.path for c in containers if not c.image}
+    # The argument `install` counts, whatever the name of the image.
+    is_installed = any(c.is_init and "install" in c.list_words() for c in containers)
     for container in containers:
         text = " ".join(container.list_words())
         # Another container without an image may be the agent: `pod_template` reports it.
-        is_known = all(c.image for c in containers if c.path != container.path)
-        for file in _list_agent_files(containers):
+        is_known = nameless <= {container.path}
+        for file in files:
             read = file.pattern.search(text)
             if read and is_known and not file.is_written:
                 yield warning(
@@ -72,8 +76,6 @@ def missing_agent(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding
                     "check the spelling of initContainers and of the agent's image, or let "
                     "`framework inject` add it (--rendezvous sidecar, its default)",
                 )
-        # The argument `install` counts, whatever the name of the image.
-        is_installed = any(c.is_init and "install" in c.list_words() for c in containers)
         if container.is_wrapped and not is_installed:
             yield from _report_no_installer(container, role)
 

@@ -7,8 +7,9 @@ policies under which the kubelet hides exit codes from the controller.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from itertools import islice
 
 from cli.authoring.findings import Finding, error, warning
 from cli.templates import ContainerTemplate, RoleTemplate, is_open
@@ -20,6 +21,9 @@ _REFUSED = "the API server refuses the Pod"
 _QUOTES = "put it into quotes"
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _QUANTITY = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
+# Of a DNS label.
+_LONGEST_NAME = 63
+_MOST_SUGGESTED = 16
 _NOTHING = (None, "")  # Kubernetes puts the default there.
 _COUNTS = ("minFailedTaskCount", "minSucceededTaskCount")
 _RESERVED_PREFIXES = ("FC_", constants.ANNOTATION_PREFIX)
@@ -32,7 +36,7 @@ def pod_template(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]
     yield from _find_no_restart_policy(role)
     selector = role.pod_spec.get("nodeSelector")
     yield from _find_no_text_map(selector, f"{role.spec_path}.nodeSelector")
-    volumes = [str(volume.body.get("name", "")) for volume in role.list_volumes()]
+    volumes = dict.fromkeys(str(volume.body.get("name", "")) for volume in role.list_volumes())
     for container in role.list_containers():
         for key in ("name", "image"):
             yield from _find_no_word(container, key)
@@ -201,7 +205,7 @@ def _find_no_variables(container: ContainerTemplate) -> Iterator[Finding]:
             yield from _find_no_text(value, f"{path}.value")
 
 
-def _find_no_mounts(container: ContainerTemplate, volumes: list[str]) -> Iterator[Finding]:
+def _find_no_mounts(container: ContainerTemplate, volumes: Mapping[str, None]) -> Iterator[Finding]:
     form = "write `- {name: VOLUME, mountPath: /PATH}` for each"
     for path, mount in _list_maps(container, "volumeMounts"):
         if not isinstance(mount, Mapping):
@@ -211,13 +215,21 @@ def _find_no_mounts(container: ContainerTemplate, volumes: list[str]) -> Iterato
             yield error("pod-template", f"{path}.mountPath", f"is missing: {_REFUSED}", form)
         name = str(mount.get("name") or "")
         if name not in volumes and not is_open(name):
-            close = get_close_matches(name, volumes, n=1)
+            close = _suggest_volume(name, volumes)
             yield error(
                 "pod-template",
                 f"{path}.name",
                 f"the Pod has no volume {name!r}: {_REFUSED}",
                 f"write `{close[0]}`" if close else "add it to `volumes` of the Pod's spec",
             )
+
+
+def _suggest_volume(name: str, volumes: Iterable[str]) -> list[str]:
+    """Find the volume that was meant, among the first ones."""
+    if len(name) > _LONGEST_NAME:
+        return []
+    first = islice(volumes, _MOST_SUGGESTED)
+    return get_close_matches(name, [v for v in first if len(v) <= _LONGEST_NAME], n=1)
 
 
 def _list_maps(container: ContainerTemplate, key: str) -> Iterator[tuple[str, object]]:

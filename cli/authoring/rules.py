@@ -30,6 +30,8 @@ from framework.kube.resources import Object
 _INJECT = "let `framework inject` add it"
 _ADDRESSES = re.compile(r"\bFB_([A-Z0-9]+)_ADDRESSES\b")
 _RDZV_ID_FLAG = re.compile(r"--rdzv[-_]id(?:=|\s+)(\S+)")
+# Some rules compare each container with each other.
+_MOST_CONTAINERS = 100
 _ENDING_SETTING = "FB_SIDECAR_END"
 
 
@@ -284,9 +286,22 @@ def lint(framework: Object, options: LintOptions) -> list[Finding]:
         dropped = list_spec_fields(framework.get("spec"), "spec")
         found += [_report_dropped(path, lost) for path, lost in dropped]
     for role in list_roles(framework):
+        count = len(role.list_containers())
+        if count > _MOST_CONTAINERS:
+            found.append(_report_size(role, count))
+            continue
         of_role = [each for rule in RULES for each in rule(framework, role, options)]
         found += [*of_role, *misspelt_field(role, of_role)]
     return found
+
+
+def _report_size(role: RoleTemplate, count: int) -> Finding:
+    return warning(
+        "pod-template",
+        f"{role.spec_path}.containers",
+        f"the Pod has {count} containers, so this role is not checked",
+        f"write at most {_MOST_CONTAINERS}",
+    )
 
 
 def find_refused_templates(framework: Object) -> list[Finding]:
