@@ -8,6 +8,7 @@ from typing import Any
 from cli.why.cause import Cause
 from cli.why.observation import STARTING_STATES, Observation
 from cli.why.ranking import count_waiting
+from cli.why.remedies import build_grants
 from framework.api.endings import describe_framework_end
 from framework.api.naming import TaskKey
 from framework.api.states import FrameworkState, TaskState
@@ -40,6 +41,8 @@ def render_text(
         yield f"{more} more cause{'s' * (more > 1)}: {command}"
     if observation.unseen:
         yield f"not seen, for lack of a right or of an answer: {', '.join(observation.unseen)}"
+    if observation.missing_rights:
+        yield from _render_rights(observation)
 
 
 def build_structure(observation: Observation, causes: Sequence[Cause]) -> dict[str, Any]:
@@ -53,6 +56,7 @@ def build_structure(observation: Observation, causes: Sequence[Cause]) -> dict[s
         "summary": _summarize(observation, causes[0]) if causes else describe_healthy(observation),
         "causes": [_build_cause(observation, cause) for cause in causes],
         "notSeen": list(observation.unseen),
+        "missingRights": list(observation.missing_rights),
     }
 
 
@@ -61,12 +65,15 @@ def describe_healthy(observation: Observation) -> str:
     status = observation.status
     if status is None:
         return "nothing is wrong: it is new, and the controller has not seen it yet"
+    wrong = "nothing is wrong"
+    if observation.unseen and status.state is not FrameworkState.COMPLETED:
+        wrong = "nothing is wrong in what could be read"
     if observation.metadata.get("deletionTimestamp"):
-        return "nothing is wrong: it is being deleted"
+        return f"{wrong}: it is being deleted"
     if status.state is FrameworkState.COMPLETED:
         since = f" at {format_time(status.completion_time)}" if status.completion_time else ""
-        return f"nothing is wrong: {describe_framework_end(status)}{since}"
-    return f"nothing is wrong: {_describe_tasks(observation)}"
+        return f"{wrong}: {describe_framework_end(status)}{since}"
+    return f"{wrong}: {_describe_tasks(observation)}"
 
 
 def _describe_tasks(observation: Observation) -> str:
@@ -134,6 +141,15 @@ def _render_cause(observation: Observation, cause: Cause) -> Iterator[str]:
         yield _render_field("remedy", remedy.text)
         for command in remedy.commands:
             yield f"{' ' * (_LABEL_WIDTH + 4)}{command}"
+
+
+def _render_rights(observation: Observation) -> Iterator[str]:
+    """Write the rights that the user lacks, and the commands that grant them."""
+    yield f"missing rights: {', '.join(observation.missing_rights)}"
+    text = "to see more, ask an administrator to grant them, with your user name for USER"
+    yield _render_field("remedy", text)
+    for command in build_grants(observation):
+        yield f"{' ' * (_LABEL_WIDTH + 4)}{command}"
 
 
 def _render_field(label: str, text: str) -> str:

@@ -15,7 +15,10 @@ _COMPACT = (",", ":")
 _OPTIONS = frozenset(
     {
         *("-", "-f", "-k", "-l", "-n", "-o", "-p", "--force", "--server-side"),
-        "--force-conflicts",
+        *("--force-conflicts", "--verb=get,list", "--user=USER", "--resource=nodes"),
+        *("--role=framework-why", "--clusterrole=framework-why-nodes", "--resource=pods"),
+        *("--resource=pods/log", "--resource=events", "--resource=configmaps"),
+        "--resource=persistentvolumeclaims",
         *("--type=json", "--type=merge", "--dry-run=client", "--ignore-not-found"),
         *("--grace-period=0", "--replicas=1", "--from-literal=KEY=VALUE"),
         *("--docker-server=REGISTRY", "--docker-username=USER", "--docker-password=PASSWORD"),

@@ -72,6 +72,7 @@ class Gatherer:
         self._name = name
         self._kept = kept
         self._unseen: dict[str, None] = {}
+        self._rights: dict[str, None] = {}
 
     async def gather(self, commands: Commands, now: datetime, *, is_local: bool) -> Observation:
         """Read everything.
@@ -125,6 +126,7 @@ class Gatherer:
             holder=holder,
             logs=logs,
             unseen=tuple(self._unseen),
+            missing_rights=tuple(self._rights),
         )
 
     async def _list_pods(self) -> Mapping[str, Object]:
@@ -135,7 +137,7 @@ class Gatherer:
             )
             return {str(pod["metadata"]["name"]): pod for pod in listed["items"]}
 
-        return await self._try("Pods", read, {})
+        return await self._try("Pods", "list pods", read, {})
 
     async def _get(self, resource: Resource, name: str, what: str) -> Object | None:
         async def read() -> Object | None:
@@ -143,7 +145,9 @@ class Gatherer:
                 resource, self._namespace, name, timeout_seconds=_TIMEOUT_SECONDS
             )
 
-        return await self._try(what, read, None)
+        # Nobody gets the right to read a Secret only to see its owner.
+        right = "" if resource is SECRETS else f"get {resource.plural}"
+        return await self._try(what, right, read, None)
 
     async def _get_lease(self) -> Object | None:
         """Read the Lease of the controller: only administrators may, so nothing is said of it."""
@@ -161,7 +165,7 @@ class Gatherer:
             )
             return parse_events(listed["items"])
 
-        return await self._try("Events", read, ())
+        return await self._try("Events", "list events", read, ())
 
     async def _list_pod_events(self, task: TaskFacts) -> tuple[EventFacts, ...]:
         uid = task.status.attempt_status.pod_uid
@@ -173,10 +177,11 @@ class Gatherer:
         nodes: dict[str, Object] = {}
         if requests.lists_nodes:
             none: dict[str, Object] = {}
-            nodes |= await self._try("nodes", self._list_first_nodes, none)
+            nodes |= await self._try("nodes", "list nodes", self._list_first_nodes, none)
         for name in requests.nodes:
             if name not in nodes and "nodes" not in self._unseen:
-                node = await self._try("nodes", partial(self._get_node, name), None)
+                read = partial(self._get_node, name)
+                node = await self._try("nodes", "get nodes", read, None)
                 nodes |= {} if node is None else {name: node}
         return nodes
 
@@ -215,6 +220,7 @@ class Gatherer:
                 raw = await self._read_live_log(request)
         except ForbiddenError:
             self._unseen["logs of containers"] = None
+            self._rights["get pods/log"] = None
             return ()
         except (KubeError, TimeoutError):
             raw = await self._read_kept_log(request)
@@ -248,12 +254,17 @@ class Gatherer:
         except KubeError:
             return b""
 
-    async def _try(self, what: str, read: Callable[[], Awaitable[T]], otherwise: T) -> T:
-        """Read something that an answer can do without."""
+    async def _try(
+        self, what: str, right: str, read: Callable[[], Awaitable[T]], otherwise: T
+    ) -> T:
+        """Read something that an answer can do without, with a right that users may lack."""
         try:
             return await read()
         except NotFoundError:
             return otherwise
+        except ForbiddenError:
+            self._rights |= {right: None} if right else {}
         except KubeError:
-            self._unseen[what] = None
-            return otherwise
+            pass
+        self._unseen[what] = None
+        return otherwise

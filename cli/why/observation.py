@@ -174,7 +174,9 @@ class Observation:
     logs: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     """The last lines of containers, by name of the Pod and of the container."""
     unseen: tuple[str, ...] = ()
-    """What may not be read, and so is not in the answer."""
+    """What could not be read, and so is not in the answer."""
+    missing_rights: tuple[str, ...] = ()
+    """The rights of the user that lack for it, as verb and resource: ``list pods``."""
     is_local: bool = False
     """Whether it is on a local cluster, which starts its controller."""
 

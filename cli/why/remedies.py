@@ -15,6 +15,9 @@ from framework.kube.resources import Object
 
 # More names would fill the terminal.
 _MAX_NAMED_PODS = 10
+_ROLE = "framework-why"
+_READING = "--verb=get,list"
+_NODES = "nodes"
 _FOREVER = (-1, -2)
 _LIVE = frozenset(
     {TaskState.ATTEMPT_CREATION_REQUESTED, TaskState.ATTEMPT_PREPARING, TaskState.ATTEMPT_RUNNING}
@@ -67,6 +70,25 @@ def change_spec(observation: Observation, text: str, *operations: Object) -> Rem
 def replace_framework(observation: Observation, text: str) -> Remedy:
     """Build the remedy that replaces the Framework by a copy that the user has edited."""
     return Remedy(text, observation.commands.build_replacement())
+
+
+def build_grants(observation: Observation) -> list[str]:
+    """Build the commands that grant the rights which the user lacks."""
+    resources = dict.fromkeys(right.partition(" ")[2] for right in observation.missing_rights)
+    own = [f"--resource={name}" for name in resources if name != _NODES]
+    # The administrator may have another namespace than the user.
+    namespace = ("-n", observation.namespace)
+    grants: list[Sequence[str]] = []
+    if own:
+        grants.append(("create", "role", _ROLE, _READING, *own, *namespace))
+        binding = ("create", "rolebinding", _ROLE, f"--role={_ROLE}", "--user=USER")
+        grants.append((*binding, *namespace))
+    if _NODES in resources:
+        name = f"{_ROLE}-{_NODES}"
+        grants.append(("create", "clusterrole", name, _READING, f"--resource={_NODES}"))
+        binding = ("create", "clusterrolebinding", name, f"--clusterrole={name}", "--user=USER")
+        grants.append(binding)
+    return [observation.commands.build_global_kubectl(*words) for words in grants]
 
 
 def name_pods(observation: Observation, tasks: Sequence[TaskFacts]) -> list[str] | None:

@@ -6,6 +6,7 @@ are printed; then the gang ends well. A fake kubelet writes the statuses of the 
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from tests.support.servers.rights import create_account_access
 from tests.support.waiting import HANG_SECONDS
 
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", namespaced=True)
+LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange", namespaced=True)
 ADMISSION = "admissionregistration.k8s.io"
 POLICY = Resource(
     ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
@@ -49,6 +51,8 @@ TAINTED = (
     "are available: 2 Preemption is not helpful for scheduling."
 )
 LOW = "512Mi"
+# The grace period of a Pod that is evicted.
+EVICTED_SECONDS = 8
 
 
 def build_gang(
@@ -81,7 +85,28 @@ async def do_nothing(_: World) -> None:
 
 
 async def limit_pods(world: World) -> None:
-    body = {"metadata": {"name": "team"}, "spec": {"hard": {"pods": "1"}}}
+    await create_quota(world, pods="1")
+
+
+async def limit_memory(world: World) -> None:
+    await create_quota(world, **{"limits.memory": "768Mi"})
+
+
+async def demand_storage(world: World) -> None:
+    await create_quota(world, **{"limits.ephemeral-storage": "10Gi"})
+
+
+async def limit_containers(world: World) -> None:
+    limits = [{"type": "Container", "max": {"memory": "256Mi"}}]
+    body = {"metadata": {"name": "small"}, "spec": {"limits": limits}}
+    await world.kube.create(LIMIT_RANGES, world.namespace, body)
+    # The server has read it when it refuses a Pod.
+    container = {"name": "main", "image": IMAGE, "resources": {"limits": {"memory": LOW}}}
+    await wait_for_refusal(world, container, "maximum memory usage per Container")
+
+
+async def create_quota(world: World, **hard: str) -> None:
+    body = {"metadata": {"name": "team"}, "spec": {"hard": hard}}
     await world.kube.create(QUOTAS, world.namespace, body)
     # It is in force when its controller has counted.
     async with aclosing(follow(world, QUOTAS)) as quotas:
@@ -117,17 +142,17 @@ async def deny_images(world: World) -> None:
         "matchResources": {"namespaceSelector": selector},
     }
     await world.kube.create(BINDING, None, {"metadata": {"name": name}, "spec": binding})
-    await wait_for_denial(world)
-
-
-async def wait_for_denial(world: World) -> None:
-    """A policy is in force a moment after it is stored."""
     container = {"name": "main", "image": OTHER_IMAGE}
+    await wait_for_refusal(world, container, "not released")
+
+
+async def wait_for_refusal(world: World, container: Object, words: str) -> None:
+    """Return when a Pod with this container is refused: a moment after the rule is stored."""
     probe = {"metadata": {"name": "probe"}, "spec": {"containers": [container]}}
     manifest = world.shell.folder / "probe.json"
     manifest.write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", **probe}))
     create = f"kubectl create --dry-run=server -n {world.namespace} -f probe.json"
-    while "not released" not in (await world.shell.run(create)).output:
+    while words not in (await world.shell.run(create)).output:
         continue
 
 
@@ -148,7 +173,7 @@ class Case:
     values: Mapping[str, str] = field(default_factory=dict)
     """The user's values for words in capitals."""
     edit: tuple[str, str] | None = None
-    """A text of the file that the user replaces after the first command."""
+    """A pattern and its replacement, for the file that the user edits after the first command."""
 
 
 CASES = {
@@ -157,6 +182,33 @@ CASES = {
         ("cannot be created: the quota team is used up (pods: 1 of 1 used, a Pod needs 1)",),
         gang=lambda: build_gang(labels={"waits-for-all": "yes"}),
         prepare=limit_pods,
+    ),
+    "quota of memory": Case(
+        "Quota",
+        (
+            "the quota team is used up (limits.memory: 512Mi of 768Mi used, a Pod needs 512Mi)",
+            '{"limits.memory":"1024Mi"}',
+        ),
+        gang=lambda: build_gang(labels={"waits-for-all": "yes"}),
+        prepare=limit_memory,
+    ),
+    "quota that needs a limit": Case(
+        "Refused",
+        ("the quota team requires that its containers state limits.ephemeral-storage",),
+        prepare=demand_storage,
+        edit=("^( *)memory: 512Mi$", r"\1memory: 512Mi\n\1ephemeral-storage: 1Gi"),
+    ),
+    "LimitRange": Case(
+        "Refused",
+        (("a LimitRange of the namespace does not allow it: maximum memory usage per Container "
+         "is 256Mi, but limit is 512Mi"),),
+        prepare=limit_containers,
+        edit=("memory: 512Mi", "memory: 256Mi"),
+    ),
+    "eviction": Case(
+        "Node",
+        ("was ended by its node: Evicted", "The node was low on resource: memory."),
+        gang=lambda: build_gang(count=1, terminationGracePeriodSeconds=EVICTED_SECONDS),
     ),
     "Pod Security": Case(
         "Refused",
@@ -213,6 +265,9 @@ async def run_pod(world: World, pod: FakePod) -> None:
         await wait_for_image(world, pod)
     await pod.initialize()
     await pod.start()
+    if pod.body["spec"]["terminationGracePeriodSeconds"] == EVICTED_SECONDS:
+        await evict_once(world, pod)
+        return
     is_hungry = pod.body["spec"]["terminationGracePeriodSeconds"] == 7
     if "waits-for-all" in pod.labels:
         await wait_for_pods(world, 2)
@@ -220,6 +275,18 @@ async def run_pod(world: World, pod: FakePod) -> None:
         await pod.finish(137, reason="OOMKilled")
     else:
         await pod.finish()
+
+
+async def evict_once(world: World, pod: FakePod) -> None:
+    """End the first Pod as a node does that is low on memory, and the next ones well."""
+    mark = world.shell.folder / "evicted"
+    if mark.exists():
+        await pod.finish()
+        return
+    mark.touch()
+    message = "The node was low on resource: memory."
+    status = {"phase": "Failed", "reason": "Evicted", "message": message}
+    await world.kube.patch(PODS, pod.namespace, pod.name, {"status": status}, subresource="status")
 
 
 async def wait_for_pods(world: World, count: int) -> None:
@@ -308,7 +375,9 @@ async def test_why_names_the_cause_and_its_remedy_works(
             await world.shell.carry_out([first], case.values)
             if case.edit is not None:
                 file = tmp_path / "gang.yaml"
-                file.write_text(file.read_text().replace(*case.edit))
+                text, count = re.subn(*case.edit, file.read_text(), flags=re.MULTILINE)
+                assert count
+                file.write_text(text)
             await world.shell.carry_out(rest, case.values)
             await wait_until_succeeded(world)
             await world.shell.ask_until("gang", None, *options)

@@ -9,6 +9,7 @@ from cli.reasons import read_progress
 from cli.why.cause import Cause, Kind, Remedy
 from cli.why.names import hide_names
 from cli.why.observation import Observation, TaskFacts, get_mapping, list_mappings, read_time
+from cli.why.quantities import add_quantities
 from cli.why.refusals import Refusal, Refuser, parse_refusal
 from cli.why.remedies import (
     build_operation,
@@ -278,7 +279,8 @@ def _extend_quota(
     commands = observation.commands
     count = max(1, len(failed.tasks))
     hard = {
-        resource: _add(refusal.amounts["used"].get(resource, "0"), amount, count)
+        resource: add_quantities(refusal.amounts["used"].get(resource, "0"), amount, count)
+        or "QUANTITY"
         for resource, amount in refusal.amounts["requested"].items()
     }
     raise_quota = commands.build_merge("resourcequota", refusal.name, {"spec": {"hard": hard}})
@@ -290,15 +292,10 @@ def _extend_quota(
     fitting = len(created) - len(failed.tasks)
     if fitting > 0 and failed.tasks and failed.tasks[0].role_index is not None:
         path = f"/spec/taskRoles/{failed.tasks[0].role_index}/taskNumber"
-        text = f"run with the {fitting} Tasks of {created[0].key.role} that fit"
+        text = (
+            f"run with the {fitting} Task{'s' * (fitting != 1)} of {created[0].key.role} that fit"
+        )
         yield change_spec(observation, text, build_operation("replace", path, fitting))
-
-
-def _add(used: str, amount: str, count: int) -> str:
-    """Add up quantities; a placeholder if they have units."""
-    if used.isdecimal() and amount.isdecimal():
-        return str(int(used) + count * int(amount))
-    return "QUANTITY"
 
 
 def _inject(observation: Observation, text: str) -> Remedy:

@@ -53,7 +53,9 @@ def find_missing_controller(observation: Observation) -> Iterator[Cause]:
         return
     facts = []
     if is_stale:
-        facts.append(f"its Lease was renewed last by {lease.get('holderIdentity') or 'none'}")
+        holder = lease.get("holderIdentity")
+        end = f": {holder} renewed it last" if holder else ", and no controller holds it"
+        facts.append(f"the Lease of the controller has run out{end}")
     what = "its last change" if observation.status is not None and changed is not None else "it"
     text = f"no controller has seen {what}" if changed else "its controller does not run any more"
     yield Cause(
