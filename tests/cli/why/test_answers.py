@@ -55,6 +55,30 @@ def test_answer_names_what_was_not_seen() -> None:
     assert lines[-1] == "not seen, for lack of a right or of an answer: Events, nodes"
 
 
+def test_answer_names_missing_rights_and_the_commands_that_grant_them() -> None:
+    observed = observe(
+        task_state=TaskState.ATTEMPT_RUNNING,
+        unseen=("Pods", "nodes"),
+        missing_rights=("list pods", "get pods/log", "list nodes"),
+    )
+    lines = render(observed)
+    assert lines[0] == "gang: nothing is wrong in what could be read: of 2 Tasks, 2 run"
+    assert lines[2] == "missing rights: list pods, get pods/log, list nodes"
+    assert [line.strip() for line in lines[4:]] == [
+        (
+            "kubectl create role framework-why --verb=get,list --resource=pods --resource=pods/log "
+            "-n test"
+        ),
+        "kubectl create rolebinding framework-why --role=framework-why --user=USER -n default",
+        "kubectl create clusterrole framework-why-nodes --verb=get,list --resource=nodes",
+        (
+            "kubectl create clusterrolebinding framework-why-nodes --clusterrole=framework-why-nodes "
+            "--user=USER"
+        ),
+    ]
+    assert build_structure(observed, ())["missingRights"] == list(observed.missing_rights)
+
+
 def test_long_message_is_cut() -> None:
     pods = [pending(0, wait("CreateContainerError", "x" * 10_000))]
     lines = render(observe(pods))
