@@ -64,17 +64,16 @@ def test_answer_names_missing_rights_and_the_commands_that_grant_them() -> None:
     lines = render(observed)
     assert lines[0] == "gang: nothing is wrong in what could be read: of 2 Tasks, 2 run"
     assert lines[2] == "missing rights: list pods, get pods/log, list nodes"
+    create, user = "kubectl create", "--user=USER"
+    nodes = "framework-why-nodes"
     assert [line.strip() for line in lines[4:]] == [
         (
-            "kubectl create role framework-why --verb=get,list --resource=pods --resource=pods/log "
-            "-n test"
+            f"{create} role framework-why --verb=get,list --resource=pods --resource=pods/log "
+            "-n default"
         ),
-        "kubectl create rolebinding framework-why --role=framework-why --user=USER -n default",
-        "kubectl create clusterrole framework-why-nodes --verb=get,list --resource=nodes",
-        (
-            "kubectl create clusterrolebinding framework-why-nodes --clusterrole=framework-why-nodes "
-            "--user=USER"
-        ),
+        f"{create} rolebinding framework-why --role=framework-why {user} -n default",
+        f"{create} clusterrole {nodes} --verb=get,list --resource=nodes",
+        f"{create} clusterrolebinding {nodes} --clusterrole={nodes} {user}",
     ]
     assert build_structure(observed, ())["missingRights"] == list(observed.missing_rights)
 
