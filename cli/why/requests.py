@@ -76,6 +76,9 @@ def _is_suspect(task: TaskFacts) -> bool:
         return False
     containers = task.list_containers()
     if task.phase == "Running" and not task.is_terminating:
+        # Of a node that does not answer, Kubernetes changes this condition and no container.
+        if task.find_condition("Ready").get("status") == "False":
+            return True
         return any(c.restarts or (not c.is_init and not c.is_ready) for c in containers)
     return task.phase not in {"Succeeded", "Failed"} or task.is_terminating
 

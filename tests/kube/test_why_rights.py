@@ -143,6 +143,8 @@ async def lose_node(world: World) -> None:
     }
     status = {"status": {"conditions": [condition]}}
     await world.kube.patch(NODES, None, NODE_NAME, status, subresource="status")
+    unready = {"status": {"conditions": [{**condition, "status": "False"}]}}
+    await world.kube.patch(PODS, world.namespace, "gang-worker-0", unready, subresource="status")
 
 
 async def delete_pods_of_lost_node(world: World) -> None:
@@ -153,7 +155,8 @@ async def delete_pods_of_lost_node(world: World) -> None:
 
 
 RIGHTS = {
-    "Pods": ("/rules/4/verbs", "the controller lacks the right to create pods"),
+    "ConfigMaps": ("/rules/4/verbs", "the controller lacks the right to create configmaps"),
+    "Pods": ("/rules/5/verbs", "the controller lacks the right to create pods"),
     "finalizers": (
         "/rules/2/verbs",
         "the controller lacks the right to update the finalizers of Frameworks and ConfigMaps",

@@ -12,6 +12,7 @@ import pytest
 from cli.why.cause import Cause, Kind
 from cli.why.observation import Observation
 from cli.why.ranking import count_waiting, find_causes
+from cli.why.requests import plan_requests
 from framework.api import constants
 from framework.api.completion import (
     FRAMEWORK_DEADLINE_EXCEEDED,
@@ -539,6 +540,14 @@ def test_image_that_is_missing_is_deeper_than_the_barriers_that_wait() -> None:
     cause = find_root(observation)
     assert (cause.kind, cause.tasks) == (Kind.IMAGE, (TaskKey("worker", 2),))
     assert count_waiting(observation, cause) == 2
+
+
+def test_node_of_a_running_pod_that_is_not_ready_is_asked_for() -> None:
+    running = {"name": "main", "ready": True, "state": {"running": {"startedAt": "x"}}}
+    lost = build_pod_wire(containers=[running], conditions=[{"type": "Ready", "status": "False"}])
+    well = build_pod_wire(index=1, containers=[running], spec={"nodeName": "other"})
+    observed = observe([lost, well], task_state=TaskState.ATTEMPT_RUNNING)
+    assert plan_requests(observed).nodes == ("node",)
 
 
 def test_tasks_of_a_role_with_the_same_fault_are_one_cause() -> None:
