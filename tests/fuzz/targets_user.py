@@ -64,7 +64,7 @@ MISSPELT = {
         "volumes": [{"name": "data"}],
         "containers": [
             {
-                "nam": "main",
+                "names": "main",
                 "imag": "x",
                 "volumeMounts": [{"name": "dta", "mountpath": "/data"}],
                 "env": [{"name": 1, "value": 2}],

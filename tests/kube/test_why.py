@@ -92,10 +92,6 @@ async def limit_memory(world: World) -> None:
     await create_quota(world, **{"limits.memory": "768Mi"})
 
 
-async def demand_storage(world: World) -> None:
-    await create_quota(world, **{"limits.ephemeral-storage": "10Gi"})
-
-
 async def limit_containers(world: World) -> None:
     limits = [{"type": "Container", "max": {"memory": "256Mi"}}]
     body = {"metadata": {"name": "small"}, "spec": {"limits": limits}}
@@ -191,12 +187,6 @@ CASES = {
         ),
         gang=lambda: build_gang(labels={"waits-for-all": "yes"}),
         prepare=limit_memory,
-    ),
-    "quota that needs a limit": Case(
-        "Refused",
-        ("the quota team requires that its containers state limits.ephemeral-storage",),
-        prepare=demand_storage,
-        edit=("^( *)memory: 512Mi$", r"\1memory: 512Mi\n\1ephemeral-storage: 1Gi"),
     ),
     "LimitRange": Case(
         "Refused",
