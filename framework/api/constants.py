@@ -74,6 +74,8 @@ PROGRESS_ANNOTATION = ANNOTATION_PREFIX + "progress"
 POD_NOT_CREATED = "Pod is not created yet"
 # On a Pod, written by its own agent: the newest generation that the agent has applied.
 ACKNOWLEDGED_GENERATION_ANNOTATION = ANNOTATION_PREFIX + "acknowledged-generation"
+# On the Pod of a launcher, written by its own agent: what became of a scaler, JSON.
+SCALER_RESULT_ANNOTATION = ANNOTATION_PREFIX + "scaler-result"
 # On every object of the controller: its creation proof (see status.creatorKeys).
 CREATION_PROOF_ANNOTATION = ANNOTATION_PREFIX + "creation-proof"
 # On a Pod template: PID 1 is the wrapper, which ends when the attempt completes.
@@ -90,6 +92,8 @@ GANG_CERTIFICATE_KEY = "gang-tls.key"
 ROSTER_VERSION = "1"
 # Key in binaryData of the attempt ConfigMap.
 ROSTER_KEY = "roster.json.gz"
+# Key in binaryData of the attempt ConfigMap: the scaler that is in progress.
+SCALER_KEY = "scaler.json"
 PROGRESS_MAX_BYTES = 2048
 PROGRESS_MAX_MISSING = 10
 

@@ -33,6 +33,7 @@ _FILES = (
     "framework/api/naming.py",
     "framework/api/packed.py",
     "framework/api/roster.py",
+    "framework/api/scalerequest.py",
     "framework/api/text.py",
 )
 _FOLDERS = ("framework/agent", "rendezvous")

@@ -1,0 +1,370 @@
+"""The next step of the scalers of one TrainingJob: a pure function. The caller executes it.
+
+1. Each new scaler gets the job as owner, and then the condition Created. One with faults ends.
+2. One scaler at a time is in progress; the others wait in the order of their creation. A scaler
+   starts when the launcher runs.
+3. Start: choose the workers, and store their names with the condition Scaling. A scaler that asks
+   for too many or too few workers ends here, and nothing was changed.
+4. Write the request for the launcher's agent into the attempt's ConfigMap, and change the wanted
+   workers of the Framework. A ScaleIn does it in this order: the agent must know why its workers
+   leave. A ScaleOut does the second first, and waits until its workers run.
+5. Wait for the agent: its host files are up to date, processes of leaving workers have ended, the
+   script has run. Store ScriptExecuted.
+6. Clear the request. A ScaleIn waits until the Pods are deleted. Store ScaleSucceeded.
+7. A failure in steps 4 and 5 is stored first. Then the request is cleared, the wanted workers are
+   put back, and ScaleFailed is stored.
+
+Invariants:
+
+- Each decision has at most one step of a scaler, and a step depends only on what is stored. A crash
+  between two steps repeats no step with an effect and loses none.
+- What a step changes was stored before: the names of the workers before the Framework, the failure
+  before it is undone.
+- Scalers that end change nothing any more.
+
+Example: a job has the workers 0 and 1. A ScaleIn of one stores the name of worker 1, asks the
+agent, and sets ``taskNumber: 1``. The agent answers with code 3: the failure is stored,
+``taskNumber: 2`` is set again, so that a new Pod replaces worker 1, and ScaleFailed is stored.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from framework.api.naming import build_pod_name
+from framework.api.scalerequest import ScaleRequest
+from framework.kinds.observing import is_running
+from framework.kinds.scaling import status as statuses
+from framework.kinds.scaling.plan import (
+    find_worker_tasks,
+    list_workers,
+    plan_workers,
+    read_plan,
+)
+from framework.kinds.scaling.snapshot import (
+    Action,
+    AddOwner,
+    ClearRequest,
+    JobFacts,
+    ScalingDecision,
+    ScalingSnapshot,
+    SetWorkers,
+    TellAgent,
+    WriteStatus,
+)
+from framework.kinds.scaling.types import Failure, Scaler, ScalerKind, ScalerSpec
+from framework.kinds.scaling.workers import Workers
+from framework.kinds.trainingjob.types import WORKER
+
+JOB_SECONDS = 30
+"""For how long a scaler waits for its job, which may be created after it."""
+AGENT_SECONDS = 10
+"""After this time a launcher whose agent never acknowledged has no agent."""
+ANSWER_SECONDS = 30
+"""How long the agent's answer may take beyond the two limits of the scaler."""
+_DRAIN_MARGIN_SECONDS = 60
+
+_IN_PROGRESS = "ScalingStart"
+_ENDS = {ScalerKind.SCALE_IN: "ScalingIn", ScalerKind.SCALE_OUT: "ScalingOut"}
+
+
+def decide(snapshot: ScalingSnapshot) -> ScalingDecision:
+    """Decide the next step of each scaler."""
+    waiting = sorted(
+        (s for s in snapshot.scalers if statuses.find_end(s.status) is None), key=_get_order
+    )
+    actions: list[Action] = []
+    ready: list[Scaler] = []
+    for scaler in waiting:
+        action = _admit(scaler, snapshot)
+        if action is not None:
+            actions.append(action)
+        elif statuses.find_condition(scaler.status, statuses.CREATED) is not None:
+            ready.append(scaler)
+    current = next((s for s in ready if _is_started(s)), ready[0] if ready else None)
+    step = _take_step(current, snapshot)
+    if step is not None:
+        actions.append(step)
+    return ScalingDecision(
+        actions=tuple(actions),
+        current=current.title if current is not None and _is_started(current) else "",
+        wake_at=min(
+            (time for time in _list_deadlines(waiting, current) if time > snapshot.now),
+            default=None,
+        ),
+    )
+
+
+def _get_order(scaler: Scaler) -> tuple[datetime, str, str]:
+    return scaler.created_at, scaler.name, scaler.kind
+
+
+def _is_started(scaler: Scaler) -> bool:
+    return statuses.find_condition(scaler.status, statuses.SCALING) is not None
+
+
+def _list_deadlines(waiting: list[Scaler], current: Scaler | None) -> Iterator[datetime]:
+    for scaler in waiting:
+        if not scaler.status.conditions:
+            yield scaler.created_at + timedelta(seconds=JOB_SECONDS)
+    started = current and statuses.find_condition(current.status, statuses.SCALING)
+    if current is not None and started and current.spec is not None:
+        limits = (current.spec.timeout_seconds, _get_limit(current, current.spec))
+        for seconds in (AGENT_SECONDS, *limits):
+            yield started.since + timedelta(seconds=seconds)
+
+
+# --- New scalers ---------------------------------------------------------------------------------
+
+
+def _admit(scaler: Scaler, snapshot: ScalingSnapshot) -> Action | None:
+    """Add owner and condition of a new scaler; end one that can do nothing."""
+    job, now = snapshot.job, snapshot.now
+    if scaler.spec is None:
+        faults = "; ".join(map(str, scaler.faults))
+        return _fail(scaler, Failure("InvalidSpec", faults), now)
+    if job is None:
+        is_late = now >= scaler.created_at + timedelta(seconds=JOB_SECONDS)
+        why = f"there is no TrainingJob {scaler.spec.job} in the namespace {scaler.namespace}"
+        return _fail(scaler, Failure("JobNotFound", why), now) if is_late else None
+    if job.uid not in scaler.owners:
+        return AddOwner(scaler, job.uid)
+    if statuses.find_condition(scaler.status, statuses.CREATED) is None:
+        text = f"{scaler.title} is created for the TrainingJob {job.name}"
+        status = statuses.add_condition(scaler.status, statuses.CREATED, "", text, now)
+        return WriteStatus(scaler, status)
+    return None
+
+
+def _fail(scaler: Scaler, failure: Failure, now: datetime) -> WriteStatus:
+    """End a scaler that has changed nothing, or whose changes were put back."""
+    status = statuses.add_condition(
+        scaler.status, statuses.FAILED, failure.reason, failure.message, now
+    )
+    return WriteStatus(scaler, status)
+
+
+# --- The scaler in progress ----------------------------------------------------------------------
+
+
+def _take_step(current: Scaler | None, snapshot: ScalingSnapshot) -> Action | None:
+    job, told = snapshot.job, snapshot.launcher.request_uid
+    if told and (current is None or told != current.uid):
+        return ClearRequest(told)  # of a scaler that was deleted
+    if current is None or current.spec is None or job is None:
+        return None
+    if not _is_started(current):
+        return _start(current, current.spec, job, snapshot)
+    if current.status.failure is not None:
+        return _undo(current, current.spec, current.status.failure, job, snapshot)
+    if statuses.find_condition(current.status, statuses.SCRIPT_EXECUTED) is not None:
+        return _finish(current, job, snapshot)
+    return (
+        _find_failure(current, current.spec, job, snapshot)
+        or _apply(current, current.spec, job, snapshot)
+        or _await_agent(current, job, snapshot)
+    )
+
+
+def _start(
+    scaler: Scaler, spec: ScalerSpec, job: JobFacts, snapshot: ScalingSnapshot
+) -> Action | None:
+    if job.end:
+        return _fail(
+            scaler, Failure("JobFinished", f"the TrainingJob {job.name} {job.end}"), snapshot.now
+        )
+    if snapshot.framework is None or not snapshot.launcher.pod_uid:
+        return None
+    plan = plan_workers(scaler.kind, spec, job, list_workers(snapshot.framework))
+    if isinstance(plan, Failure):
+        return _fail(scaler, plan, snapshot.now)
+    status = replace(scaler.status, pods=plan, launcher_uid=snapshot.launcher.pod_uid)
+    text = f"trainingjob {job.name} executes {scaler.title}"
+    return WriteStatus(
+        scaler, statuses.add_condition(status, statuses.SCALING, _IN_PROGRESS, text, snapshot.now)
+    )
+
+
+def _find_failure(
+    scaler: Scaler, spec: ScalerSpec, job: JobFacts, snapshot: ScalingSnapshot
+) -> Action | None:
+    """Store why the scaler fails, or the Pod of a new launcher."""
+    launcher = snapshot.launcher
+    failure = (
+        Failure("JobFinished", f"the TrainingJob {job.name} {job.end}")
+        if job.end
+        else _find_result_failure(scaler, snapshot)
+        or _find_worker_failure(scaler, job, snapshot)
+        or _find_timeout(scaler, spec, job, snapshot)
+    )
+    if failure is None and launcher.pod_uid not in {"", scaler.status.launcher_uid}:
+        if not spec.script:
+            return WriteStatus(scaler, replace(scaler.status, launcher_uid=launcher.pod_uid))
+        failure = Failure(
+            "LauncherReplaced", "the launcher was replaced before the result of the script arrived"
+        )
+    if failure is None:
+        return None
+    return WriteStatus(scaler, replace(scaler.status, failure=failure))
+
+
+def _find_result_failure(scaler: Scaler, snapshot: ScalingSnapshot) -> Failure | None:
+    result, launcher = snapshot.launcher.result, snapshot.launcher
+    if result is None or result.uid != scaler.uid or result.code == 0:
+        return None
+    if launcher.pod_uid != scaler.status.launcher_uid:
+        return None
+    return Failure("ScriptFailed", result.message or f"code {result.code}")
+
+
+def _find_worker_failure(
+    scaler: Scaler, job: JobFacts, snapshot: ScalingSnapshot
+) -> Failure | None:
+    if scaler.kind is ScalerKind.SCALE_IN:
+        return None
+    for task in find_worker_tasks(snapshot.framework, read_plan(scaler, job)):
+        # A Task that was scaled down before has the same index, and is replaced.
+        if task.is_completed and not task.deletion_pending:
+            return Failure("WorkerEnded", f"the new worker {task.index} has ended")
+    return None
+
+
+def _find_timeout(
+    scaler: Scaler, spec: ScalerSpec, job: JobFacts, snapshot: ScalingSnapshot
+) -> Failure | None:
+    elapsed = _count_seconds(scaler, snapshot)
+    if elapsed >= _get_limit(scaler, spec):
+        return Failure("Timeout", f"the launcher's agent has not answered for {elapsed:.0f} s")
+    missing = _list_missing(scaler, job, snapshot)
+    if missing and elapsed >= spec.timeout_seconds:
+        names = ", ".join(build_pod_name(job.name, WORKER, index) for index in missing[:5])
+        return Failure(
+            "Timeout",
+            f"{len(missing)} of the new workers do not run after {elapsed:.0f} s: {names}",
+        )
+    if spec.script and not snapshot.launcher.has_agent and elapsed >= AGENT_SECONDS:
+        return Failure(
+            "NoAgent",
+            "no agent runs in the launcher that could start the script: its container needs a "
+            "command and Python 3.7, and the agent the right to acknowledge",
+        )
+    return None
+
+
+def _apply(
+    scaler: Scaler, spec: ScalerSpec, job: JobFacts, snapshot: ScalingSnapshot
+) -> Action | None:
+    """Tell the agent and change the wanted workers, in the order of the kind."""
+    if not snapshot.launcher.pod_uid or snapshot.framework is None:
+        return None
+    workers, plan = list_workers(snapshot.framework), read_plan(scaler, job)
+    is_told = snapshot.launcher.request_uid == scaler.uid
+    request = None if is_told else TellAgent(_build_request(scaler, spec, job, snapshot))
+    if scaler.kind is ScalerKind.SCALE_IN:
+        return request or _set_workers(workers, workers - plan, spec)
+    action = _set_workers(workers, workers | plan, spec)
+    return action or (None if _list_missing(scaler, job, snapshot) else request)
+
+
+def _await_agent(scaler: Scaler, job: JobFacts, snapshot: ScalingSnapshot) -> Action | None:
+    launcher, result = snapshot.launcher, snapshot.launcher.result
+    if launcher.pod_uid != scaler.status.launcher_uid or _list_missing(scaler, job, snapshot):
+        return None
+    if result is not None and result.uid == scaler.uid:
+        text = f"the launcher's agent has finished {scaler.title}"
+    elif not launcher.has_agent and _count_seconds(scaler, snapshot) >= AGENT_SECONDS:
+        text = f"no agent in the launcher answers for {scaler.title}, and there is no script"
+    else:
+        return None
+    return WriteStatus(
+        scaler,
+        statuses.add_condition(scaler.status, statuses.SCRIPT_EXECUTED, "", text, snapshot.now),
+    )
+
+
+def _finish(scaler: Scaler, job: JobFacts, snapshot: ScalingSnapshot) -> Action | None:
+    if snapshot.launcher.request_uid:
+        return ClearRequest(scaler.uid)
+    if scaler.kind is ScalerKind.SCALE_IN and not job.end and _list_leaving(scaler, job, snapshot):
+        return None
+    text = f"{scaler.title} has succeeded"
+    reason = f"{_ENDS[scaler.kind]}Succeeded"
+    return WriteStatus(
+        scaler,
+        statuses.add_condition(scaler.status, statuses.SUCCEEDED, reason, text, snapshot.now),
+    )
+
+
+def _undo(
+    scaler: Scaler, spec: ScalerSpec, failure: Failure, job: JobFacts, snapshot: ScalingSnapshot
+) -> Action | None:
+    if snapshot.launcher.request_uid:
+        return ClearRequest(scaler.uid)
+    if snapshot.framework is not None and not job.end:
+        workers, plan = list_workers(snapshot.framework), read_plan(scaler, job)
+        before = workers | plan if scaler.kind is ScalerKind.SCALE_IN else workers - plan
+        action = _set_workers(workers, before, spec)
+        if action is not None:
+            return action
+    return _fail(scaler, failure, snapshot.now)
+
+
+def _set_workers(workers: Workers, wanted: Workers, spec: ScalerSpec) -> Action | None:
+    if workers == wanted:
+        return None
+    # The agent answers before this deadline of the drain.
+    return SetWorkers(wanted, 2 * spec.timeout_seconds + _DRAIN_MARGIN_SECONDS)
+
+
+def _get_limit(scaler: Scaler, spec: ScalerSpec) -> int:
+    """Return the seconds after which the scaler fails in any case.
+
+    The agent waits, and the script runs; before that, new workers are waited for.
+    """
+    parts = 2 if scaler.kind is ScalerKind.SCALE_IN else 3
+    return parts * spec.timeout_seconds + ANSWER_SECONDS
+
+
+def _count_seconds(scaler: Scaler, snapshot: ScalingSnapshot) -> float:
+    started = statuses.find_condition(scaler.status, statuses.SCALING)
+    return 0.0 if started is None else (snapshot.now - started.since).total_seconds()
+
+
+def _list_missing(scaler: Scaler, job: JobFacts, snapshot: ScalingSnapshot) -> list[int]:
+    """List the new workers that do not run yet."""
+    if scaler.kind is ScalerKind.SCALE_IN:
+        return []
+    plan = read_plan(scaler, job)
+    running = {
+        task.index
+        for task in find_worker_tasks(snapshot.framework, plan)
+        if is_running(task) and not task.deletion_pending
+    }
+    return sorted(plan - running)
+
+
+def _list_leaving(scaler: Scaler, job: JobFacts, snapshot: ScalingSnapshot) -> list[int]:
+    """List the workers whose Pods are not deleted yet; not those that are wanted again."""
+    plan = read_plan(scaler, job) - list_workers(snapshot.framework)
+    tasks = find_worker_tasks(snapshot.framework, plan)
+    return [task.index for task in tasks if not (task.is_completed and task.deletion_pending)]
+
+
+def _build_request(
+    scaler: Scaler, spec: ScalerSpec, job: JobFacts, snapshot: ScalingSnapshot
+) -> ScaleRequest:
+    plan = read_plan(scaler, job)
+    is_scale_in = scaler.kind is ScalerKind.SCALE_IN
+    leaving = plan if is_scale_in else frozenset[int]()
+    addresses = (t.attempt_status.pod_ip for t in find_worker_tasks(snapshot.framework, leaving))
+    return ScaleRequest(
+        uid=scaler.uid,
+        is_scale_in=is_scale_in,
+        role=WORKER,
+        indexes=tuple(sorted(plan)),
+        hosts=tuple(address for address in addresses if address),
+        slots=job.slots,
+        script=spec.script,
+        env=tuple(sorted(spec.env)),
+        timeout_seconds=spec.timeout_seconds,
+    )

@@ -1,0 +1,89 @@
+"""Which workers a scaler adds or removes, or why it must not. Pure."""
+
+from collections.abc import Iterator
+
+from framework.api.constants import MAX_TASKS
+from framework.api.text import make_printable
+from framework.api.types import Framework, TaskStatus
+from framework.kinds.scaling.snapshot import JobFacts
+from framework.kinds.scaling.types import Failure, Scaler, ScalerKind, ScalerSpec
+from framework.kinds.scaling.workers import (
+    Workers,
+    choose_highest,
+    choose_new,
+    find_index,
+    name_workers,
+    read_workers,
+)
+from framework.kinds.trainingjob.types import WORKER
+
+_MOST_WORKERS = MAX_TASKS - 1  # the launcher is a Task, too
+_MAX_NAMED = 5
+
+
+def plan_workers(
+    kind: ScalerKind, spec: ScalerSpec, job: JobFacts, workers: Workers
+) -> tuple[str, ...] | Failure:
+    """Choose the Pods of the workers to remove or to add."""
+    if kind is ScalerKind.SCALE_IN:
+        return _plan_removal(spec, job, workers)
+    return _plan_addition(spec, job, workers)
+
+
+def read_plan(scaler: Scaler, job: JobFacts) -> Workers:
+    """Read the indexes of the stored plan."""
+    indexes = (find_index(job.name, pod) for pod in scaler.status.pods)
+    return frozenset(index for index in indexes if index is not None)
+
+
+def list_workers(framework: Framework | None) -> Workers:
+    """List the wanted workers."""
+    return read_workers(None if framework is None else framework.spec.find_role(WORKER))
+
+
+def find_worker_tasks(framework: Framework | None, indexes: Workers) -> Iterator[TaskStatus]:
+    """Find the Tasks of these workers, as far as they exist."""
+    if framework is None or framework.status is None:
+        return
+    role = framework.status.attempt_status.find_role(WORKER)
+    if role is not None:
+        yield from (task for task in role.tasks if task.index in indexes)
+
+
+def _plan_removal(spec: ScalerSpec, job: JobFacts, workers: Workers) -> tuple[str, ...] | Failure:
+    if spec.pod_names:
+        known = dict.fromkeys(name_workers(job.name, sorted(workers)))
+        unknown = [name for name in spec.pod_names if name not in known]
+        if unknown:
+            return Failure("UnknownWorker", f"{_list(unknown)}: no worker of {job.name}")
+        pods = spec.pod_names
+    else:
+        pods = name_workers(job.name, choose_highest(workers, spec.count))
+    left = len(workers) - max(len(pods), spec.count)
+    least = max(1, job.min_workers or 1)
+    if left < least:
+        why = f"minReplicas of {job.name} is {least}"
+        if job.min_workers is None:
+            why = "a job keeps at least one worker"
+        return Failure("BelowMinReplicas", f"{max(left, 0)} workers would be left, and {why}")
+    return pods
+
+
+def _plan_addition(spec: ScalerSpec, job: JobFacts, workers: Workers) -> tuple[str, ...] | Failure:
+    total = len(workers) + spec.count
+    if job.max_workers is not None and total > job.max_workers:
+        return Failure(
+            "AboveMaxReplicas",
+            f"there would be {total} workers, and maxReplicas of {job.name} is {job.max_workers}",
+        )
+    if total > _MOST_WORKERS:
+        return Failure(
+            "AboveMaxReplicas", f"there would be {total} workers; a job has at most {_MOST_WORKERS}"
+        )
+    return name_workers(job.name, choose_new(workers, spec.count))
+
+
+def _list(names: list[str]) -> str:
+    more = len(names) - _MAX_NAMED
+    shown = ", ".join(make_printable(name) for name in names[:_MAX_NAMED])
+    return f"{shown} and {more} more" if more > 0 else shown

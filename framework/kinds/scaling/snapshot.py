@@ -1,0 +1,116 @@
+"""What one decision about the scalers of a TrainingJob reads, and the actions it may ask for."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeAlias
+
+from framework.api.scalerequest import ScaleRequest, ScaleResult
+from framework.api.types import Framework
+from framework.kinds.scaling.types import Scaler, ScalerStatus
+from framework.kinds.scaling.workers import Workers
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """The TrainingJob."""
+
+    name: str
+    """Its name, and that of its Framework."""
+    uid: str
+    """Its UID."""
+    slots: int = 1
+    """Processes per worker."""
+    min_workers: int | None = None
+    """``minReplicas`` of the workers."""
+    max_workers: int | None = None
+    """``maxReplicas`` of the workers."""
+    end: str = ""
+    """Why it takes no scaler any more, for example "has succeeded"; "" if it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherFacts:
+    """The launcher's Pod, and what its agent was told and answers."""
+
+    pod_uid: str = ""
+    """UID of the Pod; "" while the launcher does not run."""
+    has_agent: bool = False
+    """Whether an agent in the Pod has acknowledged a generation."""
+    request_uid: str = ""
+    """UID of the scaler in the attempt's ConfigMap; "" for none."""
+    result: ScaleResult | None = None
+    """The newest result of the agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingSnapshot:
+    """A TrainingJob with its scalers at one moment.
+
+    No object may be older than the last write of the caller: otherwise a scaler that has ended
+    would be taken for one in progress.
+    """
+
+    now: datetime
+    """The time."""
+    job: JobFacts | None = None
+    """The TrainingJob; None if there is none of this name."""
+    framework: Framework | None = None
+    """Its Framework; None if there is none."""
+    launcher: LauncherFacts = field(default_factory=LauncherFacts)
+    """Its launcher."""
+    scalers: tuple[Scaler, ...] = ()
+    """All scalers that name the job and are not being deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddOwner:
+    """Make the job an owner of a scaler; its controller, unless it has another one."""
+
+    scaler: Scaler
+    job_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStatus:
+    """Write the status of a scaler, with its resourceVersion as precondition."""
+
+    scaler: Scaler
+    status: ScalerStatus
+
+
+@dataclass(frozen=True, slots=True)
+class TellAgent:
+    """Write the request into the attempt's ConfigMap."""
+
+    request: ScaleRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ClearRequest:
+    """Remove the request with this UID from the attempt's ConfigMap."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetWorkers:
+    """Make these the wanted workers of the Framework, which drain when they leave."""
+
+    workers: Workers
+    drain_seconds: int
+
+
+Action: TypeAlias = AddOwner | WriteStatus | TellAgent | ClearRequest | SetWorkers
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingDecision:
+    """What to do now.
+
+    ``current`` is the title of the scaler in progress, "" if there is none; ``wake_at`` is when to
+    decide again without a change of an object.
+    """
+
+    actions: tuple[Action, ...] = ()
+    current: str = ""
+    wake_at: datetime | None = None
