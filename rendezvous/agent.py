@@ -35,6 +35,7 @@ from rendezvous.core.target import Target
 from rendezvous.notify.acknowledge import Acknowledger
 from rendezvous.notify.notifiers import Notifier
 from rendezvous.observer import AttemptObserver
+from rendezvous.process.scaler import Scaler
 from rendezvous.renderers.plugins import Renderer
 from rendezvous.renderers.registry import Rendering, render_all
 from rendezvous.settings.options import Options
@@ -75,6 +76,7 @@ class Agent:
         acknowledger: Optional[Acknowledger] = None,
         notifiers: Sequence[Notifier] = (),
         end_command: Callable[[], None] = lambda: None,
+        scaler: Optional[Scaler] = None,
     ) -> None:
         """Continue from the volume as an agent before this one left it."""
         self._setup = setup
@@ -82,6 +84,8 @@ class Agent:
         self._writer = writer
         self._acknowledger = acknowledger
         self._end_command = end_command
+        self._scaler = scaler
+        self._unacknowledged: Optional[int] = None
         self._prober = Prober(setup.clock)
         self._context = Context(setup.target.identity, setup.options, setup.named_roles)
         self._memory = self._restore_memory()
@@ -106,8 +110,12 @@ class Agent:
         Raises:
             OSError: The volume cannot be written to; the generation before is still current.
         """
-        now = self._setup.clock.monotonic()
+        now, scaler = self._setup.clock.monotonic(), self._scaler
+        if scaler is not None:
+            longest_seconds = min(longest_seconds, scaler.poll_seconds)
         self._observer.poll(compute_poll_seconds(self._memory, longest_seconds, now))
+        if scaler is not None:
+            scaler.observe(self._observer.get_scaler())
         for right in self._observer.list_missing_rights():
             self._setup.reporter.say_once(right.describe_rule(), "warning")
         candidate = self._observer.select()
@@ -132,8 +140,20 @@ class Agent:
                 self._apply(action)
         if is_shown and plan.show is not None and plan.show.is_new:
             self._writer.settle()
-        if self._acknowledger is not None:
-            self._acknowledger.flush()
+        if scaler is not None:
+            current = self._memory.current if self._memory.is_applied else None
+            scaler.turn(current.roster if current is not None else None)
+        self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """Acknowledge the newest generation, unless the drain must wait for a scaler."""
+        if self._acknowledger is None:
+            return
+        is_held = self._scaler is not None and self._scaler.holds_acknowledgements
+        if self._unacknowledged is not None and not is_held:
+            self._acknowledger.acknowledge(self._unacknowledged)
+            self._unacknowledged = None
+        self._acknowledger.flush()
 
     def _decide(self, candidate: Union[SelectedRoster, NoRoster]) -> Plan:
         current, last_number = self._memory.current, self._writer.find_last_number()
@@ -182,8 +202,8 @@ class Agent:
                 # They were notified. Only an agent after this one would notify them again.
                 reporter.say_once(f"the volume cannot be written: {e}", "error")
         elif isinstance(action, Acknowledge):
-            if self._acknowledger is not None:
-                self._acknowledger.acknowledge(action.generation)
+            self._unacknowledged = action.generation
+            self._acknowledge()
         elif isinstance(action, EndCommand):
             self._end_command()
         elif isinstance(action, Report):

@@ -28,6 +28,7 @@ from rendezvous.notify.notifiers import (
 from rendezvous.observer import AttemptObserver
 from rendezvous.process.children import Children
 from rendezvous.process.ending import Ending, EndingError, choose_ending
+from rendezvous.process.scaler import Scaler
 from rendezvous.process.sidecar import run_sidecar
 from rendezvous.process.wrapper import Wrapper
 from rendezvous.renderers.plugins import load_plugins
@@ -195,8 +196,26 @@ class Program:
         acknowledger = None
         if setup.options.acknowledge:
             acknowledger = Acknowledger(access, self._clock, setup.target, self._reporter)
+        scaler = self._build_scaler(setup, writer, acknowledger)
         observer = self._observe(access, setup.target)
-        return Agent(setup, observer, writer, acknowledger, end_command=end_command), observer
+        agent = Agent(setup, observer, writer, acknowledger, end_command=end_command, scaler=scaler)
+        return agent, observer
+
+    def _build_scaler(
+        self, setup: Setup, writer: Writer, acknowledger: Optional[Acknowledger]
+    ) -> Optional[Scaler]:
+        if not setup.options.scalers:
+            return None
+        if acknowledger is None:
+            raise RefusedError("FB_SCALERS=run reports results and needs FB_ACKNOWLEDGE=auto")
+        return Scaler(
+            setup.target.framework,
+            self._children,
+            writer,
+            acknowledger.report_scaler,
+            self._reporter,
+            self._clock,
+        )
 
     def _build_notifiers(self, setup: Setup, writer: Writer) -> List[Notifier]:
         options = setup.options

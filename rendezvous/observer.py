@@ -9,7 +9,13 @@ from typing import List, Optional, Union
 from framework.agent.access import Access
 from framework.agent.clock import AgentClock
 from framework.agent.dns_source import ExpectedGang
-from framework.agent.gang import SOURCE_CONFIGMAP, Gang, SelectedRoster, is_framework_gone
+from framework.agent.gang import (
+    SOURCE_CONFIGMAP,
+    Gang,
+    SelectedRoster,
+    get_own_configmap,
+    is_framework_gone,
+)
 from framework.agent.gang_observer import GangObserver, open_sources
 from framework.agent.health import Health
 from framework.agent.permission import Permission
@@ -57,6 +63,11 @@ class AttemptObserver:
         if isinstance(candidate, SelectedRoster) and candidate.source == SOURCE_CONFIGMAP:
             self._has_published = True
         return candidate
+
+    def get_scaler(self) -> str:
+        """Return the stored request of a scaler in the ConfigMap of this attempt; "" for none."""
+        configmap = get_own_configmap(self._sources.knowledge, self._gang)
+        return "" if configmap is None else configmap.scaler
 
     def list_missing_rights(self) -> List[Permission]:
         """List the rights whose lack was met."""

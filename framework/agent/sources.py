@@ -45,6 +45,8 @@ class AttemptConfigMap(NamedTuple):
     """The progress annotation; None if there is none, or it is invalid."""
     problem: str
     """Why a stored roster is not used; "" if there is none or it is valid."""
+    scaler: str = ""
+    """The stored request of a scaler, not decoded; "" if there is none."""
 
 
 def parse_configmap(
@@ -60,7 +62,8 @@ def parse_configmap(
     roster, progress, problem = None, None, ""
     uid = str(metadata.get("uid") or "")
     is_own = own_uid in {"", uid}
-    stored = _read_object(body, "binaryData").get(constants.ROSTER_KEY)
+    binary = _read_object(body, "binaryData")
+    stored, scaler = binary.get(constants.ROSTER_KEY), binary.get(constants.SCALER_KEY)
     owner = _find_controller(metadata.get("ownerReferences"))
     if framework and owner not in {"", f"{constants.FRAMEWORK_KIND}/{framework}"}:
         problem = f"{owner:.160} controls its ConfigMap, not the Framework {framework}"
@@ -81,6 +84,7 @@ def parse_configmap(
         roster=roster,
         progress=progress,
         problem=problem,
+        scaler=scaler if is_own and not problem and isinstance(scaler, str) else "",
     )
 
 

@@ -5,6 +5,8 @@ in which an agent runs have its token. ``agent_objects`` has the account and its
 """
 
 import copy
+import shlex
+from collections.abc import Mapping
 from typing import Any
 
 from framework.api import constants, images
@@ -103,6 +105,20 @@ def mount_gang_key(template: Object, container: Object) -> None:
     """Mount the secrets of the attempt."""
     add_volume(template["spec"], build_key_volume())
     add_mount(container, build_key_mount())
+
+
+def add_companion(container: Object, flags: Mapping[str, str]) -> None:
+    """Start the agent that ``add_installer`` copies beside the command of a container.
+
+    It sees the processes of the command, and has its files. The command gets no variables of the
+    agent, and runs also where there is no Python.
+    """
+    agent = f"{constants.WORKING_DIR}/{images.INSTALLED_AGENT}"
+    words = " ".join(f"--{name} {shlex.quote(value)}" for name, value in flags.items())
+    start = f"python3 {agent} watch --sidecar-end native {words}"
+    script = f'if command -v python3 >/dev/null; then {start} </dev/null & fi; exec "$@"'
+    container["command"] = ["sh", "-c", script, "sh", *container["command"]]
+    add_mount(container, _build_token_mount())
 
 
 def _append_init(template: Object, container: Object) -> None:

@@ -7,8 +7,9 @@
    that had a number): report what is waited for.
 3. With the gang that is shown already: acknowledge it under its newest number, nothing else.
 4. Within the debounce time after a generation: nothing. The newest roster at its end is shown.
-5. With new members that do not answer on their port yet (FB_REACH): probe them and report, for at
-   most ``reach_seconds``. A generation that takes members away is never held back.
+5. With new members that do not answer on their port yet (FB_REACH), or of a role whose Pods do
+   not all run yet (FB_REACH_RUNNING): probe and report, for at most ``reach_seconds``. A generation
+   that takes members away is never held back.
 6. Else show the roster as the next generation, notify processes of the difference, acknowledge.
 
 Whatever these steps are, a Pod that is to leave and an attempt that completes are notified at once.
@@ -26,7 +27,17 @@ generation 5 drains this Pod: before the debounce ends at 12.0 s the plan is Not
 only; from then on it is to show generation 5, and Notify(changed, 4 -> 5), Acknowledge(5).
 """
 
-from typing import FrozenSet, List, Mapping, NamedTuple, NoReturn, Optional, Tuple, Union
+from typing import (
+    FrozenSet,
+    List,
+    Mapping,
+    NamedTuple,
+    NoReturn,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 from framework.agent.addresses import MAX_PORT
 from framework.agent.gang import (
@@ -39,7 +50,7 @@ from framework.agent.gang import (
 )
 from framework.agent.probes import Probe
 from framework.api.naming import TaskKey
-from framework.api.roster import Roster
+from framework.api.roster import Member, Roster
 from rendezvous.core.diff import Diff, compute_diff
 from rendezvous.core.notification import CHANGED, COMPLETING, LEAVING, Notify
 from rendezvous.core.selection import (
@@ -259,14 +270,44 @@ def _hold(
     """Hold a generation back until its new members answer, or for so long."""
     probes = list_probes(before, after, context)
     missing = [probe for probe in probes if probe not in reached]
+    waits = _list_waits(missing, _list_starting(before, after, context))
     is_shrinking = bool(index_members(before).keys() - index_members(after).keys())
     since = now if memory.held_since is None else memory.held_since
-    if not missing or is_shrinking or now - since >= context.options.reach_seconds:
+    if not waits or is_shrinking or now - since >= context.options.reach_seconds:
         return None
-    named = ", ".join(probe.describe() for probe in missing[:_NAMED_PROBES])
-    message = f"{len(missing)} new members do not answer yet: {named}"
-    steps = _wait(message, memory._replace(held_since=since, is_held=True), now)
+    steps = _wait("; ".join(waits), memory._replace(held_since=since, is_held=True), now)
     return Plan(steps, steps, probes=probes)
+
+
+def _list_waits(missing: Sequence[Probe], starting: Sequence[str]) -> List[str]:
+    waits = []
+    if missing:
+        named = ", ".join(probe.describe() for probe in missing[:_NAMED_PROBES])
+        waits.append(f"{len(missing)} new members do not answer yet: {named}")
+    if starting:
+        waits.append(f"not all Pods of these roles with new members run yet: {', '.join(starting)}")
+    return waits
+
+
+def _list_starting(before: Roster, after: Roster, context: Context) -> List[str]:
+    """List the roles with new members whose Pods do not all run, as far as that is waited for."""
+    known = index_members(before)
+    return [
+        role.name
+        for role in after.roles
+        if role.name in context.options.reach_running
+        and not role.running
+        and any(
+            _is_new(known.get(TaskKey(role.name, member.index)), member) for member in role.members
+        )
+    ]
+
+
+def _is_new(was: Optional[Member], member: Member) -> bool:
+    return was is None or (was.addresses[:1], was.fingerprint) != (
+        member.addresses[:1],
+        member.fingerprint,
+    )
 
 
 def list_probes(before: Roster, after: Roster, context: Context) -> Tuple[Probe, ...]:
@@ -276,11 +317,7 @@ def list_probes(before: Roster, after: Roster, context: Context) -> Tuple[Probe,
     probes = []
     for key, member in index_members(after).items():
         port = reach.get(key.role, reach.get(""))
-        was = known.get(key)
-        is_known = was is not None and (was.addresses[:1], was.fingerprint) == (
-            member.addresses[:1],
-            member.fingerprint,
-        )
+        is_known = not _is_new(known.get(key), member)
         if key == own or is_known or not member.addresses or port is None:
             continue
         if port.of(key.index) <= MAX_PORT:

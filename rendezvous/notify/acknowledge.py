@@ -1,11 +1,12 @@
 """Acknowledges to the controller which generation was applied, in an annotation of the own Pod.
 
 A drain of the controller waits for it. The right to patch is given only where a role drains, so its
-lack is no error: it is logged once. Rules: docs/design/agents.md, "Acknowledgement".
+lack is no error: it is logged once. The result of a scaler goes the same way. Rules:
+docs/design/agents.md, "Acknowledgement" and "Scalers".
 """
 
 import json
-from typing import Any, Dict, Optional
+from typing import Any, Dict
 
 from framework.agent.access import Access
 from framework.agent.clock import AgentClock
@@ -21,7 +22,7 @@ _RETRY_SECONDS = 2.0
 
 
 class Acknowledger:
-    """Writes the annotation; if that fails, the newest generation is sent again later."""
+    """Writes the annotations; if that fails, the newest values are sent again later."""
 
     def __init__(
         self, access: Access, clock: AgentClock, target: Target, reporter: LineReporter
@@ -31,19 +32,26 @@ class Acknowledger:
         self._clock = clock
         self._target = target
         self._reporter = reporter
-        self._pending: Optional[int] = None
+        self._pending: Dict[str, str] = {}
         self._next_try_at = 0.0
 
     def acknowledge(self, generation: int) -> None:
         """Report that a published generation was applied."""
+        self._annotate(constants.ACKNOWLEDGED_GENERATION_ANNOTATION, str(generation))
+
+    def report_scaler(self, result: str) -> None:
+        """Report the encoded result of a scaler."""
+        self._annotate(constants.SCALER_RESULT_ANNOTATION, result)
+
+    def _annotate(self, name: str, value: str) -> None:
         if self._target.pod:
-            self._pending = generation
+            self._pending[name] = value
             self._next_try_at = 0.0
             self.flush()
 
     def flush(self) -> None:
         """Send what is pending, when it is due."""
-        if self._pending is None or self._clock.monotonic() < self._next_try_at:
+        if not self._pending or self._clock.monotonic() < self._next_try_at:
             return
         try:
             answer = self._connection.fetch("PATCH", self._build_path(), self._build_patch())
@@ -51,9 +59,9 @@ class Acknowledger:
             self._try_again(0.0)
             return
         if answer.head.status in _OK:
-            self._pending = None
+            self._pending = {}
         elif answer.head.status in _PERMANENT:
-            self._pending = None
+            self._pending = {}
             self._explain(answer)
         else:
             if answer.head.status == _UNAUTHORIZED:
@@ -75,8 +83,7 @@ class Acknowledger:
         return f"/api/v1/namespaces/{self._target.namespace}/pods/{self._target.pod}"
 
     def _build_patch(self) -> bytes:
-        key = constants.ACKNOWLEDGED_GENERATION_ANNOTATION
-        metadata: Dict[str, Any] = {"annotations": {key: str(self._pending)}}
+        metadata: Dict[str, Any] = {"annotations": self._pending}
         if self._target.identity.pod_uid:
             # Never that of the Pod which replaces this one.
             metadata["uid"] = self._target.identity.pod_uid

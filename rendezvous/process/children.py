@@ -50,14 +50,27 @@ class Children:
         self._codes: Dict[int, int] = {}
         self._on_end: Dict[int, Callable[[], None]] = {}
 
-    def start(self, argv: List[str], env: Mapping[str, str], stdin: Optional[bytes] = None) -> int:
+    def start(
+        self,
+        argv: List[str],
+        env: Mapping[str, str],
+        stdin: Optional[bytes] = None,
+        output: Optional[int] = None,
+    ) -> int:
         """Start a command in a session of its own; return its id.
+
+        Args:
+            argv: the command.
+            env: its variables.
+            stdin: its input; None: that of the agent.
+            output: descriptor of its output; None: that of the agent.
 
         Raises:
             StartError: There is no such program, or it cannot be executed.
         """
         with self._changed:
-            child = self._open(argv, env, stdin=None if stdin is None else subprocess.PIPE)
+            pipe = None if stdin is None else subprocess.PIPE
+            child = self._open(argv, env, stdin=pipe, stdout=output, stderr=output)
         if child.stdin is not None:
             # A thread, because a command that never reads its input must not block us.
             feed = threading.Thread(target=_feed, args=(child.stdin, stdin), daemon=True)

@@ -1,7 +1,7 @@
 """What /proc says of processes."""
 
 import os
-from typing import Iterator, List
+from typing import Collection, Iterator, List
 
 _MAX_BYTES = 65536
 _MAX_COMMAND_BYTES = 4096
@@ -36,6 +36,26 @@ def find_processes(name: str, root: str = "/proc") -> List[int]:
         script = next((word for word in words[1:] if word and not word.startswith("-")), "")
         if name in {os.path.basename(words[0]), os.path.basename(script)} and pid != os.getpid():
             found.append(pid)
+    return found
+
+
+def list_processes_naming(hosts: Collection[str], root: str = "/proc") -> List[str]:
+    """List the processes with one of the hosts as a word of their command line.
+
+    Returns:
+        Their programs and hosts, for example "ssh to job-worker-1". This process, its parent and
+        its children are not in the list: they are the training command and scripts.
+    """
+    wanted, own, found = frozenset(hosts), os.getpid(), []
+    related = {own, os.getppid()}
+    for pid in list_processes(root):
+        words = read_file(pid, "cmdline", root).decode("utf-8", "replace").split("\0")
+        named = next((w for w in words[1:] if w.rpartition("@")[2] in wanted), "")
+        if not named or pid in related:
+            continue
+        parent = read_stat(pid, root)[1:2]
+        if parent and int(parent[0]) != own:
+            found.append(f"{os.path.basename(words[0])} to {named}")
     return found
 
 

@@ -127,9 +127,14 @@ class _Behaviour:
     acknowledge = Option("auto", values.parse_flag, "auto or off",
         "acknowledge applied generations to the controller, if this is permitted",
         "FB_ACKNOWLEDGE", by_annotation=True)
+    scalers = Option("off", values.parse_scalers, "off or run",
+        "carry out the requests of ScaleIn and ScaleOut, and run their scripts: for launchers",
+        "FB_SCALERS")
     reach = Option("", values.parse_ports, "2222 or worker=2222,ps=2223",
         "add a later member only when it accepts connections on this port", "FB_REACH",
         by_annotation=True)
+    reach_running = Option("", values.parse_role_names, "ROLE,...",
+        "add later members of these roles only when all Pods of the role run", by_annotation=True)
     reach_seconds = Option("60", values.parse_seconds, "SECONDS",
         "after this time the member is added in any case",
         "FB_REACH_TIMEOUT_SEC", by_annotation=True)

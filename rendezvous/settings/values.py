@@ -167,6 +167,18 @@ def parse_flag(text: str) -> bool:
     return text == "auto"
 
 
+def parse_role_names(text: str) -> Tuple[str, ...]:
+    """Parse ``ROLE,...``."""
+    return _parse_list(text, is_role_name, "not the name of a role") if text else ()
+
+
+def parse_scalers(text: str) -> bool:
+    """Parse ``off`` or ``run``."""
+    if text not in {"off", "run"}:
+        raise ValueError("it is neither off nor run")
+    return text == "run"
+
+
 def build_choice(*choices: str) -> Callable[[str], str]:
     """Build the parser of a setting with few values."""
 

@@ -7,6 +7,7 @@ Layout of the directory::
     discover_hosts.sh       files that are the same in every generation
     .running .ended         of the wrapper, for a sidecar
     .notified               the newest generation that processes were notified of, and more
+    .scaler                 the scaler whose script was started or that has a result
 
 A kill at any point leaves the old generation or the new one current. What it leaves lying about
 has names that no reader looks for, and is removed at the next write. At least one generation
@@ -38,19 +39,27 @@ from framework.agent.clock import AgentClock
 from framework.agent.files import write_atomically
 from framework.api.packed import Bounds, parse_json
 from framework.api.roster import decode_stored_roster, encode_roster
+from framework.api.scalerequest import (
+    MAX_RESULT_CHARS,
+    ScaleRequestError,
+    decode_result,
+    encode_result,
+)
 from rendezvous.core.decision import Notified
+from rendezvous.core.scaling import Record
 from rendezvous.core.selection import Generation
 from rendezvous.renderers.rendered import RenderedFile
 
 CURRENT = "current"
 NOTIFIED_FILE = ".notified"
+SCALER_FILE = ".scaler"
 STATE_FILE = ".agent.json"
 _GENERATION = re.compile(r"gen-([1-9][0-9]{0,17})\Z")
 _NOTIFIED = re.compile(r"([0-9]{1,18}) leaving=([!-~]{0,40}) completing=(?:0|(1))\n\Z")
 # Not those of the barrier and the wrapper, which write without this lock.
 _LEFTOVER = re.compile(
     r"\.(new|old|link)-[0-9a-f]{12}\Z"
-    r"|(?!injector\.sh|framework\.json|FB_|\.running).*\.[0-9a-f]{12}\.tmp\Z"
+    r"|(?!injector\.sh|framework\.json|FB_|\.running|\.scaler).*\.[0-9a-f]{12}\.tmp\Z"
 )
 _MAX_NOTIFIED_BYTES = 256
 _MAX_STATE_BYTES = 2 * 1024 * 1024
@@ -152,6 +161,27 @@ class Writer:
         text = f"{number} leaving={leaving} completing={int(completing)}\n"
         with self.alone():
             write_atomically(self._get_path(NOTIFIED_FILE), text.encode(), 0o444)
+
+    def read_scaler_record(self) -> Record:
+        """Read which scaler was carried out last."""
+        text = self._read_text(SCALER_FILE, MAX_RESULT_CHARS * 4)
+        uid, _, result = text.partition("\n")
+        if not result:
+            return Record(uid)
+        try:
+            return Record(uid, decode_result(result))
+        except ScaleRequestError:
+            return Record(uid)  # no agent wrote it: the script may have run
+
+    def write_scaler_record(self, record: Record) -> None:
+        """Record that a script is about to start, or the result of a scaler.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        result = "" if record.result is None else encode_result(record.result)
+        text = f"{record.uid}\n{result}"
+        write_atomically(self._get_path(SCALER_FILE), text.encode(), 0o444)
 
     def find_last_number(self) -> int:
         """Find the number of the current generation, whatever program wrote it; 0: none."""

@@ -18,6 +18,7 @@ from typing import Any
 from framework.api import constants
 from framework.api.naming import build_configmap_name
 from framework.api.roster import Roster, encode_roster
+from framework.api.scalerequest import ScaleRequest, encode_request
 from rendezvous.volume.writer import NOTIFIED_FILE
 from tests.rendezvous.gangs import build_gang, get_uid
 from tests.support.servers.controlplane import Access
@@ -52,11 +53,17 @@ class Publisher:
             framework=self.framework, namespace=NAMESPACE, instance_uid=self.instance_uid
         )
         stored = base64.b64encode(encode_roster(roster)).decode()
-        patch = {"binaryData": {constants.ROSTER_KEY: stored}}
-        path = f"{self._path}/{self.name}"
+        self._patch({constants.ROSTER_KEY: stored})
+        return roster
+
+    def tell_scaler(self, request: ScaleRequest) -> None:
+        """Write the request of a scaler."""
+        self._patch({constants.SCALER_KEY: encode_request(request)})
+
+    def _patch(self, data: dict[str, str]) -> None:
+        path, patch = f"{self._path}/{self.name}", {"binaryData": data}
         status, answer = self._http.request("PATCH", path, patch, content_type=_MERGE)
         assert status == 200, answer
-        return roster
 
     def create_pod(self, role: str, index: int) -> str:
         """Create a Pod, which no kubelet runs; return its UID."""
@@ -70,9 +77,13 @@ class Publisher:
 
     def read_acknowledged(self, role: str, index: int) -> str:
         """Read the generation a Pod has acknowledged; "" if none."""
+        return self.read_annotation(role, index, constants.ACKNOWLEDGED_GENERATION_ANNOTATION)
+
+    def read_annotation(self, role: str, index: int, name: str) -> str:
+        """Read an annotation of a Pod; "" if it has none of this name."""
         path = f"/api/v1/namespaces/{NAMESPACE}/pods/{self.framework}-{role}-{index}"
         annotations = self._http.request("GET", path)[1]["metadata"].get("annotations") or {}
-        return str(annotations.get(constants.ACKNOWLEDGED_GENERATION_ANNOTATION, ""))
+        return str(annotations.get(name, ""))
 
     def build_env(
         self, address: str, token: str, volume: Path, role: str, index: int, pod_uid: str = ""

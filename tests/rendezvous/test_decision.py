@@ -137,3 +137,21 @@ def test_compute_poll_seconds_ends_when_time_alone_may_change_the_decision() -> 
     assert compute_poll_seconds(Memory(next_show_at=103.0), 1.0, 100.0) == 1.0
     assert compute_poll_seconds(Memory(is_held=True), 1.0, 100.0) == 0.2
     assert compute_poll_seconds(Memory(is_held=True), 0.1, 100.0) == 0.1
+
+
+def test_decide_holds_new_members_of_a_role_until_all_its_pods_run() -> None:
+    context = Context(OWN, Options(reach_running=("worker",), reach_seconds=30.0))
+    starting = build_roster(build_role("worker", 3)._replace(running=False), generation=2)
+    running = build_roster(build_role("worker", 3), generation=3)
+    held = look(starting, context=context)
+    assert (held.show, held.probes, held.then.memory.is_held) == (None, (), True)
+    (report,) = held.then.actions
+    assert isinstance(report, Report)
+    assert "not all Pods of these roles with new members run yet: worker" in report.text
+    assert look(running, held.then.memory, context=context).show is not None
+    assert look(starting, held.then.memory, context=context, now=130.0).show is not None
+    # Members that are known do not wait, nor does a generation that takes members away.
+    restarting = build_roster(build_role("worker", 2)._replace(running=False), generation=2)
+    swapped = build_roster(build_role("worker", [0, 2])._replace(running=False), generation=2)
+    assert look(restarting, context=context).then.memory.held_since is None
+    assert look(swapped, context=context).show is not None

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from framework.api import constants
+from framework.api.scalerequest import MAX_RESULT_CHARS
 from framework.kube.resources import Object
 from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.servers.policed import (
@@ -73,6 +74,17 @@ def test_agent_acknowledges_on_its_own_pod_again_and_again(policed: Policed) -> 
             status, answer = policed.patch(agent, pod, body)
             assert status == 200, answer
         assert policed.read(pod)["metadata"]["annotations"][ACKNOWLEDGED] == "3"
+
+
+def test_agent_reports_the_result_of_a_scaler_on_its_own_pod(policed: Policed) -> None:
+    agent = policed.open_agent(OWN)
+    result = constants.SCALER_RESULT_ANNOTATION
+    body = annotate(**{ACKNOWLEDGED: "2", result: "x" * MAX_RESULT_CHARS})
+    status, answer = policed.patch(agent, OWN, body)
+    assert status == 200, answer
+    longer = annotate(**{result: "x" * (MAX_RESULT_CHARS + 1)})
+    check_denied(policed.patch(agent, OWN, longer), "at most 1024 characters")
+    check_denied(policed.patch(agent, OTHER, body), "its own Pod only")
 
 
 OWNER = {"apiVersion": "v1", "kind": "Pod", "name": OTHER, "uid": "a"}

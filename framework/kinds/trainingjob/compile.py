@@ -5,7 +5,8 @@
    with the launcher; the end of a worker does not end it.
 3. The launcher waits for running workers in its barrier. The rendezvous agent beside it writes the
    host files, and an init container links them to the paths of the original: /etc/edl/hostfile,
-   /etc/edl/discover_hosts.sh, /job/hostfile and their copies in /etc/mpi.
+   /etc/edl/discover_hosts.sh, /job/hostfile and their copies in /etc/mpi. Another one in the
+   container of the launcher carries out the requests of ScaleIn and ScaleOut.
 4. ssh: workers without a command run an ssh server. The Secret with the key is mounted at
    /root/.ssh.
 5. kubexec: the agent is the first process of a worker, and starts commands for the launcher.
@@ -78,6 +79,8 @@ _KUBEXEC_ENV = {
     "HYDRA_LAUNCHER_EXEC": _KUBEXEC,
 }
 _WAIT = "exec sleep 365d"
+# As long as the barrier waits, new workers may pull their image before they are in the host files.
+_START_SECONDS = "600"
 _ALWAYS_NEVER = "the Pods of this kind always have Never, also in the original"
 # restartPolicy of the workers -> retry policy of their Tasks.
 _RETRIES = {
@@ -125,7 +128,7 @@ def compile_trainingjob(
     }
     with_agents = [launcher, worker] if _is_by_agent(job) else [launcher]
     accounts = sorted({str(pod["spec"]["serviceAccountName"]) for pod in with_agents})
-    supporting = (*build_rights(framework, accounts, drains=False), *build_services(job))
+    supporting = (*build_rights(framework, accounts, drains=True), *build_services(job))
     return Compiled(framework, supporting, tuple(notes))
 
 
@@ -209,15 +212,34 @@ def _build_launcher(job: CompleteJob, notes: list[Note]) -> Object:
     container = template["spec"]["containers"][0]
     agents.prepare(template, job.meta.name)
     agents.add_barrier(template, {constants.BARRIER_REQUIRE_ENV: f"{WORKER}=running"})
-    agents.add_sidecar(template, {"FB_SLOTS": f"{WORKER}={job.slots}"})
+    settings = {
+        "slots": f"{WORKER}={job.slots}",
+        "reach-running": WORKER,
+        "reach-timeout-sec": _START_SECONDS,
+    }
+    names = {name: f"FB_{name.replace('-', '_').upper()}" for name in settings}
+    agents.add_sidecar(template, {names[name]: value for name, value in settings.items()})
+    if container.get("command") or _is_by_agent(job):
+        agents.add_installer(template)
+    if container.get("command"):
+        agents.add_companion(container, {"scalers": "run", **settings})
+    else:
+        notes.append(_explain_command())
     links = dict(_LINKS)
     if _is_by_agent(job):
-        agents.add_installer(template)
         agents.mount_gang_key(template, container)
         add_default_env(container, _KUBEXEC_ENV)
         links[_KUBEXEC] = _KUBEXEC_TARGET
     _add_links(template, links)
     return template
+
+
+def _explain_command() -> Note:
+    return Note(
+        f"spec.etReplicaSpecs.{LAUNCHER}.template.spec.containers[0].command",
+        "is missing, so that no agent can be started beside it: scalers run no script and do not "
+        "wait for the launcher; write the command of the image",
+    )
 
 
 def _add_links(template: Object, links: Mapping[str, str]) -> None:

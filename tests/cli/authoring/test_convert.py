@@ -50,10 +50,11 @@ def test_convert_writes_a_file(tmp_path: Path) -> None:
     source.write_text(yaml.safe_dump(build_trainingjob()))
     done = CliRunner().invoke(main, ["convert", str(source), "-o", str(target)])
     assert (done.exit_code, done.stdout) == (0, "")
-    assert f"{target}: 6 objects; 1 converted" in done.stderr
+    assert f"{target}: 7 objects; 1 converted" in done.stderr
     assert [body["kind"] for body in yaml.safe_load_all(target.read_text())] == [
         "ServiceAccount",
         "Role",
+        "RoleBinding",
         "RoleBinding",
         "Service",
         "Service",

@@ -57,7 +57,16 @@ def test_parse_configmap_reads_roster_and_progress() -> None:
 
 def test_parse_configmap_of_the_original_carries_no_roster() -> None:
     parsed = parse_configmap({"metadata": {"uid": "u", "deletionTimestamp": "2024"}})
-    assert parsed == (("u", True, False, None, None, ""))
+    assert parsed == (("u", True, False, None, None, "", ""))
+
+
+def test_parse_configmap_keeps_the_request_of_a_scaler_of_the_own_attempt() -> None:
+    body = make_configmap(make_roster())
+    body["binaryData"]["scaler.json"] = "e30="
+    assert parse_configmap(body).scaler == "e30="
+    assert parse_configmap(body, own_uid="another").scaler == ""
+    body["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "x", "controller": True}]
+    assert parse_configmap(body, framework="gang").scaler == ""
 
 
 @pytest.mark.parametrize("stored", ["", "!", "AAAA", 7, {"a": 1}])

@@ -11,6 +11,7 @@ from framework.api.gang_key import refers_to_gang_key
 from framework.api.validation import validate_framework
 from framework.kinds.trainingjob.compile import compile_trainingjob
 from tests.framework.kinds.jobs import (
+    DROPPED,
     Wire,
     build_trainingjob,
     edit,
@@ -50,8 +51,13 @@ def test_framework_is_valid_lints_clean_and_ends_with_its_launcher() -> None:
 def test_launcher_waits_for_running_workers_and_gets_their_slots() -> None:
     compiled = compile_with()
     pod = get_pod(compiled, "launcher")
-    assert list_init(pod) == ["barrier", "rendezvous", "training-job-files"]
-    barrier, rendezvous, _ = pod["spec"]["initContainers"]
+    assert list_init(pod) == [
+        "barrier",
+        "rendezvous",
+        "rendezvous-install",
+        "training-job-files",
+    ]
+    barrier, rendezvous, _, _ = pod["spec"]["initContainers"]
     assert get_env(barrier) == {"BARRIER_REQUIRE": "worker=running"}
     assert rendezvous["args"] == ["watch"]
     assert get_env(rendezvous)["FB_SLOTS"] == "worker=2"
@@ -70,7 +76,41 @@ def test_launcher_finds_the_host_files_at_the_paths_of_the_original() -> None:
     (container,) = pod["spec"]["containers"]
     assert links["image"] == container["image"]
     paths = {mount["mountPath"] for mount in container["volumeMounts"]}
-    assert {"/etc/edl", "/etc/mpi", "/job", "/root/.ssh", "/mnt/frameworkbarrier"} == paths
+    assert paths == {
+        "/etc/edl",
+        "/etc/mpi",
+        "/job",
+        "/root/.ssh",
+        "/mnt/frameworkbarrier",
+        "/var/run/secrets/kubernetes.io/serviceaccount",
+    }
+
+
+def test_agent_for_scalers_is_started_beside_the_command_of_the_launcher() -> None:
+    compiled = compile_with()
+    container = get_container(compiled, "launcher")
+    shell, option, script, name, *command = container["command"]
+    assert (shell, option, name, command) == ("sh", "-c", "sh", ["python3", "/app.py"])
+    agent = "python3 /mnt/frameworkbarrier/agent/rendezvous.pyz watch --sidecar-end native"
+    flags = "--scalers run --slots worker=2 --reach-running worker --reach-timeout-sec 600"
+    assert f"{agent} {flags} </dev/null &" in script
+    assert script.endswith('exec "$@"')
+    assert "env" not in container
+    sidecar = get_pod(compiled, "launcher")["spec"]["initContainers"][1]
+    # Only the agent that carries out the requests acknowledges.
+    assert get_env(sidecar)["FB_ACKNOWLEDGE"] == "off"
+    assert list_names(compiled, "RoleBinding") == [
+        "frameworkbarrier-elastic",
+        "frameworkbarrier-elastic:acknowledge",
+    ]
+
+
+def test_launcher_without_a_command_has_no_agent_for_scalers() -> None:
+    path = ("spec", "etReplicaSpecs", "launcher", "template", "spec", "containers", 0)
+    compiled = compile_with(edit(*path, command=DROPPED))
+    assert "command" not in get_container(compiled, "launcher")
+    assert list_init(get_pod(compiled, "launcher"))[0] == "barrier"
+    assert any("scalers run no script" in note.message for note in compiled.notes)
 
 
 @pytest.mark.parametrize(

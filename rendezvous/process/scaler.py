@@ -1,0 +1,225 @@
+"""Carries out the requests of scalers in the launcher: ``core.scaling`` decides.
+
+The script runs beside the loop of the agent, in a session of its own, so that host files are kept
+up to date meanwhile. Its output goes to that of the container; the end of it is kept for the
+message of a failure.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+from typing import Callable, List, Optional
+
+from framework.agent.clock import AgentClock
+from framework.agent.report import LineReporter
+from framework.api.roster import Roster
+from framework.api.scalerequest import (
+    ScaleRequest,
+    ScaleRequestError,
+    ScaleResult,
+    decode_request,
+    encode_result,
+)
+from framework.api.text import make_printable
+from rendezvous.core.scaling import (
+    FAILED_CODE,
+    Conclude,
+    Record,
+    StartScript,
+    Step,
+    Wait,
+    decide_request,
+    has_members_as_asked,
+    list_hosts,
+    render_argument,
+)
+from rendezvous.process.children import Children, StartError
+from rendezvous.process.processes import list_processes_naming
+from rendezvous.volume.writer import Writer
+
+_TIMEOUT_CODE = 124  # as that of timeout(1)
+_KILL_SECONDS = 5.0
+_BUSY_POLL_SECONDS = 0.2
+_READ_BYTES = 4096
+_KEPT_BYTES = 400
+_DRAIN_SECONDS = 1.0
+
+
+class Scaler:
+    """The requests of scalers, one at a time."""
+
+    def __init__(
+        self,
+        framework: str,
+        children: Children,
+        writer: Writer,
+        report: Callable[[str], None],
+        reporter: LineReporter,
+        clock: AgentClock,
+    ) -> None:
+        """Continue from the volume as an agent before this one left it."""
+        self._framework = framework
+        self._children = children
+        self._writer = writer
+        self._report = report
+        self._reporter = reporter
+        self._clock = clock
+        self._stored = ""
+        self._request: Optional[ScaleRequest] = None
+        self._seen_at = 0.0
+        self._script: Optional[_Script] = None
+        self._record = writer.read_scaler_record()
+        self._reported = ""
+
+    @property
+    def holds_acknowledgements(self) -> bool:
+        """Return whether workers leave and their drain must wait for the request."""
+        request = self._request
+        if request is None or not request.is_scale_in:
+            return False
+        return self._record.uid != request.uid or self._record.result is None
+
+    @property
+    def poll_seconds(self) -> float:
+        """Return for how long the agent may wait for news."""
+        is_done = self._request is None or self._reported == self._request.uid
+        return 1.0 if is_done else _BUSY_POLL_SECONDS
+
+    def observe(self, stored: str) -> None:
+        """Take the request of the attempt's ConfigMap; "" if there is none."""
+        if stored == self._stored:
+            return
+        self._stored, request = stored, None
+        if stored:
+            try:
+                request = decode_request(stored)
+            except ScaleRequestError as e:
+                self._reporter.say_once(f"the request of a scaler is not readable: {e}", "warning")
+        if request is None or self._request is None or request.uid != self._request.uid:
+            self._seen_at = self._clock.monotonic()
+        self._request = request
+
+    def turn(self, roster: Optional[Roster]) -> None:
+        """Do the next step; ``roster`` is the current generation.
+
+        Raises:
+            OSError: The volume cannot be written; the step is tried again in the next turn.
+        """
+        if self._script is not None and not self._end_script(self._script):
+            return
+        request = self._request
+        if request is None:
+            return
+        waited = self._clock.monotonic() - self._seen_at
+        busy: List[str] = []
+        is_new = self._record.uid != request.uid
+        if is_new and request.is_scale_in and has_members_as_asked(request, roster):
+            busy = list_processes_naming(list_hosts(request, self._framework))
+        self._take(decide_request(request, self._record, roster, busy, waited))
+
+    def _take(self, step: Step) -> None:
+        if isinstance(step, Wait):
+            self._reporter.say_once(f"a scaler waits: {step.reason}")
+        elif isinstance(step, StartScript):
+            self._start(step.request)
+        elif isinstance(step, Conclude):
+            self._conclude(step.result)
+        elif self._reported != step.result.uid:
+            self._reported = step.result.uid
+            self._report(encode_result(step.result))
+
+    def _start(self, request: ScaleRequest) -> None:
+        record = Record(request.uid)
+        self._writer.write_scaler_record(record)
+        self._record = record
+        argument = render_argument(request, self._framework)
+        argv = ["/bin/sh", request.script, argument]
+        self._reporter.say(f"a scaler runs its script: {make_printable(request.script)}")
+        env = {**os.environ, **dict(request.env)}
+        deadline = self._clock.monotonic() + request.timeout_seconds
+        try:
+            self._script = _Script(request, argv, env, self._children, deadline)
+        except StartError as e:
+            self._conclude(ScaleResult(request.uid, e.exit_code, str(e)))
+        except (OSError, RuntimeError) as e:  # no pipe, or no thread at the limit of processes
+            self._conclude(ScaleResult(request.uid, FAILED_CODE, f"the script: {e}"))
+
+    def _end_script(self, script: "_Script") -> bool:
+        """Look after the script that runs; return whether it has ended."""
+        now = self._clock.monotonic()
+        is_wanted = self._request is not None and self._request.uid == script.request.uid
+        result = script.poll(now if is_wanted else max(now, script.deadline))
+        if result is None:
+            return False
+        self._script = None
+        self._conclude(result)
+        return True
+
+    def _conclude(self, result: ScaleResult) -> None:
+        text = f": {make_printable(result.message)}" if result.message else ""
+        self._reporter.say(f"a scaler ended with {result.code}{text}")
+        self._record = Record(result.uid, result)
+        self._reported = result.uid
+        self._report(encode_result(result))
+        self._writer.write_scaler_record(self._record)
+
+
+class _Script:
+    """A script that runs."""
+
+    def __init__(
+        self,
+        request: ScaleRequest,
+        argv: List[str],
+        env: "dict[str, str]",
+        children: Children,
+        deadline: float,
+    ) -> None:
+        self.request = request
+        self.deadline = deadline
+        self._children = children
+        self._is_terminated = False
+        self._tail = b""
+        reader, writer = os.pipe()
+        try:
+            self._pid = children.start(argv, env, output=writer)
+        except BaseException:
+            os.close(reader)
+            raise
+        finally:
+            os.close(writer)
+        self._thread = threading.Thread(target=self._copy, args=(reader,), daemon=True)
+        self._thread.start()
+
+    def poll(self, now: float) -> Optional[ScaleResult]:
+        """Return the result, once; end the script when its time is over."""
+        self._children.reap()
+        code = self._children.take_code(self._pid)
+        if code is None:
+            if now >= self.deadline + _KILL_SECONDS:
+                self._children.kill_session(self._pid)
+            elif now >= self.deadline and not self._is_terminated:
+                self._is_terminated = True
+                self._children.signal_group(self._pid, signal.SIGTERM)
+            return None
+        self._thread.join(_DRAIN_SECONDS)
+        uid = self.request.uid
+        if self._is_terminated:
+            limit = self.request.timeout_seconds
+            return ScaleResult(uid, _TIMEOUT_CODE, f"the script did not end in {limit} s")
+        if code == 0:
+            return ScaleResult(uid, 0)
+        said = self._tail.decode("utf-8", "replace").strip()
+        return ScaleResult(uid, code, f"the script ended with {code}" + (said and f": {said}"))
+
+    def _copy(self, reader: int) -> None:
+        """Copy the output to that of the container, and keep its end."""
+        with contextlib.suppress(OSError), open(reader, "rb", buffering=0) as pipe:
+            while True:
+                part = pipe.read(_READ_BYTES)
+                if not part:
+                    return
+                self._tail = (self._tail + part)[-_KEPT_BYTES:]
+                with contextlib.suppress(OSError):
+                    os.write(1, part)
