@@ -1,10 +1,13 @@
-"""Replaces TfJobs and TrainingJobs of the user's files by what they become. Pure."""
+"""Replaces TfJobs and TrainingJobs of the user's files by what they become. Pure.
 
-from collections.abc import Iterator
+ScaleIns and ScaleOuts stay as they are, if they have no faults.
+"""
+
+from collections.abc import Iterable, Iterator
 
 from framework.api.fielderrors import FieldError, FieldErrors
-from framework.kinds.catalog import find_api_versions, find_compile
-from framework.kinds.compiled import Compiled
+from framework.kinds.catalog import check_scaler, find_api_versions, find_compile
+from framework.kinds.compiled import Compiled, Note
 from framework.strictyaml import Document
 
 
@@ -29,12 +32,16 @@ def expand(
     source: str, document: Document, problems: list[str], warnings: list[str]
 ) -> Iterator[Document]:
     """Go through the objects that a document becomes; itself, if it is of no such kind."""
+    notes: Iterable[Note] = ()
     try:
         compiled = compile_document(document)
+        if compiled is None and isinstance(document.value, dict):
+            notes = check_scaler(document.value)
     except FieldErrors as e:
         problems += [f"{source}: {error}" for error in e.errors]
         return
     if compiled is None:
+        warnings += [f"{source}: {note}" for note in notes]
         yield document
         return
     warnings += [f"{source}: {note}" for note in compiled.notes]

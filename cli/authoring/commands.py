@@ -20,6 +20,7 @@ from cli.printing.yamltext import render_yaml
 from cli.templates import get_account, list_roles
 from cli.terminal import print_document, print_error, print_line
 from framework.api import constants, images
+from framework.kinds.catalog import is_scaler
 from framework.kube.resources import Object
 
 
@@ -69,10 +70,10 @@ def lint_files(files: Sequence[str], options: LintOptions, *, as_json: bool) -> 
         print_error(f"note: {note}")
     objects = [each for read in by_file.values() for each in read]
     frameworks = [(source, body) for source, body in objects if _is_framework(body)]
-    if not frameworks:
+    if not any(map(_is_linted, objects)):
         raise CliError(ExitCode.USAGE, explain_no_framework(files, _list_kinds(objects)))
     for file, read in by_file.items():
-        if not any(_is_framework(body) for _, body in read):
+        if not any(map(_is_linted, read)):
             kinds = ", ".join(sorted(set(_list_kinds(read)))) or "nothing"
             print_error(f"note: {name_source(file)}: no Framework in it, skipped: {kinds}")
     found = [
@@ -90,6 +91,10 @@ def lint_files(files: Sequence[str], options: LintOptions, *, as_json: bool) -> 
         for line in _render(found):
             print_line(line)
     return ExitCode.FAILED if found else ExitCode.SUCCEEDED
+
+
+def _is_linted(place: tuple[str, Object]) -> bool:
+    return _is_framework(place[1]) or is_scaler(place[1])
 
 
 def _list_kinds(objects: Sequence[tuple[str, Object]]) -> list[str]:

@@ -5,11 +5,8 @@ from cli.exitcodes import CliError, ExitCode
 from cli.kinds import expand
 from cli.manifests import name_source, read_documents
 from cli.terminal import print_error
-from framework.kinds.catalog import describe_kinds, find_compile
+from framework.kinds.catalog import describe_kinds, find_compile, is_scaler
 from framework.kube.resources import Object
-
-_SCALERS = ("ScaleIn", "ScaleOut")
-_SCALERS_GROUP = "kai.alibabacloud.com/"
 
 
 def convert_file(file: str, output: str | None) -> ExitCode:
@@ -28,9 +25,9 @@ def convert_file(file: str, output: str | None) -> ExitCode:
             problems.append(f"{source}: must be an object with apiVersion, kind and metadata")
             continue
         converted += find_compile(body) is not None
-        if body.get("kind") in _SCALERS and str(body.get("apiVersion")).startswith(_SCALERS_GROUP):
+        if is_scaler(body):
             warnings.append(
-                f"{source}: kind: {body['kind']} is not available yet, and stays as it is "
+                f"{source}: kind: {body['kind']} stays as it is: no controller carries it out yet "
                 '(docs/trainingjob.md, "ScaleIn and ScaleOut")'
             )
         objects += [each.value for each in expand(source, document, problems, warnings)]

@@ -1,9 +1,10 @@
-"""The kinds that become Frameworks, by apiVersion and kind. Pure."""
+"""The kinds that become Frameworks, by apiVersion and kind, and the scalers. Pure."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from framework.kinds.compiled import Compiled
+from framework.kinds.compiled import Compiled, Note
+from framework.kinds.scaling.decode import decode_scaler_spec, find_scaler_kind
 from framework.kinds.tfjob import types as tfjob
 from framework.kinds.tfjob.compile import compile_tfjob
 from framework.kinds.trainingjob import types as trainingjob
@@ -20,6 +21,21 @@ KINDS: Mapping[tuple[str, str], Compile] = {
 def find_compile(body: Mapping[str, Any]) -> Compile | None:
     """Find the compile step of an object; None for an object of another kind."""
     return KINDS.get((str(body.get("apiVersion")), str(body.get("kind"))))
+
+
+def is_scaler(body: Mapping[str, Any]) -> bool:
+    """Return whether an object is a ScaleIn or a ScaleOut, which become no Framework."""
+    return find_scaler_kind(body) is not None
+
+
+def check_scaler(body: Mapping[str, Any]) -> list[Note]:
+    """Return what has no effect in a scaler; nothing for another object.
+
+    Raises:
+        FieldErrors: with all faults of the scaler.
+    """
+    kind = find_scaler_kind(body)
+    return [] if kind is None else decode_scaler_spec(kind, body)[1]
 
 
 def find_api_versions(kind: str) -> tuple[str, ...]:

@@ -214,7 +214,8 @@ def _find_result_failure(scaler: Scaler, snapshot: ScalingSnapshot) -> Failure |
         return None
     if launcher.pod_uid != scaler.status.launcher_uid:
         return None
-    return Failure("ScriptFailed", result.message or f"code {result.code}")
+    reason = "ScriptFailed" if result.code > 0 else "AgentFailed"
+    return Failure(reason, result.message or f"code {result.code}")
 
 
 def _find_worker_failure(

@@ -13,6 +13,15 @@ from tests.framework.kinds.jobs import build_template, build_tfjob, build_traini
 CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app"}, "data": {"a": "b"}}
 
 
+def build_scaler() -> Any:
+    return {
+        "apiVersion": "kai.alibabacloud.com/v1alpha1",
+        "kind": "ScaleIn",
+        "metadata": {"generateName": "scale-"},
+        "spec": {"selector": {"name": "elastic"}, "toDelete": {"count": 1}},
+    }
+
+
 def call(command: str, *documents: Any) -> Result:
     text = yaml.safe_dump_all(documents)
     return CliRunner().invoke(main, [command, "-"], input=text)
@@ -103,7 +112,30 @@ def test_other_version_of_a_kind_is_named(command: str) -> None:
 
 
 def test_convert_warns_of_kinds_that_are_not_available_yet() -> None:
-    scaler = {"apiVersion": "kai.alibabacloud.com/v1alpha1", "kind": "ScaleIn", "metadata": {}}
-    done = call("convert", build_trainingjob(), scaler)
+    done = call("convert", build_trainingjob(), build_scaler())
     assert done.exit_code == 0
-    assert "kind: ScaleIn is not available yet, and stays as it is" in done.stderr
+    assert "kind: ScaleIn stays as it is: no controller carries it out yet" in done.stderr
+    assert list(yaml.safe_load_all(done.stdout))[-1] == build_scaler()
+
+
+@pytest.mark.parametrize("command", ["convert", "lint", "run"])
+def test_faults_of_a_scaler_are_named(command: str) -> None:
+    scaler = build_scaler()
+    scaler["spec"] = {"toDelete": {"count": 0}}
+    done = call(command, build_trainingjob(), scaler)
+    assert done.exit_code == 2
+    assert "spec.selector: is required: write an object with the name of a job" in done.stderr
+    assert "spec.toDelete.count: must be from 1 to 1000, not 0" in done.stderr
+
+
+def test_lint_takes_a_file_with_a_scaler_only() -> None:
+    done = call("lint", build_scaler())
+    assert (done.exit_code, done.stderr) == (0, "")
+    scaler = build_scaler()
+    scaler["spec"]["toDelete"]["podNames"] = ["job-worker-1"]
+    done = call("lint", scaler)
+    assert done.exit_code == 0
+    assert (
+        "note: standard input: spec.toDelete.count: has no effect beside podNames: remove it"
+        in done.stderr
+    )
