@@ -28,6 +28,8 @@ class Workers:
     """``taskNumber`` of the role: the greatest index + 1."""
     absent: tuple[int, ...] = ()
     """Indexes without a worker."""
+    drain_seconds: int = 0
+    """Limit of the drain of workers that leave; 0 for no drain."""
 
 
 @dataclass(frozen=True, slots=True)

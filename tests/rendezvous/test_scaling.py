@@ -311,15 +311,16 @@ def test_unreadable_request_is_reported_in_the_log_and_nothing_runs(
 
 
 def test_acknowledgements_are_held_while_workers_leave(launcher: Launcher) -> None:
-    assert not launcher.scaler.holds_acknowledgements
+    held = [launcher.scaler.holds_acknowledgements]
     request = launcher.write("exit 3\n")
     launcher.scaler.observe(encode_request(request))
     launcher.scaler.turn(ALL)
-    assert launcher.scaler.holds_acknowledgements
+    held.append(launcher.scaler.holds_acknowledgements)
     launcher.ask(request)
-    assert not launcher.scaler.holds_acknowledgements
+    held.append(launcher.scaler.holds_acknowledgements)
     launcher.scaler.observe(encode_request(request._replace(uid="u2", is_scale_in=False)))
-    assert not launcher.scaler.holds_acknowledgements
+    held.append(launcher.scaler.holds_acknowledgements)
+    assert held == [False, True, False, False]
 
 
 # --- The agent as a process ----------------------------------------------------------------------

@@ -32,7 +32,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from framework.api.naming import build_pod_name
-from framework.api.scalerequest import ScaleRequest
+from framework.api.scalerequest import ScaleRequest, encode_request
 from framework.kinds.observing import is_running
 from framework.kinds.scaling import status as statuses
 from framework.kinds.scaling.plan import (
@@ -53,7 +53,7 @@ from framework.kinds.scaling.snapshot import (
     WriteStatus,
 )
 from framework.kinds.scaling.types import Failure, Scaler, ScalerKind, ScalerSpec
-from framework.kinds.scaling.workers import Workers
+from framework.kinds.scaling.workers import Workers, build_wanted
 from framework.kinds.trainingjob.types import WORKER
 
 JOB_SECONDS = 30
@@ -260,7 +260,7 @@ def _apply(
         return None
     workers, plan = list_workers(snapshot.framework), read_plan(scaler, job)
     is_told = snapshot.launcher.request_uid == scaler.uid
-    request = None if is_told else TellAgent(_build_request(scaler, spec, job, snapshot))
+    request = None if is_told else _tell(scaler, spec, job, snapshot)
     if scaler.kind is ScalerKind.SCALE_IN:
         return request or _set_workers(workers, workers - plan, spec)
     action = _set_workers(workers, workers | plan, spec)
@@ -314,7 +314,7 @@ def _set_workers(workers: Workers, wanted: Workers, spec: ScalerSpec) -> Action 
     if workers == wanted:
         return None
     # The agent answers before this deadline of the drain.
-    return SetWorkers(wanted, 2 * spec.timeout_seconds + _DRAIN_MARGIN_SECONDS)
+    return SetWorkers(build_wanted(wanted, 2 * spec.timeout_seconds + _DRAIN_MARGIN_SECONDS))
 
 
 def _get_limit(scaler: Scaler, spec: ScalerSpec) -> int:
@@ -351,14 +351,12 @@ def _list_leaving(scaler: Scaler, job: JobFacts, snapshot: ScalingSnapshot) -> l
     return [task.index for task in tasks if not (task.is_completed and task.deletion_pending)]
 
 
-def _build_request(
-    scaler: Scaler, spec: ScalerSpec, job: JobFacts, snapshot: ScalingSnapshot
-) -> ScaleRequest:
+def _tell(scaler: Scaler, spec: ScalerSpec, job: JobFacts, snapshot: ScalingSnapshot) -> TellAgent:
     plan = read_plan(scaler, job)
     is_scale_in = scaler.kind is ScalerKind.SCALE_IN
     leaving = plan if is_scale_in else frozenset[int]()
     addresses = (t.attempt_status.pod_ip for t in find_worker_tasks(snapshot.framework, leaving))
-    return ScaleRequest(
+    request = ScaleRequest(
         uid=scaler.uid,
         is_scale_in=is_scale_in,
         role=WORKER,
@@ -369,3 +367,4 @@ def _build_request(
         env=tuple(sorted(spec.env)),
         timeout_seconds=spec.timeout_seconds,
     )
+    return TellAgent(encode_request(request))

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
 
-from framework.api.scalerequest import ScaleRequest, ScaleResult
+from framework.api.scalerequest import ScaleResult
 from framework.api.types import Framework
+from framework.kinds.compiled import Workers
 from framework.kinds.scaling.types import Scaler, ScalerStatus
-from framework.kinds.scaling.workers import Workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,10 @@ class ScalingSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class AddOwner:
-    """Make the job an owner of a scaler; its controller, unless it has another one."""
+    """Make the job with this UID an owner of a scaler; its controller, unless it has another."""
 
     scaler: Scaler
-    job_uid: str
+    uid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,9 @@ class WriteStatus:
 
 @dataclass(frozen=True, slots=True)
 class TellAgent:
-    """Write the request into the attempt's ConfigMap."""
+    """Write the encoded request into the attempt's ConfigMap."""
 
-    request: ScaleRequest
+    request: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +94,9 @@ class ClearRequest:
 
 @dataclass(frozen=True, slots=True)
 class SetWorkers:
-    """Make these the wanted workers of the Framework, which drain when they leave."""
+    """Make these the wanted workers of the Framework: compile the job with them."""
 
     workers: Workers
-    drain_seconds: int
 
 
 Action: TypeAlias = AddOwner | WriteStatus | TellAgent | ClearRequest | SetWorkers

@@ -7,14 +7,13 @@ Example: workers {0, 1, 2} without 1 are ``taskNumber: 3, absentTaskIndices: [1]
 they are ``taskNumber: 1``. The next worker is then 1.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import chain, islice
-from typing import Any
 
 from framework.api import constants
 from framework.api.naming import build_pod_name, parse_pod_name
 from framework.api.types import TaskRoleSpec
-from framework.kinds.compiled import Object
+from framework.kinds import compiled
 from framework.kinds.trainingjob.types import WORKER
 
 Workers = frozenset[int]
@@ -50,32 +49,8 @@ def find_index(job: str, pod: str) -> int | None:
     return parsed[1].index
 
 
-def build_worker_fields(workers: Workers, drain_seconds: int) -> Object:
-    """Build the fields of the role that make these the wanted workers."""
+def build_wanted(workers: Workers, drain_seconds: int) -> compiled.Workers:
+    """Build what the compile step of the job takes."""
     number = max(workers, default=-1) + 1
-    return {
-        "taskNumber": number,
-        constants.ABSENT_TASK_INDICES_FIELD: sorted(frozenset(range(number)) - workers),
-        constants.DRAIN_FIELD: {constants.DRAIN_TIMEOUT_FIELD: drain_seconds},
-    }
-
-
-def carry_workers(compiled: Object, live: Mapping[str, Any]) -> Object:
-    """Return a compiled Framework with the wanted workers of the one that the server has.
-
-    Scalers change them in the Framework, and the TrainingJob does not say them.
-    """
-    names = ("taskNumber", constants.ABSENT_TASK_INDICES_FIELD, constants.DRAIN_FIELD)
-    roles = {role["name"]: role for role in live["spec"]["taskRoles"]}
-    kept = roles.get(WORKER, {})
-    fields = {name: kept[name] for name in names if name in kept}
-    return {
-        **compiled,
-        "spec": {
-            **compiled["spec"],
-            "taskRoles": [
-                {**role, **fields} if role["name"] == WORKER else role
-                for role in compiled["spec"]["taskRoles"]
-            ],
-        },
-    }
+    absent = tuple(index for index in range(number) if index not in workers)
+    return compiled.Workers(number, absent, drain_seconds)

@@ -204,6 +204,8 @@ def _build_workers(job: CompleteJob, pod: Object) -> Object:
     role = _build_role(WORKER, job.worker_count, pod, retry)
     if job.absent_workers:
         role[constants.ABSENT_TASK_INDICES_FIELD] = sorted(job.absent_workers)
+    if job.drain_seconds:
+        role[constants.DRAIN_FIELD] = {constants.DRAIN_TIMEOUT_FIELD: job.drain_seconds}
     return role
 
 

@@ -62,6 +62,7 @@ def complete(job: TrainingJob, workers: Workers | None = None, secret: str = "")
         launcher=launcher.template or {},
         worker=template,
         worker_count=wanted.count,
+        drain_seconds=wanted.drain_seconds,
         absent_workers=frozenset(wanted.absent),
         worker_restart_policy=worker.restart_policy or ReplicaRestartPolicy.NEVER,
         slots=find_slots(template) if spec.slots_per_worker is None else spec.slots_per_worker,

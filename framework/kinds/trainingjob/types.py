@@ -117,6 +117,8 @@ class CompleteJob:
     """Template of the workers."""
     worker_count: int
     """Greatest index of a worker + 1."""
+    drain_seconds: int
+    """Limit of the drain of workers that leave; 0 for no drain."""
     absent_workers: frozenset[int]
     """Indexes without a worker."""
     worker_restart_policy: ReplicaRestartPolicy

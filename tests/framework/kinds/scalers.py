@@ -10,7 +10,6 @@ from framework.api.scalerequest import (
     ScaleResult,
     decode_request,
     decode_result,
-    encode_request,
     encode_result,
 )
 from framework.api.states import TaskState
@@ -29,7 +28,7 @@ from framework.kinds.scaling.snapshot import (
 )
 from framework.kinds.scaling.status import decode_status, encode_status, find_end
 from framework.kinds.scaling.types import Scaler, ScalerKind, ScalerSpec
-from framework.kinds.scaling.workers import build_worker_fields
+from framework.kinds.scaling.workers import build_wanted
 from tests.support.builders import (
     at,
     build_framework,
@@ -58,9 +57,8 @@ def build_job(**fields: Any) -> JobFacts:
 
 def build_gang(workers: set[int], tasks: tuple[TaskStatus, ...]) -> Framework:
     """The Framework of a job: a running launcher, these wanted workers and these Tasks of them."""
-    fields = build_worker_fields(frozenset(workers), 60)
-    role = build_role("worker", fields["taskNumber"])
-    role = replace(role, absent_task_indices=tuple(fields["absentTaskIndices"]))
+    wanted = build_wanted(frozenset(workers), 60)
+    role = build_role("worker", wanted.count, absent_task_indices=wanted.absent)
     status = build_status(
         build_role_status("launcher"), replace(build_role_status("worker", 0), tasks=tasks)
     )
@@ -138,17 +136,18 @@ class Simulation:
         """Do what the API server would: nothing for a scaler that has ended."""
         if isinstance(action, AddOwner):
             scaler = self.scalers[action.scaler.name]
-            self.add(replace(scaler, owners=scaler.owners | {action.job_uid}))
+            self.add(replace(scaler, owners=scaler.owners | {action.uid}))
         elif isinstance(action, WriteStatus):
             kind = action.scaler.kind
             stored = decode_status(kind, encode_status(kind, action.status))
             self.add(replace(self.scalers[action.scaler.name], status=stored))
         elif isinstance(action, TellAgent):
-            self.request = encode_request(action.request)
+            self.request = action.request
         elif isinstance(action, ClearRequest):
             self.request = ""
         elif isinstance(action, SetWorkers):
-            self.workers = set(action.workers)
+            wanted = action.workers
+            self.workers = set(range(wanted.count)) - set(wanted.absent)
             self.least = min(self.least, len(self.workers))
 
     def run_agent(self) -> None:

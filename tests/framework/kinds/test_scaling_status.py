@@ -4,16 +4,18 @@ from typing import Any
 
 import pytest
 
+from framework.kinds.compiled import Workers
 from framework.kinds.scaling.status import add_condition, decode_status, encode_status
 from framework.kinds.scaling.types import Failure, ScalerKind, ScalerStatus
 from framework.kinds.scaling.workers import (
-    build_worker_fields,
-    carry_workers,
+    build_wanted,
     choose_highest,
     choose_new,
     find_index,
     read_workers,
 )
+from framework.kinds.trainingjob.compile import compile_trainingjob
+from tests.framework.kinds.jobs import build_trainingjob, get_role
 from tests.support.builders import at, build_role
 
 IN, OUT = ScalerKind.SCALE_IN, ScalerKind.SCALE_OUT
@@ -120,19 +122,23 @@ def test_workers_of_a_role(number: int, absent: tuple[int, ...], workers: set[in
 
 @pytest.mark.parametrize(
     ("workers", "number", "absent"),
-    [({0, 1}, 2, []), ({0, 2}, 3, [1]), ({0}, 1, []), ({3}, 4, [0, 1, 2]), (set(), 0, [])],
+    [({0, 1}, 2, ()), ({0, 2}, 3, (1,)), ({0}, 1, ()), ({3}, 4, (0, 1, 2)), (set(), 0, ())],
 )
-def test_fields_of_the_role_say_the_workers(
-    workers: set[int], number: int, absent: list[int]
+def test_wanted_workers_as_the_compile_step_takes_them(
+    workers: set[int], number: int, absent: tuple[int, ...]
 ) -> None:
-    fields = build_worker_fields(frozenset(workers), 90)
-    assert fields == {
-        "taskNumber": number,
-        "absentTaskIndices": absent,
-        "drain": {"timeoutSec": 90},
-    }
-    role = build_role("worker", number, absent_task_indices=tuple(absent))
+    assert build_wanted(frozenset(workers), 90) == Workers(number, absent, 90)
+    role = build_role("worker", number, absent_task_indices=absent)
     assert read_workers(role) == workers
+
+
+def test_compiled_role_has_the_wanted_workers_and_their_drain() -> None:
+    wanted = build_wanted(frozenset({0, 2}), 90)
+    role = get_role(compile_trainingjob(build_trainingjob(), workers=wanted), "worker")
+    fields = ("taskNumber", "absentTaskIndices", "drain")
+    assert [role[name] for name in fields] == [3, [1], {"timeoutSec": 90}]
+    plain = get_role(compile_trainingjob(build_trainingjob()), "worker")
+    assert "drain" not in plain
 
 
 def test_new_workers_get_the_greatest_index_plus_1() -> None:
@@ -154,34 +160,3 @@ def test_new_workers_get_the_greatest_index_plus_1() -> None:
 )
 def test_index_of_a_pod(pod: str, index: int | None) -> None:
     assert find_index("job", pod) == index
-
-
-def test_wanted_workers_of_the_framework_are_kept() -> None:
-    compiled = {
-        "kind": "Framework",
-        "spec": {
-            "taskRoles": [
-                {"name": "launcher", "taskNumber": 1},
-                {"name": "worker", "taskNumber": 2, "drain": {"timeoutSec": 60}},
-            ]
-        },
-    }
-    live = {
-        "spec": {
-            "taskRoles": [
-                {"name": "worker", "taskNumber": 4, "absentTaskIndices": [1], "task": {}},
-                {"name": "launcher", "taskNumber": 3},
-            ]
-        }
-    }
-    carried = carry_workers(compiled, live)
-    assert carried["spec"]["taskRoles"] == [
-        {"name": "launcher", "taskNumber": 1},
-        {
-            "name": "worker",
-            "taskNumber": 4,
-            "absentTaskIndices": [1],
-            "drain": {"timeoutSec": 60},
-        },
-    ]
-    assert compiled["spec"]["taskRoles"][1]["taskNumber"] == 2  # type: ignore[index]
