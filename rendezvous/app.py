@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import Callable, List, Mapping, NoReturn, Tuple
+from typing import Callable, List, Mapping, NoReturn, Optional, Tuple
 
 from framework.agent.access import Access, AccessError
 from framework.agent.addresses import join_port
