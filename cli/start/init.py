@@ -89,6 +89,9 @@ def build_gang_file(stack: Stack, gang: GangOptions, paths: Sequence[Path]) -> s
         f"  {here}",
         f"  {cluster}",
         "",
+        f"Needs {stack.needs}: on the PATH of this machine, and on a",
+        "cluster in the image.",
+        "",
         "The script is in the ConfigMap, so no image has to be built: change it here. For several",
         "files, build an image that has them, and remove the ConfigMap and its volume.",
     ]

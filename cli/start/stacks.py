@@ -14,7 +14,7 @@ class Stack:
     example: str
     """File below examples/; packaged as a template."""
     needs: str
-    """What must be on the PATH of this machine to run the gang locally."""
+    """What must be on the PATH, here or in the image, with the versions that the script needs."""
     image: str
     """Of the training containers in the example."""
     secret: str | None = None
@@ -45,21 +45,21 @@ STACKS = {
     "torch": Stack(
         title="PyTorch DistributedDataParallel under torchrun",
         example="stacks/torchrun-ddp.yaml",
-        needs="torchrun",
+        needs="torchrun of PyTorch 2 or newer",
         image="pytorch/pytorch:latest",
         has_slots=True,
     ),
     "tf": Stack(
         title="TensorFlow MultiWorkerMirroredStrategy",
         example="stacks/tensorflow-multi-worker.yaml",
-        needs="python3 with tensorflow",
+        needs="python3 with TensorFlow 2.4 or newer",
         image="tensorflow/tensorflow:2.21.0",
         cpu_variables=frozenset({"CUDA_VISIBLE_DEVICES"}),
     ),
     "horovod": Stack(
         title="elastic Horovod: a launcher and its workers",
         example="stacks/horovod-elastic.yaml",
-        needs="horovodrun with torch, sshd",
+        needs="horovodrun of Horovod 0.20 or newer with torch, sshd",
         image="your/horovod-with-sshd:1",
         secret="horovod-ssh",
         is_image_known=False,
@@ -69,7 +69,7 @@ STACKS = {
     "mpi": Stack(
         title="Open MPI: a launcher and its workers",
         example="stacks/mpi-openmpi.yaml",
-        needs="mpirun, sshd, python3 with mpi4py",
+        needs="mpirun of Open MPI 4 or 5, sshd, python3 with mpi4py",
         image="your/openmpi-with-sshd:1",
         secret="mpi-ssh",
         is_image_known=False,
@@ -79,7 +79,7 @@ STACKS = {
     "jax": Stack(
         title="JAX, with gradients averaged over all processes",
         example="stacks/jax-data-parallel.yaml",
-        needs="python3 with jax",
+        needs="python3 with JAX 0.6.1 or newer",
         image="your/jax:1",
         is_image_known=False,
         cpu_variables=frozenset({"JAX_PLATFORMS"}),
@@ -87,7 +87,7 @@ STACKS = {
     "deepspeed": Stack(
         title="DeepSpeed's launcher in every Pod, with ZeRO",
         example="stacks/deepspeed-launcher.yaml",
-        needs="deepspeed",
+        needs="deepspeed 0.14.5 or newer",
         image="deepspeed/deepspeed:latest",
         cpu_variables=frozenset({"DS_ACCELERATOR"}),
         has_slots=True,

@@ -224,6 +224,8 @@ _COLUMNS = (
     ("Attempt", "integer", ".status.attemptStatus.id", 0),
     ("Tasks", "string", ".status.readyTasks", 0),
     ("Code", "integer", ".status.attemptStatus.completionStatus.code", 0),
+    # InProgress, Succeeded, Failed, Stopped or DeadlineExceeded; empty with the Go original.
+    ("Result", "string", '.status.conditions[?(@.type=="Completed")].reason', 0),
     ("Age", "date", ".metadata.creationTimestamp", 0),
     ("Execution", "string", ".spec.executionType", 1),
     ("Phrase", "string", ".status.attemptStatus.completionStatus.phrase", 1),

@@ -66,7 +66,10 @@ AGE = re.compile(r"\b\d+(m\d+)?s( *)$|\b\d+(m\d+)?s +(?=Start)")
 STATUS: Object = {
     "state": "AttemptRunning",
     "readyTasks": "1/2",
-    "conditions": [{"type": "Blocked", "status": "False", "message": "<a> & b"}],
+    "conditions": [
+        {"type": "Blocked", "status": "False", "message": "<a> & b"},
+        {"type": "Completed", "status": "False", "reason": "InProgress"},
+    ],
     "attemptStatus": {"id": 2, "taskRoleStatuses": []},
 }
 
@@ -186,4 +189,5 @@ async def test_watch_prints_each_change_below_the_list(
     assert [line.split()[0] for line in (header, gang, other)] == ["NAME", "gang", "other"]
     assert changed.split()[:3] == ["gang", "Completed", "2"]
     assert changed.index("Completed") == header.index("STATE")
+    assert changed.index("InProgress") == header.index("RESULT")
     assert deleted.split()[0] == "other"

@@ -191,3 +191,20 @@ def test_new_gang_runs_with_the_command_that_init_prints(tmp_path: Path) -> None
     assert words == ["run", "--local", str(tmp_path / "mine.yaml")]
     code, output = call(*words)
     assert (code, "Framework mine: Succeeded" in output) == (ExitCode.SUCCEEDED, True), output
+
+
+DOCS = Path(__file__).parents[3] / "docs" / "cli-write.md"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_versions_that_a_stack_needs_are_in_its_file_the_output_and_the_docs(
+    name: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stack = STACKS[name] if name else PLAIN
+    assert name in {None, "mpi"} or "or newer" in stack.needs
+    write(tmp_path, name)
+    header = [x for x in (tmp_path / "mine.yaml").read_text().splitlines() if x.startswith("# ")]
+    assert any(f"Needs {stack.needs}:" in line for line in header)
+    assert all(len(line) <= 100 for line in header if "framework run" not in line)
+    assert f"({stack.needs} must be on the PATH)" in capsys.readouterr().out
+    assert f"| {name or '(none)'} | {stack.needs} |" in DOCS.read_text()

@@ -12,6 +12,7 @@ from framework.api import codec, crd
 from framework.api.types import Framework
 from localcluster.apiserver.schemas.structural import apply_root_defaults, prune_root
 from localcluster.apiserver.schemas.validation import object_faults
+from localcluster.apiserver.views.jsonpath import find_values
 from tests.support.builders import (
     Wire,
     build_framework_wire,
@@ -117,3 +118,16 @@ def test_nulls_and_unknown_keys_of_status_and_template_are_stored() -> None:
     status["future"] = status["attemptStatus"]["future"] = None
     for stored in (status, codec.compress_status(status, min_bytes=0), None):
         assert store(wire | {"status": stored}) == wire | {"status": stored}
+
+
+def test_column_result_is_the_reason_of_the_condition_completed() -> None:
+    columns = crd.build_crd()["spec"]["versions"][0]["additionalPrinterColumns"]
+    shown = [column["name"] for column in columns if not column.get("priority")]
+    assert shown == ["State", "Attempt", "Tasks", "Code", "Result", "Age"]
+    (path,) = (column["jsonPath"] for column in columns if column["name"] == "Result")
+    conditions = [
+        {"type": "Running", "status": "False", "reason": "Completed"},
+        {"type": "Completed", "status": "True", "reason": "Stopped"},
+    ]
+    assert find_values({"status": {"conditions": conditions}}, path) == ["Stopped"]
+    assert find_values({"status": {}}, path) == []
