@@ -80,9 +80,8 @@ def logs(  # noqa: PLR0913 one argument for each option
     The lines of several Tasks are printed in the order of their times; with -f as they arrive.
     """
     from cli.loglines.output import LogOptions
-    from cli.loglines.query import LogQuery, compute_since_seconds
+    from cli.loglines.query import LogQuery, round_since
     from cli.logs.reading import print_logs
-    from framework.clock import SystemClock
 
     if container and all_containers:
         raise click.UsageError("--all-containers has every container: leave out --container")
@@ -93,7 +92,8 @@ def logs(  # noqa: PLR0913 one argument for each option
         all_containers=all_containers,
         previous=previous,
         tail_lines=tail,
-        since_seconds=compute_since_seconds(since, since_time, SystemClock().now()),
+        since_seconds=round_since(since),
+        since_time=since_time,
         timestamps=timestamps,
     )
     options = LogOptions(

@@ -6,6 +6,7 @@ They stay when the Pod is deleted and when the cluster has ended.
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from datetime import datetime
 from pathlib import Path
 
 from cli.exitcodes import CliError, ExitCode
@@ -34,6 +35,7 @@ class RunLogs:
         follow: bool = False,
         tail_lines: int | None = None,
         since_seconds: int | None = None,
+        since_time: datetime | None = None,
         previous: bool = False,
         timestamps: bool = False,
         uid: str | None = None,
@@ -50,6 +52,7 @@ class RunLogs:
             follow=follow,
             tail_lines=tail_lines,
             since_seconds=since_seconds,
+            since_time=since_time,
             previous=previous,
             timestamps=timestamps,
             uid=uid,
@@ -90,6 +93,7 @@ async def print_kept(options: LogOptions, labels: dict[str, str], directory: Pat
                 log.container,
                 tail_lines=options.query.tail_lines,
                 since_seconds=options.query.since_seconds,
+                since_time=options.query.since_time,
                 previous=options.query.previous,
                 timestamps=options.query.timestamps or merges,
                 uid=log.uid,

@@ -108,7 +108,7 @@ class LogPrinter:
         )
         self._first_title: str | None = None
         self._is_raw = options.raw
-        self._wants_lines = options.query.tail_lines != 0 and options.query.since_seconds is None
+        self._wants_lines = options.query.wants_all_times and options.query.tail_lines != 0
         self._shows_stamps = options.query.timestamps
         self._has_color = wants_color(options.color, sys.stdout, os.environ)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from math import ceil
 from urllib.parse import urlencode
 
@@ -22,9 +22,16 @@ class LogQuery:
     tail_lines: int | None = None
     """Only so many lines of the end of each log."""
     since_seconds: int | None = None
-    """Only lines that are not older."""
+    """Only lines that are not older, by the clock of the node."""
+    since_time: datetime | None = None
+    """Only lines that were written since then."""
     timestamps: bool = False
     """Print the time of each line."""
+
+    @property
+    def wants_all_times(self) -> bool:
+        """Return whether lines of any age are read."""
+        return self.since_seconds is None and self.since_time is None
 
     def choose_containers(self, pod: Object) -> list[str]:
         """Choose the containers of a Pod whose logs are read; they may not exist."""
@@ -50,6 +57,7 @@ class LogQuery:
             "previous": "true" if self.previous else None,
             "tailLines": self.tail_lines,
             "sinceSeconds": self.since_seconds,
+            "sinceTime": None if self.since_time is None else _format(self.since_time),
             "timestamps": "true" if self.timestamps or stamped else None,
         }
         stated = {key: value for key, value in query.items() if value is not None}
@@ -64,13 +72,13 @@ def list_containers(pod: Object) -> list[str]:
     return [str(each["name"]) for kind in kinds for each in pod["spec"].get(kind) or ()]
 
 
-def compute_since_seconds(
-    since: float | None, since_time: datetime | None, now: datetime
-) -> int | None:
-    """Compute the age of the oldest line, in whole seconds; None for all lines."""
-    if since_time is not None:
-        since = (now - since_time).total_seconds()
+def round_since(since: float | None) -> int | None:
+    """Round the age of the oldest line up to whole seconds; None for all lines."""
     return None if since is None else max(1, ceil(since))
+
+
+def _format(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def find_status(pod: Object, container: str) -> Mapping[str, object]:

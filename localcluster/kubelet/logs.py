@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -150,6 +150,7 @@ class LogStore:
         follow: bool = False,
         tail_lines: int | None = None,
         since_seconds: int | None = None,
+        since_time: datetime | None = None,
         previous: bool = False,
         timestamps: bool = False,
         limit_bytes: int | None = None,
@@ -164,6 +165,7 @@ class LogStore:
             follow: go on until the container ends.
             tail_lines: begin so many lines before the end.
             since_seconds: leave out what is older.
+            since_time: leave out what was written before.
             previous: the run before the last restart.
             timestamps: keep the time in front of each line.
             limit_bytes: stop after so many bytes.
@@ -175,8 +177,9 @@ class LogStore:
         path = self._find(namespace, pod, container, previous=previous, uid=uid)
         cutoff = b""
         if since_seconds is not None:
-            since = self._clock.now() - timedelta(seconds=since_seconds)
-            cutoff = since.strftime("%Y-%m-%dT%H:%M:%S.%f").encode()
+            since_time = self._clock.now() - timedelta(seconds=since_seconds)
+        if since_time is not None:
+            cutoff = since_time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f").encode()
         left = limit_bytes
         pieces = self._read(path, _find_tail(path, tail_lines), follow=follow)
         is_line_start = True

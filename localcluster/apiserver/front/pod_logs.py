@@ -4,9 +4,10 @@ A server without a kubelet answers 501.
 """
 
 from collections.abc import AsyncIterator, Mapping
+from datetime import datetime
 from typing import Any, Protocol
 
-from localcluster.apiserver.front.targets import read_flag, read_number
+from localcluster.apiserver.front.targets import read_flag, read_number, read_time
 from localcluster.apiserver.model.errors import StatusError, bad_request
 
 
@@ -22,6 +23,7 @@ class PodLogSource(Protocol):
         follow: bool,
         tail_lines: int | None,
         since_seconds: int | None,
+        since_time: datetime | None,
         previous: bool,
         timestamps: bool,
         limit_bytes: int | None,
@@ -61,8 +63,13 @@ def open_log(
     """Start reading a container's log as the query options say.
 
     Raises:
-        StatusError: 400, a bad option or container; 501, there is no source.
+        StatusError: 400, a bad option or container; 422, two options exclude each other; 501, there
+            is no source.
     """
+    since_seconds, since_time = read_number(query, "sinceSeconds"), read_time(query, "sinceTime")
+    if since_seconds is not None and since_time is not None:
+        text = "at most one of `sinceTime` or `sinceSeconds` may be specified"
+        raise StatusError(422, "Invalid", text)
     metadata = pod["metadata"]
     container = choose_container(pod, query.get("container") or None)
     if source is None:
@@ -74,7 +81,8 @@ def open_log(
         container,
         follow=read_flag(query, "follow"),
         tail_lines=read_number(query, "tailLines"),
-        since_seconds=read_number(query, "sinceSeconds"),
+        since_seconds=since_seconds,
+        since_time=since_time,
         previous=read_flag(query, "previous"),
         timestamps=read_flag(query, "timestamps"),
         limit_bytes=read_number(query, "limitBytes"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from urllib.parse import unquote
 
 from localcluster.apiserver.model.errors import Object, StatusError, bad_request
@@ -72,6 +73,24 @@ def read_number(query: Mapping[str, str], key: str) -> int | None:
         return int(value)
     except ValueError:
         raise bad_request(f'{key}: parsing "{value}": invalid syntax') from None
+
+
+def read_time(query: Mapping[str, str], key: str) -> datetime | None:
+    """Return an option that is a time, None if it is absent or empty.
+
+    Raises:
+        StatusError: 400, it is no time with a zone.
+    """
+    value = query.get(key)
+    if not value:
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise bad_request(f'{key}: parsing time "{value}" as RFC 3339: invalid syntax')
+    return moment
 
 
 def read_resource_version(query: Mapping[str, str]) -> int | None:

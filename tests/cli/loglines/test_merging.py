@@ -2,13 +2,14 @@
 
 import random
 from collections.abc import AsyncGenerator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from urllib.parse import parse_qs
 
 import pytest
 
 from cli.loglines.containeroutput import MAX_LINE_BYTES
 from cli.loglines.merging import merge_logs
-from cli.loglines.query import LogQuery, compute_since_seconds
+from cli.loglines.query import LogQuery, round_since
 from cli.loglines.timestamps import read_timed_lines
 from tests.support.builders import build_pod_wire
 
@@ -65,23 +66,16 @@ async def test_line_without_an_end_does_not_fill_the_memory() -> None:
     assert b"".join(text for _, text in parts) == b"x" * 500_000
 
 
-NOW = datetime(2026, 1, 2, tzinfo=UTC)
+@pytest.mark.parametrize(("since", "seconds"), [(None, None), (90.0, 90), (0.2, 1), (5.5, 6)])
+def test_since_is_whole_seconds(since: float | None, seconds: int | None) -> None:
+    assert round_since(since) == seconds
 
 
-@pytest.mark.parametrize(
-    ("since", "since_time", "seconds"),
-    [
-        (None, None, None),
-        (90.0, None, 90),
-        (0.2, None, 1),
-        (None, NOW - timedelta(seconds=5.5), 6),
-        (None, NOW + timedelta(days=1), 1),
-    ],
-)
-def test_since_is_whole_seconds(
-    since: float | None, since_time: datetime | None, seconds: int | None
-) -> None:
-    assert compute_since_seconds(since, since_time, NOW) == seconds
+def test_time_since_when_is_sent_as_it_is() -> None:
+    moment = datetime.fromisoformat("2026-01-02T05:04:05.25+02:00")
+    path = LogQuery(since_time=moment).build_path(build_pod_wire("worker", 0), "main")
+    assert parse_qs(path)["sinceTime"] == ["2026-01-02T03:04:05.250000Z"]
+    assert "sinceSeconds" not in path
 
 
 def test_path_has_the_options_that_were_given() -> None:

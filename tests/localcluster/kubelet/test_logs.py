@@ -51,6 +51,7 @@ async def read(store: LogStore, container: str = "main", **options: Any) -> str:
         ({"limit_bytes": 0}, ""),
         ({"timestamps": True, "tail_lines": 1}, "2030-01-01T00:00:02.5Z c\n"),
         ({"since_seconds": 8}, "c\n"),
+        ({"since_time": datetime.fromisoformat("2030-01-01T01:00:02.25+01:00")}, "c\n"),
     ],
 )
 async def test_stream_options_choose_what_is_read(

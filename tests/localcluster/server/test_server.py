@@ -5,6 +5,7 @@ import gzip
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
@@ -162,17 +163,26 @@ async def read_log(logs: Logs | None, **options: str | int) -> Answer:
 
 async def test_log_is_streamed_with_its_options() -> None:
     logs = Logs()
-    answer = await read_log(logs, follow="true", tailLines=5, limitBytes=9)
+    answer = await read_log(
+        logs, follow="true", tailLines=5, limitBytes=9, sinceTime="2026-01-02T03:04:05Z"
+    )
     assert answer.body == "one\ntwo\n"
     options = {
         "follow": True,
         "tail_lines": 5,
         "since_seconds": None,
+        "since_time": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
         "previous": False,
         "timestamps": False,
         "limit_bytes": 9,
     }
     assert logs.asked == [("default", "one", "main", options)]
+
+
+async def test_log_with_an_invalid_time_is_refused() -> None:
+    (await read_log(Logs(), sinceTime="2026-01-02")).refused(400, "BadRequest")
+    both: dict[str, str | int] = {"sinceTime": "2026-01-02T03:04:05Z", "sinceSeconds": 5}
+    (await read_log(Logs(), **both)).refused(422, "Invalid")
 
 
 async def test_log_that_fails_at_its_start_is_a_status() -> None:
