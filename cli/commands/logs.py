@@ -16,8 +16,11 @@ from cli.options import DURATION_HELP, Duration, Moment, cluster_options
 
 
 @click.command(cls=FrameworkCommand)
-@framework_argument()
+@framework_argument(required=False, metavar="[NAME]")
 @role_or_task_argument(required=False, metavar="[ROLE[/INDEX]]")
+@click.option(
+    "-l", "--selector", metavar="SELECTOR", help="Logs of all Frameworks with these labels."
+)
 @container_option()
 @click.option(
     "--all-containers", is_flag=True, help="Print the logs of all containers and init containers."
@@ -57,9 +60,10 @@ from cli.options import DURATION_HELP, Duration, Moment, cluster_options
     "--directory", metavar="DIR", help="Read the logs that `run --local` left in this directory."
 )
 def logs(  # noqa: PLR0913 one argument for each option
-    name: str,
+    name: str | None,
     task: str | None,
     *,
+    selector: str | None,
     container: str | None,
     all_containers: bool,
     follow: bool,
@@ -77,12 +81,18 @@ def logs(  # noqa: PLR0913 one argument for each option
 ) -> None:
     """Print the logs of the Tasks of Framework NAME, of all, of one ROLE or of one ROLE/INDEX.
 
+    With -l, print those of all Tasks of several Frameworks.
+
     The lines of several Tasks are printed in the order of their times; with -f as they arrive.
     """
     from cli.loglines.output import LogOptions
     from cli.loglines.query import LogQuery, round_since
     from cli.logs.reading import print_logs
 
+    if (name is None) is (selector is None):
+        raise click.UsageError("name a Framework, or select several with -l SELECTOR, not both")
+    if selector is not None and directory is not None:
+        raise click.UsageError("--directory has no labels of Frameworks: write NAME instead of -l")
     if container and all_containers:
         raise click.UsageError("--all-containers has every container: leave out --container")
     if since is not None and since_time is not None:
@@ -97,7 +107,8 @@ def logs(  # noqa: PLR0913 one argument for each option
         timestamps=timestamps,
     )
     options = LogOptions(
-        name=name,
+        name=name or "",
+        selector=selector,
         task=task,
         query=query,
         follow=follow,

@@ -18,6 +18,7 @@ from cli.terminal import print_error
 from framework.api import constants
 from framework.api.text import make_printable
 from framework.kube.errors import ApiError, KubeError
+from framework.kube.resources import Object
 
 MAX_REQUESTS = 50
 _TASK = re.compile(r"(?P<role>[a-z0-9]{1,63})(/(?P<index>0|[1-9][0-9]{0,4}))?\Z")
@@ -28,6 +29,11 @@ class LogOptions:
     """Options and arguments of ``framework logs``."""
 
     name: str
+    """Of the Framework; "" with a selector."""
+    selector: str | None = None
+    """Labels of the Frameworks, instead of a name."""
+    names: tuple[str, ...] = ()
+    """The Frameworks that the selector selects, once they are known."""
     task: str | None = None
     query: LogQuery = field(default_factory=LogQuery)
     """Which containers and lines."""
@@ -58,6 +64,22 @@ class LogOptions:
                 ExitCode.USAGE, f"{self.task!r} is not a Task: write it as worker or worker/0"
             )
         return found["role"], found["index"]
+
+    def build_pod_selector(self) -> str:
+        """Build the label selector of the requested Pods.
+
+        Raises:
+            CliError: the Task is not written as ROLE or ROLE/INDEX.
+        """
+        if self.selector is not None:
+            return f"{constants.FRAMEWORK_NAME} in ({','.join(self.names)})"
+        return ",".join(f"{key}={value}" for key, value in self.build_labels().items())
+
+    def name_pod(self, pod: Object) -> str:
+        """Name a Pod by its Task, and by its Framework if there may be several."""
+        labels = pod["metadata"].get("labels") or {}
+        task = name_task(labels)
+        return f"{labels.get(constants.FRAMEWORK_NAME)}/{task}" if self.selector else task
 
     def build_labels(self) -> dict[str, str]:
         """Build the labels of the requested Pods.

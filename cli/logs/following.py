@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 
 from cli.exitcodes import CliError, ExitCode
-from cli.loglines.output import LogOptions, LogPrinter, name_task
+from cli.loglines.output import LogOptions, LogPrinter
 from cli.loglines.query import list_containers
 from cli.missing import explain_container
 from cli.running.follow import ObjectCache
@@ -52,6 +52,7 @@ async def follow_tasks(
         query=options.query,
         max_open=options.max_requests,
         build_reader=printer.build_reader,
+        name_pod=options.name_pod,
     )
     for pod in pods:
         logs.see(pod)
@@ -80,7 +81,7 @@ def _check(pods: Sequence[Object], options: LogOptions) -> None:
             f"choose a role or a Task, or allow more with --max-log-requests {count}",
         )
     for pod in pods:
-        known, task = list_containers(pod), name_task(pod["metadata"].get("labels") or {})
+        known, task = list_containers(pod), options.name_pod(pod)
         for container in options.query.choose_containers(pod):
             if container not in known:
                 raise CliError(ExitCode.FAILED, explain_container(task, container, known))
@@ -98,7 +99,8 @@ class _Watched:
         self._clock = SystemClock()
         self._changed = asyncio.Event()
         self._frameworks = ObjectCache(self._changed.set)
-        labels = ",".join(f"{key}={value}" for key, value in options.build_labels().items())
+        labels = options.build_pod_selector()
+        fields = f"metadata.name={options.name}" if options.selector is None else None
         self._watches = [
             ListWatch(
                 client,
@@ -107,11 +109,11 @@ class _Watched:
                 clock=self._clock,
                 random=SystemRandom(),
                 namespace=namespace,
-                field_selector=fields,
-                label_selector=labels,
+                field_selector=by_field,
+                label_selector=by_label,
             )
-            for resource, cache, fields, labels in (
-                (FRAMEWORKS, self._frameworks, f"metadata.name={options.name}", None),
+            for resource, cache, by_field, by_label in (
+                (FRAMEWORKS, self._frameworks, fields, options.selector),
                 (PODS, ObjectCache(self._changed.set, logs.see), None, labels),
             )
         ]
@@ -134,8 +136,9 @@ class _Watched:
         known = self._frameworks.objects
         if known is None:
             return isinstance(self._watches[0].last_error, ApiError)
-        framework = known.get(self._options.name)
-        return framework is None or is_over(framework, *self._options.split_task())
+        names = self._options.names or (self._options.name,)
+        chosen = [framework for name in names if (framework := known.get(name)) is not None]
+        return all(is_over(framework, *self._options.split_task()) for framework in chosen)
 
 
 def _is_away(watch: ListWatch) -> bool:

@@ -5,16 +5,18 @@ logs in files (``cli.local.keptlogs``).
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cli.exitcodes import CliError, ExitCode
-from cli.frameworks import get_framework
+from cli.frameworks import Selection, find_frameworks, get_framework
 from cli.invocation import build_command
 from cli.local import requires_local_cluster
-from cli.loglines.output import LogOptions, LogPrinter, name_task, print_in_order
+from cli.loglines.output import LogOptions, LogPrinter, print_in_order
 from cli.loglines.query import list_containers
 from cli.logs.following import follow_tasks
 from cli.missing import explain_container, explain_task
+from cli.objects import read_key
 from cli.reasons import explain_pod
 from cli.session import (
     NoClusterError,
@@ -29,8 +31,12 @@ from cli.terminal import print_error
 from framework.api import constants
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
-from framework.kube.errors import BadRequestError, KubeError
+from framework.kube.errors import BadRequestError, KubeError, NotFoundError
 from framework.kube.resources import EVENTS, PODS, Object
+
+# Their names are in a label selector, and so in the URL of a request.
+_MAX_SELECTED = 100
+_SHOWN = 10
 
 
 def print_logs(options: LogOptions) -> ExitCode:
@@ -39,6 +45,8 @@ def print_logs(options: LogOptions) -> ExitCode:
     Raises:
         CliError: there is no cluster, or it has no such log.
     """
+    if options.selector is not None:
+        return run_printing(_print_selected(options, find_cluster(options.cluster)))
     labels = options.build_labels()
     if options.directory is not None:
         with requires_local_cluster():
@@ -110,7 +118,7 @@ async def _print_live(options: LogOptions, labels: dict[str, str], config: KubeC
     namespace = config.namespace
     async with open_client(config) as client:
         with explained(config):
-            pods = await _list_pods(client, namespace, labels)
+            pods = await _list_pods(client, namespace, options)
             if pods and options.follow and not options.query.previous:
                 return await follow_tasks(client, pods, options, namespace)
             if pods:
@@ -124,16 +132,60 @@ async def _print_live(options: LogOptions, labels: dict[str, str], config: KubeC
             raise await _explain_missing(client, options, namespace, directory)
 
 
+async def _print_selected(options: LogOptions, config: KubeConfig) -> ExitCode:
+    """Print the logs of all Frameworks with certain labels."""
+    namespace = config.namespace
+    async with open_client(config) as client:
+        with explained(config):
+            found = await find_frameworks(client, Selection((), namespace, options.selector))
+            names = tuple(sorted(read_key(item)[1] for item in found.items))
+            _check_selected(options, names, namespace)
+            options = replace(options, names=names)
+            pods = await _list_pods(client, namespace, options)
+            if pods and options.follow and not options.query.previous:
+                return await follow_tasks(client, pods, options, namespace)
+            if pods:
+                return await _print_pods(client, pods, options)
+    raise CliError(
+        ExitCode.FAILED,
+        f"-l: the Frameworks {_list_some(names)} have no Pod now: Pods of Tasks that are over are "
+        "deleted, and their logs with them",
+    )
+
+
+def _check_selected(options: LogOptions, names: Sequence[str], namespace: str) -> None:
+    if not names:
+        raise CliError(
+            ExitCode.FAILED,
+            f"-l: no Framework in namespace {namespace} has the labels {options.selector}; "
+            "`kubectl get frameworks --show-labels` shows what they have",
+        )
+    if len(names) > _MAX_SELECTED:
+        raise CliError(
+            ExitCode.USAGE,
+            f"-l: selects {len(names)} Frameworks, more than {_MAX_SELECTED}: select fewer",
+        )
+
+
+def _list_some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
+
+
 async def _print_pods(client: KubeClient, pods: Sequence[Object], options: LogOptions) -> ExitCode:
     chosen = [(pod, name) for pod in pods for name in options.query.choose_containers(pod)]
     logs = [(pod, name) for pod, name in chosen if name in list_containers(pod)]
     for pod, name in chosen:
         if (pod, name) not in logs:
-            print_error(f"error: {explain_container(_name(pod), name, list_containers(pod))}")
+            print_error(
+                f"error: {explain_container(options.name_pod(pod), name, list_containers(pod))}"
+            )
     merges = 1 < len(logs) <= options.max_requests
     named = [
         (
-            f"{_name(pod)} {name}" if options.query.all_containers else _name(pod),
+            f"{options.name_pod(pod)} {name}"
+            if options.query.all_containers
+            else options.name_pod(pod),
             client.stream_raw(options.query.build_path(pod, name, stamped=merges)),
         )
         for pod, name in logs
@@ -142,18 +194,16 @@ async def _print_pods(client: KubeClient, pods: Sequence[Object], options: LogOp
     errors = await print_in_order(printer, named, options.max_requests)
     for (pod, _), (title, _), error in zip(logs, named, errors, strict=True):
         if error is not None:
-            is_waiting = isinstance(error, BadRequestError)
+            # A local cluster answers 404 if the Pod has no node yet.
+            is_waiting = isinstance(error, BadRequestError | NotFoundError)
             reason = await _explain_waiting(client, pod) if is_waiting else ""
             printer.complain(title, error, reason)
     is_complete = len(logs) == len(chosen) and not any(errors)
     return ExitCode.SUCCEEDED if is_complete else ExitCode.FAILED
 
 
-async def _list_pods(
-    client: KubeClient, namespace: str, labels: dict[str, str]
-) -> Sequence[Object]:
-    selector = ",".join(f"{key}={value}" for key, value in labels.items())
-    listed = await client.list(PODS, namespace, label_selector=selector)
+async def _list_pods(client: KubeClient, namespace: str, options: LogOptions) -> Sequence[Object]:
+    listed = await client.list(PODS, namespace, label_selector=options.build_pod_selector())
     return sorted(listed["items"], key=_sort_key)
 
 
@@ -197,11 +247,10 @@ async def _explain_waiting(client: KubeClient, pod: Object) -> str:
     return explain_pod(pod, "", str(newest.get("message") or "") or None)
 
 
-def _name(pod: Object) -> str:
-    return name_task(pod["metadata"].get("labels") or {})
-
-
-def _sort_key(pod: Object) -> tuple[str, int]:
+def _sort_key(pod: Object) -> tuple[str, str, int]:
     labels = pod["metadata"].get("labels") or {}
     index = str(labels.get(constants.TASK_INDEX, ""))
-    return str(labels.get(constants.TASKROLE_NAME)), int(index) if index.isdecimal() else -1
+    framework, role = (
+        str(labels.get(key)) for key in (constants.FRAMEWORK_NAME, constants.TASKROLE_NAME)
+    )
+    return framework, role, int(index) if index.isdecimal() else -1

@@ -62,6 +62,10 @@ class _Log(NamedTuple):
     title: str
 
 
+def _name_task(pod: Object) -> str:
+    return name_task(pod["metadata"].get("labels") or {})
+
+
 class RunningLogs:
     """The logs of the Pods of a run."""
 
@@ -74,6 +78,7 @@ class RunningLogs:
         query: LogQuery | None = None,
         max_open: int = MAX_OPEN,
         build_reader: Callable[[], LineReader] = OutputLines,
+        name_pod: Callable[[Object], str] = _name_task,
     ) -> None:
         """Read logs from ``kept``, which holds them longer than Pods live, else from ``client``.
 
@@ -84,6 +89,7 @@ class RunningLogs:
             query: which containers and lines; the first container and all lines if None.
             max_open: the most logs that are open at a time.
             build_reader: builds what splits the output of a container into lines.
+            name_pod: names a Pod in front of its lines.
         """
         self._client = client
         self._kept = kept
@@ -91,6 +97,7 @@ class RunningLogs:
         self._query = query or LogQuery()
         self._max_open = max_open
         self._build_reader = build_reader
+        self._name_pod = name_pod
         self._seen: set[tuple[str, str, object]] = set()
         self._pods: dict[str, str] = {}
         self._waiting: asyncio.Queue[_Log] = asyncio.Queue()
@@ -102,7 +109,7 @@ class RunningLogs:
     def see(self, pod: Object) -> None:
         """Open the logs of the containers of a Pod that have started."""
         containers = self._query.choose_containers(pod)
-        task = name_task(pod["metadata"].get("labels") or {})
+        task = self._name_pod(pod)
         for container in containers:
             status = find_status(pod, container)
             run = (str(pod["metadata"].get("uid")), container, status.get("restartCount") or 0)
@@ -142,7 +149,7 @@ class RunningLogs:
     def _announce_attempt(self, pod: Object) -> None:
         """Say that another Pod of a Task begins to print."""
         metadata = pod["metadata"]
-        task, uid = name_task(metadata.get("labels") or {}), str(metadata.get("uid"))
+        task, uid = self._name_pod(pod), str(metadata.get("uid"))
         before = self._pods.get(task)
         self._pods[task] = uid
         if before is not None and before != uid:

@@ -1,0 +1,90 @@
+"""``framework logs -l``: the logs of all Frameworks with certain labels, on a local cluster."""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.exitcodes import ExitCode
+from tests.cli.test_sessions import call, finish, read_until, start
+
+pytestmark = pytest.mark.local
+
+
+@pytest.fixture(scope="module")
+def gangs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Frameworks a and b with a label, and c with another; gives the environment of clients."""
+    folder = tmp_path_factory.mktemp("gangs")
+    files = [str(write(folder, name, "x" if name != "c" else "y")) for name in ("a", "b", "c")]
+    cluster = folder / "cluster"
+    with start("run", "--local", "--directory", str(cluster), *files) as program:
+        read_until(program, "export KUBECONFIG=")
+        clients = {"KUBECONFIG": str(cluster / "kubeconfig"), "GO": str(folder / "go")}
+        read_until(program, "Running")
+        wait = ["--for=condition=Running", "--timeout", "60s"]
+        assert call("wait", "a", "b", "c", *wait, **clients)[0] == 0
+        yield clients
+        program.send_signal(signal.SIGINT)
+        program.communicate()
+
+
+def write(folder: Path, name: str, label: str) -> Path:
+    script = f"echo of {name}; while [ ! -e {folder}/go ]; do sleep 0.1; done; echo end"
+    container = {"name": "main", "image": "busybox", "command": ["sh", "-c", script]}
+    pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    body = {
+        "apiVersion": "frameworkcontroller.microsoft.com/v1",
+        "kind": "Framework",
+        "metadata": {"name": name, "labels": {"app": label}},
+        "spec": {"taskRoles": [{"name": "w", "taskNumber": 1, "task": {"pod": pod}}]},
+    }
+    file = folder / f"{name}.json"
+    file.write_text(json.dumps(body))
+    return file
+
+
+def test_logs_of_selected_frameworks_name_framework_and_task(gangs: dict[str, str]) -> None:
+    code, output = call("logs", "-l", "app=x", **gangs)
+    assert code == ExitCode.SUCCEEDED
+    assert sorted(output.splitlines()) == ["[a/w/0] of a", "[b/w/0] of b"]
+    code, output = call("logs", "-l", "app=y", **gangs)
+    assert output.splitlines()[-1].endswith("of c")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (
+            ["-l", "app=z"],
+            ExitCode.FAILED,
+            "no Framework in namespace default has",
+        ),
+        (["-f", "-l", "app=x", "--max-log-requests", "1"], ExitCode.USAGE, "2 logs would be open"),
+        (["a", "-l", "app=x"], ExitCode.USAGE, "name a Framework, or select several"),
+        ([], ExitCode.USAGE, "name a Framework, or select several"),
+        (["-l", "app=x", "--directory", "x"], ExitCode.USAGE, "write NAME instead of -l"),
+    ],
+)
+def test_selection_that_cannot_be_printed_is_explained(
+    gangs: dict[str, str], words: list[str], code: ExitCode, message: str
+) -> None:
+    found, output = call("logs", *words, **gangs)
+    assert (found, message in output) == (code, True), output
+
+
+def test_lines_since_a_time_that_has_not_come_are_none(gangs: dict[str, str]) -> None:
+    code, output = call("logs", "a", "--since-time", "2999-01-01T00:00:00Z", **gangs)
+    assert (code, output) == (ExitCode.SUCCEEDED, "")
+    code, output = call("logs", "a", "--since-time", "2000-01-01T00:00:00Z", **gangs)
+    assert (code, output.splitlines()[:1]) == (ExitCode.SUCCEEDED, ["of a"])
+
+
+def test_followed_logs_end_with_all_selected_frameworks(gangs: dict[str, str]) -> None:
+    with start("logs", "-f", "-l", "app=x", **gangs) as logs:
+        read_until(logs, r"^\[b/w/0\] of b$|^\[a/w/0\] of a$")
+        Path(gangs["GO"]).touch()
+        rest = finish(logs)
+    assert "[a/w/0] end" in rest
+    assert "[b/w/0] end" in rest
