@@ -5,11 +5,21 @@ import click
 from cli.arguments import FrameworkCommand, framework_argument, size_argument
 from cli.steer.options import SteerOptions, steer_options
 
+_REPLICAS = "--replicas"
 
-@click.command(cls=FrameworkCommand)
+
+class _Scale(FrameworkCommand):
+    """Reads ``--replicas N`` of ``kubectl scale`` as a size without a role."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Leave out the option, so that the fault names the roles."""
+        words = [word.removeprefix(f"{_REPLICAS}=") for word in args if word != _REPLICAS]
+        return super().parse_args(ctx, words)
+
+
+@click.command(cls=_Scale)
 @framework_argument()
 @size_argument(nargs=-1, metavar="ROLE=N...")
-@click.option("--replicas", hidden=True)
 @click.option(
     "--current-replicas",
     multiple=True,
@@ -21,7 +31,6 @@ def scale(
     name: str,
     sizes: tuple[str, ...],
     *,
-    replicas: str | None,
     current_replicas: tuple[str, ...],
     options: SteerOptions,
 ) -> None:
@@ -31,6 +40,4 @@ def scale(
     """
     from cli.steer.commands import scale_framework
 
-    # Users of `kubectl scale` write it; the answer names the roles.
-    sizes = sizes if replicas is None else (*sizes, replicas)
     raise SystemExit(int(scale_framework(name, sizes, current_replicas, options)))
