@@ -26,6 +26,7 @@ HOSTILE = {
     "ssh-identity-file": "/tmp/evil",
     "ssh-server-port": "666",
     "rsh": "on",
+    "scalers": "run",
     "rsh-server-port": "666",
     "rsh-timeout-sec": "1",
 }
