@@ -5,8 +5,8 @@ import click
 from cli.arguments import FrameworkCommand, framework_argument
 from cli.clusterchoice import ClusterChoice
 from cli.options import cluster_options
-from cli.printing.options import OBJECT_FORMS, output_option
-from cli.printing.output import OutputFormat
+from cli.printing.forms import OBJECT_FORMS, OutputFormat
+from cli.printing.options import output_option
 
 
 @click.command(cls=FrameworkCommand)

@@ -6,10 +6,8 @@ from cli.arguments import framework_argument
 from cli.clusterchoice import ClusterChoice
 from cli.kindwords import is_kind_word
 from cli.options import cluster_options
-from cli.printing.jsonpath import Path
-from cli.printing.jsonpath_parser import TemplateError
-from cli.printing.options import OBJECT_FORMS, output_option
-from cli.printing.output import Form, OutputFormat
+from cli.printing.forms import OBJECT_FORMS, Form, OutputFormat
+from cli.printing.options import output_option
 
 
 @click.command()
@@ -37,6 +35,8 @@ def get(  # noqa: PLR0913 one argument for each option
     sort_by: str | None,
 ) -> None:
     """Print the Frameworks of the namespace, or those with a NAME, as `kubectl get` does."""
+    from cli.printing.jsonpath import Path
+    from cli.printing.jsonpath_parser import TemplateError
     from cli.see.get import GetOptions, get_frameworks
 
     if names and is_kind_word(names[0]) and (all_namespaces or selector or field_selector):

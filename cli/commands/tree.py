@@ -5,8 +5,8 @@ import click
 from cli.arguments import FrameworkCommand, framework_argument
 from cli.clusterchoice import ClusterChoice
 from cli.options import cluster_options
+from cli.printing.forms import Form, OutputFormat
 from cli.printing.options import output_option
-from cli.printing.output import Form, OutputFormat
 
 
 @click.command(cls=FrameworkCommand)

@@ -5,11 +5,7 @@ from typing import Any
 
 import click
 
-from cli.printing.jsonpath_parser import TemplateError
-from cli.printing.output import Form, OutputFormat, name_form, parse_output
-
-OBJECT_FORMS = (Form.NAME, Form.JSON, Form.YAML, Form.JSONPATH, Form.COLUMNS)
-"""The forms of a command whose output is objects of the cluster."""
+from cli.printing.forms import Form, OutputFormat, name_form
 
 
 class _Output(click.ParamType[OutputFormat]):
@@ -26,6 +22,9 @@ class _Output(click.ParamType[OutputFormat]):
         """Parse the value."""
         if isinstance(value, OutputFormat):
             return value
+        from cli.printing.jsonpath_parser import TemplateError
+        from cli.printing.output import parse_output
+
         try:
             return parse_output(str(value), self._forms)
         except TemplateError as e:

@@ -1,56 +1,20 @@
-"""The format of ``-o``, and objects in this format. Pure.
+"""The value of ``-o``, and objects in its format. Pure.
 
 A command gets an ``OutputFormat`` from ``cli.printing.options``. It prints its own table if
 ``is_table``, else what ``render`` returns, with ``cli.terminal.print_document``.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 
 from cli.exitcodes import CliError, ExitCode
 from cli.printing.columns import Aligner, CustomColumns, parse_columns
+from cli.printing.forms import WITH_VALUE, Form, OutputFormat, name_form
 from cli.printing.gotext import render_json
 from cli.printing.jsonpath import Template
 from cli.printing.jsonpath_parser import TemplateError
 from framework.kube.resources import Object
 
 _INDENT = 4
-
-
-class Form(StrEnum):
-    """The forms of ``-o``, as the user names them."""
-
-    TABLE = "table"
-    """Without -o."""
-    WIDE = "wide"
-    NAME = "name"
-    JSON = "json"
-    YAML = "yaml"
-    JSONPATH = "jsonpath"
-    COLUMNS = "custom-columns"
-
-
-_WITH_VALUE = frozenset({Form.JSONPATH, Form.COLUMNS})
-
-
-@dataclass(frozen=True, slots=True)
-class OutputFormat:
-    """A form, and what it needs."""
-
-    form: Form = Form.TABLE
-    template: Template | None = None
-    columns: CustomColumns | None = None
-
-    @property
-    def is_table(self) -> bool:
-        """Return whether the command prints its table."""
-        return self.form in {Form.TABLE, Form.WIDE}
-
-
-def name_form(form: Form) -> str:
-    """Name a form as a user writes it."""
-    return f"{form}=..." if form in _WITH_VALUE else str(form)
 
 
 def parse_output(text: str, forms: Collection[Form]) -> OutputFormat:
@@ -68,7 +32,7 @@ def parse_output(text: str, forms: Collection[Form]) -> OutputFormat:
     if name not in {str(form) for form in forms}:
         raise TemplateError(f"{text[:80]!r} is not a format; write one of {', '.join(known)}")
     form = Form(name)
-    if (form in _WITH_VALUE) != bool(value) or (equals and form not in _WITH_VALUE):
+    if (form in WITH_VALUE) != bool(value) or (equals and form not in WITH_VALUE):
         raise TemplateError(f"{text[:80]!r} is not complete; write {name_form(form)}")
     return OutputFormat(
         form,

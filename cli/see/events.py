@@ -7,7 +7,8 @@ from cli.clusterchoice import ClusterChoice
 from cli.exitcodes import ExitCode
 from cli.frameworks import Selection, get_framework
 from cli.printing.columns import Aligner
-from cli.printing.output import OutputFormat, Printer
+from cli.printing.forms import OutputFormat
+from cli.printing.output import Printer
 from cli.see.eventlog import EVENT_HEADER, MAX_EVENTS, EventLog, EventRecord
 from cli.see.reading import read_events
 from cli.see.watching import Changes, watch_resource

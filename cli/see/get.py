@@ -11,9 +11,10 @@ from cli.clusterchoice import ClusterChoice
 from cli.exitcodes import CliError, ExitCode
 from cli.frameworks import Found, Selection, drop_kind, find_frameworks
 from cli.objects import ObjectKey, read_key
+from cli.printing.forms import Form, OutputFormat
 from cli.printing.jsonpath import Path
 from cli.printing.jsonpath_parser import TemplateError
-from cli.printing.output import Form, OutputFormat, Printer
+from cli.printing.output import Printer
 from cli.see.tables import TablePrinter
 from cli.see.watching import watch_frameworks
 from cli.session import explained, find_cluster, open_client, run_printing

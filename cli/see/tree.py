@@ -6,7 +6,8 @@ from itertools import islice
 
 from cli.clusterchoice import ClusterChoice
 from cli.exitcodes import ExitCode
-from cli.printing.output import OutputFormat, Printer
+from cli.printing.forms import OutputFormat
+from cli.printing.output import Printer
 from cli.see.drawing import render_tree
 from cli.see.gangtree import build_tree
 from cli.see.world import Sight, look_at

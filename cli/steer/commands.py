@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
-from cli.printing.output import Form
+from cli.printing.forms import Form
 from cli.steer.apply import Outcome, fetch_gang
 from cli.steer.changes import Computation, compute_start, compute_stop
 from cli.steer.conditions import parse_wanted

@@ -9,8 +9,8 @@ import click
 
 from cli.clusterchoice import ClusterChoice
 from cli.options import DURATION_HELP, Duration, cluster_options
-from cli.printing.options import OBJECT_FORMS, output_option
-from cli.printing.output import Form, OutputFormat
+from cli.printing.forms import OBJECT_FORMS, Form, OutputFormat
+from cli.printing.options import output_option
 
 _Command = Callable[..., None]
 NO_DRY_RUN, CLIENT, SERVER = _DRY_RUNS = ("none", "client", "server")

@@ -6,7 +6,8 @@ from typing import Any, TypeAlias
 
 from cli.exitcodes import CliError, ExitCode
 from cli.frameworks import drop_kind
-from cli.printing.output import Form, Printer
+from cli.printing.forms import Form
+from cli.printing.output import Printer
 from cli.session import explained, find_cluster, open_client
 from cli.steer.apply import Outcome, change_framework
 from cli.steer.changes import Change, Computation

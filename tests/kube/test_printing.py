@@ -8,7 +8,8 @@ import sys
 import pytest
 import yaml
 
-from cli.printing.output import Form, Printer, parse_output
+from cli.printing.forms import Form
+from cli.printing.output import Printer, parse_output
 from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS, Object
 from tests.support.builders import build_role_wire, build_submission

@@ -28,7 +28,8 @@ from cli.local import commands
 from cli.local.state import ClusterState
 from cli.loglines.containeroutput import split_output
 from cli.loglines.output import LogOptions, LogPrinter
-from cli.printing.output import Form, Printer, parse_output
+from cli.printing.forms import Form
+from cli.printing.output import Printer, parse_output
 from cli.printing.yamltext import render_yaml
 from cli.running import display as display_module
 from cli.running.display import Display

@@ -4,8 +4,9 @@ import pytest
 import yaml
 
 from cli.exitcodes import CliError
+from cli.printing.forms import Form
 from cli.printing.jsonpath_parser import TemplateError
-from cli.printing.output import Form, Printer, format_name, parse_output
+from cli.printing.output import Printer, format_name, parse_output
 from framework.kube.resources import Object
 
 FORMS = tuple(Form)

@@ -255,6 +255,7 @@ def list_modules(*arguments: str, **env: str) -> set[str]:
 SLOW = {
     *("aiohttp", "asyncio", "rich", "cryptography", "uvloop", "msgspec", "http.client"),
     *("concurrent.futures", "email", "multiprocessing", "subprocess", "tempfile", "urllib.request"),
+    *("cli.printing.output", "cli.printing.jsonpath_parser", "decimal"),
 }
 
 
