@@ -171,18 +171,19 @@ class Endpoint:
 
     def _run(self, channel: Channel, request: Request) -> None:
         parts = self._parts
-        session = Session(channel, parts.children, parts.clock, parts.grace_seconds)
         with self._lock:
             refusal = find_refusal(request, parts.own, len(self._sessions))
             if self._is_closed:
                 refusal = "the agent ends"
             if not refusal:
+                # Its pipes are closed by ``run``: it is not made for a request that is refused.
+                session = Session(channel, parts.children, parts.clock, parts.grace_seconds)
                 self._sessions[session] = None
+        if refusal:
+            self._refuse(channel, refusal)
+            return
         try:
-            if refusal:
-                self._refuse(channel, refusal)
-            else:
-                session.run(request.command, build_login_env(os.environ))
+            session.run(request.command, build_login_env(os.environ))
         finally:
             with self._lock:
                 self._sessions.pop(session, None)

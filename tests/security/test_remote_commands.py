@@ -275,6 +275,15 @@ def test_request_for_another_task_or_attempt_is_refused(
     assert b"not the Task that is meant" in frame.content
 
 
+def test_refused_requests_keep_no_files_open(team: Team) -> None:
+    request = encode_request(build_request(team)._replace(index=1))
+    before = count_files(team)
+    for _ in range(4):
+        with open_channel(team) as channel:
+            assert ask(channel, request)[0].kind is Kind.REFUSED
+    wait_until(lambda: count_files(team) <= before)
+
+
 def test_address_of_a_former_member_is_hung_up_on(
     api: Access, gang_numbers: Iterator[int], tmp_path: Path
 ) -> None:
