@@ -25,6 +25,7 @@ from controller.kinds.decide.decision import (
     EmitEvent,
     Obstacle,
     Replace,
+    TryCreate,
     WriteStatus,
 )
 from controller.kinds.decide.ownership import is_marked, is_owned
@@ -138,6 +139,8 @@ class JobExecutor:
         match action:
             case Create(body):
                 await self._create(job, body, body)
+            case TryCreate(body):
+                await self._create(job, body, body, is_dry_run=True)
             case CreateKey(body):
                 await self._create(job, body, add_key(body, self._keys))
             case Replace(body):
@@ -151,13 +154,17 @@ class JobExecutor:
             case _:
                 assert_never(action)
 
-    async def _create(self, job: Object, shown: Object, body: Object) -> None:
+    async def _create(
+        self, job: Object, shown: Object, body: Object, *, is_dry_run: bool = False
+    ) -> None:
         """Create an object; ``shown`` is the part of it that an error may show."""
         kind, name = shown["kind"], shown["metadata"]["name"]
         resource, namespace = _RESOURCES[kind], job["metadata"]["namespace"]
         try:
             stored = await self._send(
-                resource, "create", lambda: self._client.create(resource, namespace, body)
+                resource,
+                "create",
+                lambda: self._client.create(resource, namespace, body, dry_run=is_dry_run),
             )
         except AlreadyExistsError:
             await self._check_existing(job, resource, name)
@@ -166,6 +173,8 @@ class JobExecutor:
                 raise
             raise self._explain(kind, name, e) from e
         else:
+            if is_dry_run:
+                return
             if resource is FRAMEWORKS:
                 self._store.frameworks.put(stored)
             elif resource is SERVICES:

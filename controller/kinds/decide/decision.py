@@ -51,6 +51,13 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
+class TryCreate:
+    """Ask in a dry run whether an object can be created: its name is free, no policy refuses it."""
+
+    body: Object
+
+
+@dataclass(frozen=True, slots=True)
 class CreateKey:
     """Create the Secret ``body`` with a new ssh key; one that the job owns may exist already."""
 
@@ -90,7 +97,7 @@ class EmitEvent:
     message: str
 
 
-Action: TypeAlias = Create | CreateKey | Replace | Delete | WriteStatus | EmitEvent
+Action: TypeAlias = Create | TryCreate | CreateKey | Replace | Delete | WriteStatus | EmitEvent
 
 
 @dataclass(frozen=True, slots=True)

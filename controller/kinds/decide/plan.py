@@ -1,8 +1,9 @@
 """What all kinds share: the Framework of a job, and the objects beside it. Pure.
 
 1. The Framework of this name is not the job's: the job is Blocked, and nothing else is done.
-2. It does not exist: create the objects beside it, then the Framework. After the end of the job,
-   it is not created again.
+2. It does not exist: ask whether it can be created, because the objects beside it give rights on
+   a Framework of this name. Then create those objects, the RoleBindings as the last of them, and
+   then the Framework. After the end of the job, it is not created again.
 3. It exists: create missing Services, delete those that are not wanted any more, and replace the
    Framework if the job has changed (its hash differs) or another client has changed it (its hash
    is that of the job, its spec is not). An executionType of Stop stays, because it is final.
@@ -10,7 +11,8 @@
 
 A decision has at most 256 creates and 256 deletes of Services; the next one goes on.
 
-Invariant: no object that the job does not own is replaced or deleted.
+Invariants: no object that the job does not own is replaced or deleted; no RoleBinding is created
+for a Framework that cannot be created, or to a Role that the job does not own.
 
 Example: another client sets taskNumber of the role worker to 5. The job gets the condition
 FrameworkEdited with the field and what to change instead, and taskNumber becomes 2 again.
@@ -30,6 +32,7 @@ from controller.kinds.decide.decision import (
     EmitEvent,
     Replace,
     Snapshot,
+    TryCreate,
     WriteStatus,
 )
 from controller.kinds.decide.ownership import (
@@ -49,6 +52,7 @@ from framework.kinds.compiled import Compiled, Object
 from framework.kinds.observing import BLOCKED, EDITED, INVALID_SPEC, Concern
 
 _SERVICE = "Service"
+_BINDING = "RoleBinding"
 # Of one decision: a job of ten thousand replicas leaves turns to the others.
 _MAX_SERVICES = 256
 NAME_TAKEN = "NameTaken"
@@ -58,6 +62,8 @@ NAME_TAKEN = "NameTaken"
 class Plan:
     """What is to be done for the objects of a job."""
 
+    question: tuple[Action, ...] = ()
+    """Whether the Framework can be created: before all creates."""
     creates: tuple[Action, ...] = ()
     """Objects beside the Framework: before it."""
     framework: tuple[Action, ...] = ()
@@ -128,18 +134,19 @@ def plan_objects(
     others = [Create(body) for body in supporting if body["kind"] != _SERVICE]
     has_more = max(len(missing), len(extra)) > _MAX_SERVICES
     creates = tuple(missing[:_MAX_SERVICES])
-    plan = Plan(creates, deletes=extra[:_MAX_SERVICES], has_more=has_more)
+    plan = Plan(creates=creates, deletes=extra[:_MAX_SERVICES], has_more=has_more)
     if stored is not None and is_deleting(stored):
         return Plan()
     if is_completed(find_framework(snapshot)) or (stored is None and is_ended):
         return replace(plan, creates=())
     if stored is not None:
         return _plan_change(snapshot, stored, compiled, plan, (*others, *beside))
-    framework = Create(_build_framework(compiled.framework, snapshot.job))
+    framework = _build_framework(compiled.framework, snapshot.job)
     return replace(
         plan,
+        question=(TryCreate(framework),),
         creates=(*others, *beside, *creates),
-        framework=() if has_more else (framework,),
+        framework=() if has_more else (Create(framework),),
     )
 
 
@@ -239,6 +246,13 @@ def build_decision(
         for concern in plan.concerns
         if is_changed or concern.type == EDITED
     )
-    stages = (first, written, events, plan.creates, plan.framework, plan.deletes)
+    bindings = tuple(action for action in plan.creates if _is_binding(action))
+    others = tuple(action for action in plan.creates if not _is_binding(action))
+    created = (plan.question, others, bindings, plan.framework)
+    stages = (first, written, events, *created, plan.deletes)
     is_blocked = any(concern.type == BLOCKED for concern in plan.concerns)
     return Decision(tuple(stage for stage in stages if stage), is_blocked, plan.has_more)
+
+
+def _is_binding(action: Action) -> bool:
+    return isinstance(action, Create) and action.body["kind"] == _BINDING

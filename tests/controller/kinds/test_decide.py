@@ -18,6 +18,7 @@ from controller.kinds.decide.decision import (
     Obstacle,
     Replace,
     Snapshot,
+    TryCreate,
     WriteStatus,
 )
 from controller.kinds.decide.tfjob import decide_tfjob
@@ -106,7 +107,7 @@ def build_completed(kind: str) -> Snapshot:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_new_job_gets_its_status_then_all_beside_the_framework_then_the_framework(
+def test_new_job_gets_its_status_then_all_beside_the_framework_and_its_rights_and_then_it(
     kind: str,
 ) -> None:
     decision = decide(build_snapshot(kind))
@@ -114,11 +115,12 @@ def test_new_job_gets_its_status_then_all_beside_the_framework_then_the_framewor
         [a.body["kind"] if isinstance(a, Create | CreateKey) else type(a).__name__ for a in stage]
         for stage in decision.stages
     ]
-    beside = ["ServiceAccount", "Role", "RoleBinding"]
+    beside = ["ServiceAccount", "Role"]
     beside += ["Service"] * 5 if kind == "TfJob" else ["Secret", "Service", "Service"]
-    assert kinds == [["WriteStatus"], beside, ["Framework"]]
+    bindings = ["RoleBinding"] * (1 if kind == "TfJob" else 2)
+    assert kinds == [["WriteStatus"], ["TryCreate"], beside, bindings, ["Framework"]]
     for action in list_actions(decision)[1:]:
-        assert isinstance(action, Create | CreateKey)
+        assert isinstance(action, TryCreate | Create | CreateKey)
         metadata = action.body["metadata"]
         assert metadata["namespace"] == "team"
         assert metadata["labels"]["frameworkbarrier.io/job-kind"] == kind

@@ -14,6 +14,8 @@ from framework.kube.resources import (
     EVENTS,
     FRAMEWORKS,
     PODS,
+    ROLE_BINDINGS,
+    ROLES,
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
@@ -196,6 +198,36 @@ async def test_object_of_others_is_not_touched_and_the_job_waits_until_it_is_gon
         await user.delete(resource, NAMESPACE, name)
         await jobs.wait_for_phase("Running")
         assert "Blocked" not in jobs.read_conditions()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_job_gets_no_rights_on_a_framework_of_another_owner(kind: str) -> None:
+    async with open_jobs(kind) as jobs:
+        await jobs.world.user.create(FRAMEWORKS, NAMESPACE, build_foreign(FRAMEWORKS, jobs.name))
+        jobs.world.start()
+        await jobs.create()
+        await jobs.world.wait_for("Blocked", lambda: "Blocked" in jobs.read_conditions())
+        await asyncio.sleep(REST_SECONDS)
+        for resource in (ROLES, ROLE_BINDINGS, SERVICE_ACCOUNTS, SERVICES, SECRETS):
+            assert list_names(jobs, resource) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_role_of_another_owner_is_not_bound_to_the_accounts_of_a_job(kind: str) -> None:
+    async with open_jobs(kind) as jobs:
+        name = f"frameworkbarrier-{jobs.name}"
+        role = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": {"name": name},
+            "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}],
+        }
+        await jobs.world.user.create(ROLES, NAMESPACE, role)
+        jobs.world.start()
+        await jobs.create()
+        await jobs.world.wait_for("Blocked", lambda: "Blocked" in jobs.read_conditions())
+        await asyncio.sleep(REST_SECONDS)
+        assert list_names(jobs, ROLE_BINDINGS) == []
 
 
 async def test_second_kind_of_the_same_name_is_blocked_by_the_framework_of_the_first() -> None:

@@ -112,6 +112,8 @@ class Request:
     """Precondition of a delete."""
     grace_seconds: int | None = None
     """Of a delete."""
+    is_dry_run: bool = False
+    """Whether it changes nothing."""
 
     def __str__(self) -> str:
         sub = f"/{self.subresource}" if self.subresource else ""
@@ -268,8 +270,9 @@ class StorageTransport(transport.Transport):
         if request.method == "DELETE":
             return self._parse_delete(rt, resource, target, body)
         name = str(target.name or body["metadata"]["name"])
-        asked = Request(_VERBS[request.method], resource, name, target.subresource, body)
-        options = WriteOptions(dry_run="dryRun=All" in query)
+        verb, is_dry_run = _VERBS[request.method], "dryRun=All" in query
+        asked = Request(verb, resource, name, target.subresource, body, is_dry_run=is_dry_run)
+        options = WriteOptions(dry_run=is_dry_run)
         content = request.headers["Content-Type"]
 
         def write() -> Object:
