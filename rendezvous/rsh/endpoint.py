@@ -15,7 +15,7 @@ import contextlib
 import os
 import socket
 import threading
-from typing import Callable, Dict, NamedTuple, Tuple
+from typing import Callable, Dict, NamedTuple, Optional, Tuple
 
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
@@ -171,6 +171,7 @@ class Endpoint:
 
     def _run(self, channel: Channel, request: Request) -> None:
         parts = self._parts
+        session: Optional[Session] = None
         with self._lock:
             refusal = find_refusal(request, parts.own, len(self._sessions))
             if self._is_closed:
@@ -179,7 +180,7 @@ class Endpoint:
                 # Its pipes are closed by ``run``: it is not made for a request that is refused.
                 session = Session(channel, parts.children, parts.clock, parts.grace_seconds)
                 self._sessions[session] = None
-        if refusal:
+        if session is None:
             self._refuse(channel, refusal)
             return
         try:
