@@ -8,7 +8,7 @@ contains this file. Rules: docs/design/agents.md, "Scalers".
 import base64
 import json
 import re
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
 from framework.api.constants import MAX_TASK_NUMBER
 from framework.api.naming import is_role_name
@@ -20,6 +20,8 @@ MAX_WORKERS = 1000
 MAX_SCRIPT_CHARS = 1024
 MAX_VARIABLES = 64
 MAX_VARIABLE_CHARS = 4096
+MAX_ENV_BYTES = 128 * 1024
+"""All variables as JSON: a request shares its ConfigMap, of at most 1 MiB, with the roster."""
 MAX_TIMEOUT_SECONDS = 24 * 3600
 MAX_SLOTS = 1024
 MAX_RESULT_CHARS = 1024
@@ -73,6 +75,11 @@ class ScaleResult(NamedTuple):
 def is_variable_name(name: str) -> bool:
     """Return whether a shell can export a variable of this name."""
     return _VARIABLE.match(name) is not None
+
+
+def count_env_bytes(env: Iterable[Tuple[str, str]]) -> int:
+    """Count the bytes of variables in a request. Some characters take twelve."""
+    return len(json.dumps(dict(env)))
 
 
 def encode_request(request: ScaleRequest) -> str:

@@ -11,11 +11,13 @@ from typing import Any
 from framework.api.fielderrors import FieldError, FieldErrors
 from framework.api.naming import is_framework_name, is_namespace_name, is_object_name
 from framework.api.scalerequest import (
+    MAX_ENV_BYTES,
     MAX_SCRIPT_CHARS,
     MAX_TIMEOUT_SECONDS,
     MAX_VARIABLE_CHARS,
     MAX_VARIABLES,
     MAX_WORKERS,
+    count_env_bytes,
     is_variable_name,
 )
 from framework.api.text import make_printable
@@ -177,6 +179,7 @@ def _find_faults(kind: ScalerKind, written: _Written) -> Iterator[FieldError]:
             f"must be from 1 to {MAX_TIMEOUT_SECONDS}, not {timeout}: it is a number of seconds",
         )
     yield from _check_env(written.env)
+    yield from _check_env_size(written.env)
 
 
 def _check_selector(selector: _Selector | None) -> Iterator[FieldError]:
@@ -276,6 +279,16 @@ def _check_env(env: tuple[_Variable, ...]) -> Iterator[FieldError]:
             yield FieldError(
                 f"{path}.valueFrom", "is not a field of this kind: write the text as value"
             )
+
+
+def _check_env_size(env: tuple[_Variable, ...]) -> Iterator[FieldError]:
+    size = count_env_bytes((variable.name, variable.value) for variable in env)
+    if size > MAX_ENV_BYTES:
+        yield FieldError(
+            "spec.env",
+            f"has {size} bytes as JSON: use at most {MAX_ENV_BYTES}, and a file in the launcher "
+            "for the others",
+        )
 
 
 def _show(value: object) -> str:

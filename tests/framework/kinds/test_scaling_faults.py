@@ -5,6 +5,14 @@ from typing import Any
 import pytest
 
 from framework.api.fielderrors import FieldErrors
+from framework.api.scalerequest import (
+    MAX_SCRIPT_CHARS,
+    MAX_VARIABLES,
+    MAX_WORKERS,
+    ScaleRequest,
+    decode_request,
+    encode_request,
+)
 from framework.kinds.scaling.decode import decode_scaler_spec, find_scaler_kind
 from framework.kinds.scaling.types import ScalerKind, ScalerSpec
 from tests.framework.kinds.jobs import DROPPED, Change, Wire, edit
@@ -53,6 +61,11 @@ BOTH: dict[str, tuple[Change, str, str]] = {
     "script-long": (edit("spec", script="x" * 1025), "spec.script", "at most 1024 characters"),
     "env-map": (edit("spec", env={"A": "x"}), "spec.env", "must be an array, not object"),
     "env-many": (edit("spec", env=[{"name": "A"}] * 65), "spec.env", "use at most 64"),
+    "env-large": (
+        edit("spec", env=[{"name": f"A{i}", "value": "\x01" * 4096} for i in range(6)]),
+        "spec.env",
+        "bytes as JSON: use at most 131072",
+    ),
     "env-no-name": (env(value="x"), "spec.env[0].name", "is required"),
     "env-name": (env(name="A-B", value="x"), "spec.env[0].name", "use letters, digits and '_'"),
     "env-number": (env(name="A", value=1), "spec.env[0].value", "must be a string, not number"),
@@ -193,3 +206,29 @@ def test_what_has_no_effect_is_noted() -> None:
 )
 def test_kind_of_a_scaler(body: Wire, kind: ScalerKind | None) -> None:
     assert find_scaler_kind(body) is kind
+
+
+@pytest.mark.parametrize("letter", ["a", "\x01", "é", "\U0001f600", '"'])
+def test_variables_without_a_fault_fit_into_a_request(letter: str) -> None:
+    accepted = 0
+    for count in range(1, MAX_VARIABLES + 1):
+        body = build_scaler(IN)
+        body["spec"]["env"] = [{"name": f"A{i}", "value": letter * 4096} for i in range(count)]
+        try:
+            spec, _ = decode_scaler_spec(IN, body)
+        except FieldErrors:
+            break
+        request = ScaleRequest(
+            uid="u",
+            is_scale_in=True,
+            role="worker",
+            indexes=tuple(range(MAX_WORKERS)),
+            hosts=("2001:db8::1234:5678",) * (2 * MAX_WORKERS),
+            slots=1,
+            script=letter * MAX_SCRIPT_CHARS,
+            env=tuple(sorted(spec.env)),
+            timeout_seconds=1,
+        )
+        assert decode_request(encode_request(request)) == request
+        accepted = count
+    assert 1 < accepted < MAX_VARIABLES
