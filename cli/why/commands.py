@@ -14,7 +14,7 @@ _COMPACT = (",", ":")
 # Every other word that begins with a dash is a name that an attacker chose.
 _OPTIONS = frozenset(
     {
-        *("-", "-f", "-k", "-l", "-n", "-o", "-p", "--force", "--server-side"),
+        *("-", "-A", "-f", "-k", "-l", "-n", "-o", "-p", "--force", "--server-side"),
         *("--force-conflicts", "--verb=get,list", "--user=USER", "--resource=nodes"),
         *("--role=framework-why", "--clusterrole=framework-why-nodes", "--resource=pods"),
         *("--resource=pods/log", "--resource=events", "--resource=configmaps"),
@@ -25,6 +25,7 @@ _OPTIONS = frozenset(
     }
 )
 _PLACEHOLDER = "NAME"
+_CONTROLLERS = "app.kubernetes.io/name=framework-controller"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,10 @@ class Commands:
         return shlex.join(
             ["framework-controller", *(("--kubeconfig", kubeconfig) if kubeconfig else ())]
         )
+
+    def build_controller_search(self) -> str:
+        """Write the command that lists the controllers of all namespaces."""
+        return self.build_global_kubectl("get", "deployments", "-A", "-l", _CONTROLLERS)
 
     def build_patch(self, operations: Iterable[Object]) -> str:
         """Write the command that changes the stored Framework by a JSON patch."""

@@ -1,21 +1,22 @@
-"""No controller, and missing rights, on a real API server: `framework why` helps.
+"""No controller, a lost node and missing rights, on a real API server: `framework why` helps.
 
-The controller runs as deploy/ ships it. There is no controller of Deployments: the tests do what it
-does.
+The controller runs as deploy/ ships it. There is no controller of Deployments, and none that
+deletes the Pods of a node that is gone: the tests do what these do.
 """
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
-from framework.kube.resources import FRAMEWORKS, LEASES, Object, Resource
-from tests.kube.test_why import World, build_gang, replace_kubeconfig, wait_until_succeeded
-from tests.support.fakes.kubelet import FakeKubelet, Script, run_for
+from framework.kube.errors import NotFoundError
+from framework.kube.resources import FRAMEWORKS, LEASES, NODES, PODS, Object, Resource
+from tests.kube.test_why import World, build_gang, follow, replace_kubeconfig, wait_until_succeeded
+from tests.support.fakes.kubelet import NODE_NAME, FakeKubelet, Script, run_for, run_until_deleted
 from tests.support.servers.controlplane import Access
 from tests.support.servers.deployed import ACCOUNT, BASE, Deployed, apply_role
 from tests.support.servers.frameworkcrd import ROOT
@@ -46,11 +47,11 @@ async def open_world(
         yield World(kube, namespace, Shell(folder, access.kubeconfig, access.kubectl))
 
 
-async def carry_out(world: World, answer: str, begin: str) -> None:
-    """Run the commands of the remedy that begins so."""
+async def carry_out(world: World, answer: str, begin: str, **values: str) -> None:
+    """Run the commands of the remedy that begins so, with the user's values."""
     found = [lines for text, lines in list_remedies(answer) if text.startswith(begin)]
     assert found, answer
-    await world.shell.carry_out(found[0], {})
+    await world.shell.carry_out(found[0], values)
 
 
 async def run_all(shell: Shell, *commands: str) -> None:
@@ -74,7 +75,7 @@ async def remove_lease(world: World) -> None:
 
 
 BREAKS = {
-    "scaled to zero": ("kubectl scale {} --replicas=0", "look at the controller, and start it"),
+    "scaled to zero": ("kubectl scale {} --replicas=0", "look for the controller, and start it"),
     "not installed": ("kubectl delete {}", "if there is none, install it"),
 }
 
@@ -92,7 +93,7 @@ async def test_missing_controller_is_started_by_the_remedy(
         await world.shell.ask_until("gang", "NoController", "-n", namespace)
         answer = await world.shell.read_answer("gang", "-n", namespace)
         assert "gang: no controller has seen it" in answer
-        await carry_out(world, answer, remedy)
+        await carry_out(world, answer, remedy, FOLDER="deploy/base")
 
         body = await kube.get(DEPLOYMENTS, SYSTEM, ACCOUNT)
         assert body["spec"]["replicas"] == 1
@@ -101,6 +102,60 @@ async def test_missing_controller_is_started_by_the_remedy(
             assert await kube.get(LEASES, SYSTEM, ACCOUNT)
             await world.shell.ask_until("gang", None, "-n", namespace)
         await remove_lease(world)
+
+
+async def test_node_that_is_gone_is_deleted_by_the_remedy(
+    audited_plane: Access, kube: KubeClient, namespace: str, tmp_path: Path
+) -> None:
+    gang = build_gang(count=1)
+    gang["spec"]["taskRoles"][0]["task"]["retryPolicy"] = {"maxRetryCount": 1}
+    with start_controller(audited_plane, tmp_path, "--namespace", namespace):
+        async with open_world(audited_plane, kube, namespace, tmp_path, run_until_deleted) as world:
+            await kube.create(NODES, None, {"metadata": {"name": NODE_NAME}})
+            try:
+                await kube.create(FRAMEWORKS, namespace, gang)
+                await wait_until_running(world)
+                await lose_node(world)
+                await world.shell.ask_until("gang", "Node", "-n", namespace)
+                answer = await world.shell.read_answer("gang", "-n", namespace)
+                assert f"worker/0 is on the node {NODE_NAME}, which is not ready" in answer
+                assert "Kubelet stopped posting node status." in answer
+                await carry_out(world, answer, "if the machine is gone, delete the node")
+                await delete_pods_of_lost_node(world)
+                await wait_until_succeeded(world)
+                await world.shell.ask_until("gang", None, "-n", namespace)
+            finally:
+                # Other tests have Pods on a node of this name, which does not exist.
+                await world.shell.run(f"kubectl delete node {NODE_NAME} --ignore-not-found")
+
+
+async def wait_until_running(world: World) -> None:
+    async with aclosing(follow(world, PODS)) as pods:
+        async for pod in pods:
+            if pod["status"].get("phase") == "Running":
+                return
+
+
+async def lose_node(world: World) -> None:
+    """Write what the node controller writes of a node that does not answer."""
+    condition = {
+        "type": "Ready",
+        "status": "Unknown",
+        "reason": "NodeStatusUnknown",
+        "message": "Kubelet stopped posting node status.",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    status = {"status": {"conditions": [condition]}}
+    await world.kube.patch(NODES, None, NODE_NAME, status, subresource="status")
+    unready = {"status": {"conditions": [{**condition, "status": "False"}]}}
+    await world.kube.patch(PODS, world.namespace, "gang-worker-0", unready, subresource="status")
+
+
+async def delete_pods_of_lost_node(world: World) -> None:
+    """Be the garbage collector of Pods: delete by force those whose node is deleted."""
+    with pytest.raises(NotFoundError):
+        await world.kube.get(NODES, None, NODE_NAME)
+    await world.kube.delete(PODS, world.namespace, "gang-worker-0", grace_seconds=0)
 
 
 RIGHTS = {

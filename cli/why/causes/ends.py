@@ -126,12 +126,17 @@ def find_lost_configmap(observation: Observation) -> Iterator[Cause]:
     end = status.attempt_status.completion_status if status else None
     if status is None or end is None or end.code not in _LOST_CONFIGMAP_CODES:
         return
+    remedies = [_run_again(observation, "run it again")]
+    if not observation.is_local:
+        look = observation.commands.build_controller_search()
+        text = "if two controllers act on this Framework, stop one of them first (an administrator)"
+        remedies.insert(0, Remedy(text, (look,)))
     yield Cause(
         Kind.POD_LOST,
-        "lost the ConfigMap of its attempt: another client deleted it",
+        "lost the ConfigMap of its attempt: another client, or a second controller, deleted it",
         since=status.attempt_status.completion_time,
         facts=tuple(_explain_retry(status, observation)),
-        remedies=(_run_again(observation, "run it again"),),
+        remedies=tuple(remedies),
     )
 
 

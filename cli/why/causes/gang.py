@@ -237,13 +237,18 @@ def _start_controller(observation: Observation) -> Iterator[Remedy]:
         text = "start a controller for this local cluster"
         yield Remedy(text, (commands.build_controller(),))
         return
-    look = ("get", _DEPLOYMENT), ("scale", _DEPLOYMENT, "--replicas=1")
+    start = commands.build_global_kubectl("scale", _DEPLOYMENT, "--replicas=1", *_SYSTEM)
     yield Remedy(
-        "look at the controller, and start it (an administrator)",
-        tuple(commands.build_global_kubectl(*words, *_SYSTEM) for words in look),
+        "look for the controller, and start it (an administrator)",
+        (commands.build_controller_search(), start),
     )
-    install = commands.build_global_kubectl("apply", "--server-side", "-k", "deploy/base")
-    yield Remedy("if there is none, install it (docs/install.md)", (install,))
+    # A fixed folder could replace the image, namespace and settings of an overlay.
+    install = commands.build_global_kubectl("apply", "--server-side", "-k", "FOLDER")
+    text = (
+        "if there is none, install it (docs/install.md): FOLDER is the folder of your overlay, "
+        "or deploy/base if you have no overlay"
+    )
+    yield Remedy(text, (install,))
 
 
 def _block(observation: Observation, kind: Kind, text: str, remedy: str) -> Cause:

@@ -15,6 +15,7 @@ from cli.why.ranking import count_waiting, find_causes
 from cli.why.requests import plan_requests
 from framework.api import constants
 from framework.api.completion import (
+    CONFIGMAP_EXTERNAL_DELETED,
     FRAMEWORK_DEADLINE_EXCEEDED,
     POD_CREATION_UNKNOWN_ERROR,
     POD_EXTERNAL_DELETED,
@@ -401,7 +402,7 @@ CASES: dict[str, tuple[Callable[[], Observation], Kind, tuple[str, ...], str]] =
         lambda: observe(wire_status={"observedGeneration": 1}, metadata={"generation": 2}),
         Kind.NO_CONTROLLER,
         ("no controller has seen its last change",),
-        "kubectl get deployment/framework-controller -n frameworkbarrier-system",
+        "kubectl get deployments -A -l app.kubernetes.io/name=framework-controller",
     ),
     "lease": (
         lambda: observe(
@@ -410,6 +411,16 @@ CASES: dict[str, tuple[Callable[[], Observation], Kind, tuple[str, ...], str]] =
         Kind.NO_CONTROLLER,
         ("its controller does not run any more",),
         "kubectl scale deployment/framework-controller --replicas=1",
+    ),
+    "lost ConfigMap": (
+        lambda: observe(
+            status=end_attempt(
+                build_status(state=FrameworkState.COMPLETED), CONFIGMAP_EXTERNAL_DELETED
+            )
+        ),
+        Kind.POD_LOST,
+        ("another client, or a second controller, deleted it",),
+        "kubectl get deployments -A -l app.kubernetes.io/name=framework-controller",
     ),
     "finalizer": (
         lambda: observe(
@@ -483,6 +494,14 @@ def test_rule_finds_its_cause(name: str) -> None:
     for text in words:
         assert text in cause.text
     assert any(command in line for line in list_commands(cause)), list_commands(cause)
+
+
+def test_remedy_that_installs_the_controller_does_not_choose_between_base_and_overlay() -> None:
+    """The base would replace the image and the settings of an installed overlay."""
+    cause = find_root(observe(wire_status={"observedGeneration": 1}, metadata={"generation": 2}))
+    *_, install = cause.remedies
+    assert install.commands == ("kubectl apply --server-side -k FOLDER",)
+    assert "FOLDER is the folder of your overlay, or deploy/base" in install.text
 
 
 def test_drain_with_a_timeout_outside_of_all_times_has_no_start() -> None:

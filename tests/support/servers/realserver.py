@@ -1,12 +1,14 @@
 """Fixtures of a real API server, each test in a namespace of its own.
 
 The ``conftest.py`` of a folder whose tests need one imports them: tests/kube, tests/security.
-Without the programs the tests are skipped.
+Without the programs the tests are skipped. If several processes run the tests (``-n``), each has a
+server of its own: some tests run a controller of all namespaces, which would act on the Frameworks
+of other tests beside their controllers.
 """
 
 import itertools
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 
 import pytest
 
@@ -14,17 +16,37 @@ from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
 from tests.support.machine.prerequisites import MissingPrerequisiteError, skip_test
-from tests.support.servers.controlplane import Access, open_control_plane
+from tests.support.servers.controlplane import (
+    SERVER_ENV,
+    USE_KUBECONFIG_ENV,
+    Access,
+    open_control_plane,
+)
 from tests.support.servers.frameworkcrd import install_crd, wait_ready
 from tests.support.servers.jsonhttp import JsonHttp
 
+# The number of processes that run the tests; pytest-xdist sets it.
+PROCESSES_ENV = "PYTEST_XDIST_WORKER_COUNT"
 _numbers = itertools.count(1)
+
+
+def leave_out_shared(env: Mapping[str, str]) -> Mapping[str, str]:
+    """Leave the server of the environment out if another process of this run uses it, too.
+
+    Raises:
+        pytest.fail.Exception: it is an existing cluster, which cannot be started once more.
+    """
+    if int(env.get(PROCESSES_ENV, "1")) == 1:
+        return env
+    if env.get(USE_KUBECONFIG_ENV) == "1":
+        pytest.fail("tests on an existing cluster need one process: run pytest without -n")
+    return {name: value for name, value in env.items() if name != SERVER_ENV}
 
 
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[Access]:
     try:
-        with open_control_plane(os.environ, build=False) as access:
+        with open_control_plane(leave_out_shared(os.environ), build=False) as access:
             yield access
     except MissingPrerequisiteError as e:
         skip_test(str(e))
