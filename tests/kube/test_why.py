@@ -51,16 +51,21 @@ TAINTED = (
     "are available: 2 Preemption is not helpful for scheduling."
 )
 LOW = "512Mi"
+LIMITS = {"memory": LOW, "cpu": "1"}
 # The grace period of a Pod that is evicted.
 EVICTED_SECONDS = 8
 
 
 def build_gang(
-    count: int = 2, image: str = IMAGE, labels: Mapping[str, str] | None = None, **spec: Any
+    count: int = 2,
+    image: str = IMAGE,
+    labels: Mapping[str, str] | None = None,
+    limits: Mapping[str, str] = LIMITS,
+    **spec: Any,
 ) -> Object:
     """A gang of one role, whose Tasks are not retried; ``spec`` is of its Pods."""
-    limits = {"limits": {"memory": LOW, "cpu": "1"}}
-    container = {"name": "main", "image": image, "command": ["train"], "resources": limits}
+    resources = {"limits": dict(limits)}
+    container = {"name": "main", "image": image, "command": ["train"], "resources": resources}
     spec = {"restartPolicy": "Never", "containers": [container], **spec}
     pod = {"metadata": {"labels": dict(labels or {})}, "spec": spec}
     task = {"retryPolicy": {"maxRetryCount": 0}, "pod": pod}
@@ -90,6 +95,10 @@ async def limit_pods(world: World) -> None:
 
 async def limit_memory(world: World) -> None:
     await create_quota(world, **{"limits.memory": "768Mi"})
+
+
+async def limit_cpu(world: World) -> None:
+    await create_quota(world, **{"limits.cpu": "4"})
 
 
 async def limit_containers(world: World) -> None:
@@ -187,6 +196,15 @@ CASES = {
         ),
         gang=lambda: build_gang(labels={"waits-for-all": "yes"}),
         prepare=limit_memory,
+    ),
+    # The API server enforces this for cpu and memory only.
+    "quota that needs a limit": Case(
+        "Refused",
+        ("the quota team requires that its containers state limits.cpu for: main",),
+        gang=lambda: build_gang(limits={"memory": LOW}),
+        prepare=limit_cpu,
+        remedy="add the limits or requests to its containers",
+        edit=(r"^( +)memory: 512Mi$", r'\1memory: 512Mi\n\1cpu: "1"'),
     ),
     "LimitRange": Case(
         "Refused",

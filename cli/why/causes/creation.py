@@ -56,6 +56,14 @@ _WORDS = {
     ),
     Refuser.INVALID: "its template is invalid: {details}",
 }
+_OF_POLICIES = (
+    "change what the message names, or ask the administrator about this policy; edit the file"
+)
+_CORRECTIONS = {
+    Refuser.QUOTA_NEEDS: "add the limits or requests to its containers in the file",
+    Refuser.POLICY: _OF_POLICIES,
+    Refuser.WEBHOOK: _OF_POLICIES,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,14 +271,10 @@ def _list_remedies(
             text = "give the controller the rights of its release again (an administrator)"
             yield repeat(observation, Remedy(text, (apply,)))
             return
-        case Refuser.POLICY | Refuser.WEBHOOK:
-            text = "change what the message names, or ask the administrator about this policy;"
-            yield replace_framework(observation, f"{text} edit the file, and replace the Framework")
-            return
         case _:
             pass
-    text = "correct what the message names in the file, and replace the Framework"
-    yield replace_framework(observation, text)
+    text = _CORRECTIONS.get(refusal.refuser, "correct what the message names in the file")
+    yield replace_framework(observation, f"{text}, and replace the Framework")
 
 
 def _extend_quota(
