@@ -11,6 +11,7 @@ import click
 
 from cli.kindwords import NAME_BY_KIND, is_kind_word, strip_kind
 from cli.options import read_choice
+from cli.taskwords import suggest_pod
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 _Decorator = Callable[[_Decorated], _Decorated]
@@ -27,7 +28,26 @@ class FrameworkCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the command line, without a word for the kind."""
-        return super().parse_args(ctx, args if ctx.resilient_parsing else self._drop(ctx, args))
+        if ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, self._drop(ctx, list(args)))
+        except click.MissingParameter as e:
+            raise self._explain_pod(ctx, args, e) from None
+
+    def _explain_pod(
+        self, ctx: click.Context, args: list[str], error: click.MissingParameter
+    ) -> click.UsageError:
+        """Explain that the name of a Pod is in the place of NAME ROLE/INDEX, if it is."""
+        read = self._read(ctx, args)
+        name = None if read is None else read[0].get("name")
+        pod = suggest_pod(name) if isinstance(name, str) else None
+        if pod is None:
+            return error
+        text = (
+            f"if {name!r} is a name of a Pod, write NAME ROLE/INDEX in its place: {pod[0]} {pod[1]}"
+        )
+        return click.UsageError(f"{error.format_message()} {text}", ctx=ctx)
 
     def _drop(self, ctx: click.Context, args: list[str]) -> list[str]:
         name, *others = (param for param in self.params if isinstance(param, click.Argument))

@@ -5,7 +5,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 
 from cli.exitcodes import CliError, ExitCode
-from cli.kindwords import is_kind_word
+from cli.kindwords import is_kind_word, is_other_kind
 from cli.missing import explain_framework
 from cli.objects import read_key
 from framework.kube.client import DEFAULT_TIMEOUT_SECONDS, PAGE_SIZE, KubeClient
@@ -74,9 +74,12 @@ async def drop_kind(client: KubeClient, namespace: str, names: Sequence[str]) ->
         names: as the user wrote them.
 
     Raises:
-        CliError: the cluster has no CRD of Frameworks.
+        CliError: the first word is another kind, or the cluster has no CRD of Frameworks.
         KubeError: the server does not answer, or refuses.
     """
+    if names and is_other_kind(names[0]):
+        # The others are no names of Frameworks then, and must not be changed.
+        await get_framework(client, namespace, names[0])
     if names and is_kind_word(names[0]):
         try:
             await client.get(FRAMEWORKS, namespace, names[0])

@@ -12,6 +12,14 @@ _KIND_WORDS = frozenset(
         f"{_SINGULAR}.{constants.GROUP}",
     }
 )
+# Without the "s" of the plural.
+_OTHER_KINDS = frozenset(
+    {
+        *("all", "po", "pod", "cm", "configmap", "job", "deploy", "deployment", "svc", "service"),
+        *("no", "node", "ns", "namespace", "pvc", "secret"),
+        *("tfjob", "trainingjob", "scalein", "scaleout"),
+    }
+)
 NAME_BY_KIND = f"{_SINGULAR}/"
 """What a user may write in front of a name."""
 
@@ -19,6 +27,12 @@ NAME_BY_KIND = f"{_SINGULAR}/"
 def is_kind_word(word: object) -> bool:
     """Return whether a word names the kind; a Framework may have the same name."""
     return isinstance(word, str) and word.casefold() in _KIND_WORDS
+
+
+def is_other_kind(word: str) -> bool:
+    """Return whether a word names another kind, which kubectl reads."""
+    lower = word.casefold()
+    return lower in _OTHER_KINDS or lower.removesuffix("s") in _OTHER_KINDS
 
 
 def strip_kind(word: str) -> str:

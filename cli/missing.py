@@ -1,11 +1,13 @@
 """Explains that a Framework, Task or container does not exist, and lists those that do. Pure."""
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import islice
 
-from cli.kindwords import is_kind_word
+from cli.kindwords import is_kind_word, is_other_kind
 from cli.ranges import list_ranges
+from cli.taskwords import suggest_pod
 
 _SHOWN = 10
 _SHOWN_RANGES = 4
@@ -14,9 +16,22 @@ _MAX_DIGITS = 10
 
 def explain_framework(name: str, where: str, known: Iterable[str]) -> str:
     """Explain that there is no such Framework."""
-    kind = "; the kind may be left out, or written as framework/NAME" if is_kind_word(name) else ""
-    offer = _offer(sorted(set(known)), "check the name and -n")
-    return f"no Framework {name!r} {where}: {offer}{kind}"
+    names = sorted(set(known))
+    offer = _offer(names, "check the name and -n")
+    return f"no Framework {name!r} {where}: {offer}{_explain_word(name, names)}"
+
+
+def _explain_word(word: str, known: Sequence[str]) -> str:
+    """Explain a word that names something else than a Framework; "" if it does not."""
+    if is_kind_word(word):
+        return "; the kind may be left out, or written as framework/NAME"
+    pod = suggest_pod(word)
+    if pod is not None and pod[0] in known:
+        name, task = pod
+        return f"; this is a name of a Pod: write {name}, and for its Task {name} {task}"
+    if is_other_kind(word.partition("/")[0]):
+        return f"; this is another kind: use `{shlex.join(('kubectl', 'get', word))}`"
+    return "; write NAME or framework/NAME" if "/" in word else ""
 
 
 def explain_task(

@@ -14,6 +14,7 @@ from cli.loglines.containeroutput import OutputLines, RawLines
 from cli.loglines.merging import merge_logs
 from cli.loglines.query import LogQuery
 from cli.loglines.timestamps import TimedLine, read_timed_lines
+from cli.taskwords import suggest_tasks
 from cli.terminal import print_error
 from framework.api import constants
 from framework.api.text import make_printable
@@ -60,9 +61,7 @@ class LogOptions:
             return None, None
         found = _TASK.match(self.task)
         if found is None:
-            raise CliError(
-                ExitCode.USAGE, f"{self.task!r} is not a Task: write it as worker or worker/0"
-            )
+            raise CliError(ExitCode.USAGE, _explain_form(self.task))
         return found["role"], found["index"]
 
     def build_pod_selector(self) -> str:
@@ -94,6 +93,15 @@ class LogOptions:
             constants.TASK_INDEX: index,
         }
         return {key: value for key, value in labels.items() if value is not None}
+
+
+def _explain_form(word: str) -> str:
+    meant = suggest_tasks(word)
+    task = meant.partition(" ")[0] or "worker/0"
+    role = task.partition("/")[0]
+    if " " in meant:
+        return f"{word!r}: write {role} for all Tasks of the role, or one of them: {task}"
+    return f"{word!r} is not a Task: write it as {role} or {task}"
 
 
 def name_task(labels: Mapping[str, str]) -> str:

@@ -9,9 +9,10 @@ from cli.frameworks import get_framework
 from cli.invocation import build_command
 from cli.loglines.query import find_status
 from cli.missing import explain_container, explain_task
+from cli.taskwords import suggest_pod, suggest_tasks
 from cli.templates import map_task_indices
 from framework.api import constants
-from framework.api.naming import build_pod_name
+from framework.api.naming import build_pod_name, is_role_name
 from framework.kube.client import KubeClient
 from framework.kube.errors import NotFoundError
 from framework.kube.resources import PODS, Object
@@ -51,8 +52,20 @@ def parse_task(framework: str, text: str) -> TaskName:
     """
     found = _TASK.match(text)
     if found is None:
-        raise CliError(ExitCode.USAGE, f"{text!r} is not a Task: write it as worker/0")
+        raise CliError(ExitCode.USAGE, _explain_form(framework, text))
     return TaskName(framework, found["role"], int(found["index"]))
+
+
+def _explain_form(framework: str, text: str) -> str:
+    pod = suggest_pod(framework)
+    if pod is not None:
+        return (
+            f"{text!r} is not a Task; if {framework!r} is a name of a Pod, write NAME ROLE/INDEX "
+            f"in its place: {pod[0]} {pod[1]}"
+        )
+    role = text if is_role_name(text) else "worker"
+    meant = suggest_tasks(text).partition(" ")[0] or f"{role}/0"
+    return f"{text!r} is not a Task: write it as {meant}"
 
 
 async def find_pod(

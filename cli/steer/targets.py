@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cli.exitcodes import CliError, ExitCode
 from cli.kindwords import is_kind_word
+from cli.taskwords import suggest_tasks
 from framework.api import constants
-from framework.api.naming import TaskKey, is_framework_name
+from framework.api.naming import TaskKey, is_framework_name, is_role_name
 
 _SHOWN_ROLES = 10
 # More digits are more than any limit.
@@ -99,9 +100,20 @@ def parse_tasks(words: Iterable[str]) -> list[TaskKey]:
     for word in words:
         role, slash, index = word.partition("/")
         if not role or not slash or not _is_number(index):
-            raise _refuse(f"{word!r}: write ROLE/INDEX, for example worker/3")
+            raise _refuse(_explain_task(word))
         tasks.append(TaskKey(role, int(index)))
     return list(dict.fromkeys(tasks))
+
+
+def _explain_task(word: str) -> str:
+    meant = suggest_tasks(word)
+    if " " in meant:
+        return f"{word!r}: name each Task as ROLE/INDEX: {meant}"
+    if meant:
+        return f"{word!r}: write ROLE/INDEX: {meant}"
+    if is_role_name(word):
+        return f"{word!r}: name each Task of the role as ROLE/INDEX: {word}/0 {word}/1 ..."
+    return f"{word!r}: write ROLE/INDEX, for example worker/3"
 
 
 def _is_number(text: str) -> bool:

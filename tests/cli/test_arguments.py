@@ -47,6 +47,19 @@ def test_word_after_the_dashes_stays() -> None:
     assert params["namespace"] == "framework"
 
 
+@pytest.mark.parametrize(
+    "words", ["exec two-worker-0 ls", "retry two-worker-0", "port-forward two-worker-0 80"]
+)
+def test_name_of_a_pod_is_not_enough_and_the_task_is_offered(words: str) -> None:
+    with pytest.raises(click.UsageError) as caught:
+        read(*words.split())
+    text = caught.value.format_message()
+    assert text.startswith("Missing argument")
+    assert text.endswith(
+        "if 'two-worker-0' is a name of a Pod, write NAME ROLE/INDEX in its place: two worker/0"
+    )
+
+
 def test_one_word_too_many_without_a_kind_is_bad_usage() -> None:
     with pytest.raises(click.UsageError, match="unexpected extra argument"):
         read("describe", "gang", "other")

@@ -76,6 +76,14 @@ def call(server: Access, *arguments: str) -> Result:
     return result
 
 
+def test_another_kind_in_front_of_names_is_refused(server: Access) -> None:
+    for words in (["get", "pods"], ["get", "pods", "gang"], ["delete", "pod", "gang"]):
+        result = call(server, *words)
+        assert (result.exit_code, result.stdout) == (1, ""), result
+        assert f"this is another kind: use `kubectl get {words[1]}`" in result.stderr
+    assert call(server, "get", "gang", "-o", "name").exit_code == 0
+
+
 def test_get_prints_a_table_and_the_name_that_other_commands_take(server: Access) -> None:
     rows = [line.split() for line in call(server, "get").stdout.splitlines()]
     assert [row[0] for row in rows] == ["NAME", "gang", "other"]
