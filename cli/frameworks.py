@@ -9,7 +9,7 @@ from cli.kindwords import is_kind_word, is_other_kind
 from cli.missing import explain_framework
 from cli.objects import read_key
 from framework.kube.client import DEFAULT_TIMEOUT_SECONDS, PAGE_SIZE, KubeClient
-from framework.kube.errors import KubeError, NotFoundError
+from framework.kube.errors import BadRequestError, KubeError, NotFoundError
 from framework.kube.resources import FRAMEWORKS, Object
 
 _OTHER_CLUSTER = "name another cluster with --context or --kubeconfig"
@@ -45,7 +45,7 @@ async def find_frameworks(client: KubeClient, selection: Selection) -> Found:
     """Read what is selected.
 
     Raises:
-        CliError: the cluster has no Frameworks at all.
+        CliError: the cluster has no Frameworks at all, or cannot read a selector.
         KubeError: the server does not answer, or refuses.
     """
     if selection.names:
@@ -60,7 +60,28 @@ async def find_frameworks(client: KubeClient, selection: Selection) -> Found:
         )
     except NotFoundError as e:
         raise _explain_unserved() from e
+    except BadRequestError as e:
+        fault = _explain_selectors(selection)
+        if not fault:
+            raise
+        raise CliError(ExitCode.USAGE, fault) from e
     return Found(whole, [add_kind(item) for item in whole["items"]])
+
+
+def _explain_selectors(selection: Selection) -> str:
+    """Explain that the server cannot read a selector, which it says with values hidden."""
+    faults = []
+    if selection.labels:
+        faults.append(
+            f"-l {selection.labels!r}: is not valid; write labels as app=x,tier!=y or "
+            "'app in (x, y)'"
+        )
+    if selection.fields:
+        faults.append(
+            f"--field-selector {selection.fields!r}: is not valid; Frameworks have the fields "
+            "metadata.name and metadata.namespace: metadata.name=gang"
+        )
+    return "; or ".join(faults)
 
 
 async def drop_kind(client: KubeClient, namespace: str, names: Sequence[str]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from cli.catalog import COMPLETE_VARIABLE, SECTIONS
+from cli.catalog import COMPLETE_VARIABLE, PROGRAM, SECTIONS
 from cli.exitcodes import CliError, ExitCode
 from cli.terminal import print_error, silence
 from framework.api.text import make_printable
@@ -70,7 +70,29 @@ class _Program(click.Group):
 
             register_shells()
         extra.setdefault("complete_var", COMPLETE_VARIABLE)
-        return super().main(*args, **extra)
+        try:
+            return super().main(*args, **extra)
+        except OSError as e:
+            if e.errno not in _NO_ROOM:
+                raise
+            _give_up_output()
+            print_error(f"error: cannot write: {e.strerror}; make room for it")
+            raise SystemExit(int(ExitCode.USAGE)) from e
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read what is in front of the command; an option of a command there is explained."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as e:
+            if not set(self.list_commands(ctx)).intersection(given):
+                raise
+            option = make_printable(e.option_name)
+            raise click.UsageError(
+                f"{option} is in front of the command; write options after it: "
+                f"{PROGRAM} COMMAND {option} ...",
+                ctx=ctx,
+            ) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
@@ -94,12 +116,6 @@ class _Program(click.Group):
             for line in e.lines:
                 print_error(f"error: {line}")
             ctx.exit(int(e.exit_code))
-        except OSError as e:
-            if e.errno not in _NO_ROOM:
-                raise
-            _give_up_output()
-            print_error(f"error: cannot write: {e.strerror}; make room for it")
-            ctx.exit(int(ExitCode.USAGE))
         except KeyboardInterrupt:
             # Before anything was started that would have to be stopped.
             ctx.exit(int(ExitCode.INTERRUPTED))

@@ -72,7 +72,13 @@ async def _get(options: GetOptions, config: KubeConfig) -> ExitCode:
             found = await find_frameworks(client, selection)
             items = found.items
             if options.sort_by is not None:
-                items = _sort(items, await _read_sort_keys(options.sort_by, selection, config))
+                keys = await _read_sort_keys(options.sort_by, selection, config)
+                if items and not any(map(_is_sortable, keys.values())):
+                    print_error(
+                        "warning: --sort-by: no Framework has a text or a number there, so they "
+                        "are not sorted; a path begins with a field: .metadata.name"
+                    )
+                items = _sort(items, keys)
             show = _Writer(options, found, selection.namespace)
             if items or not found.faults:
                 show(items, is_list=len(options.names) != 1)
@@ -121,6 +127,10 @@ async def _read_sort_keys(
         return {read_key(item): next(iter(path.find(item)), None) for item in found.items}
     except TemplateError as e:
         raise CliError(ExitCode.USAGE, f"--sort-by: {e}") from e
+
+
+def _is_sortable(value: Any) -> bool:
+    return isinstance(value, bool | int | float | str)
 
 
 def _sort(items: list[Object], keys: dict[ObjectKey, Any]) -> list[Object]:

@@ -26,7 +26,7 @@ from cli.steer.changes import (
 )
 from framework.api.constants import ABSENT_TASK_INDICES_FIELD, MAX_TASK_NUMBER, MAX_TASKS
 from framework.api.naming import TaskKey
-from framework.api.types import FrameworkSpec, TaskRoleSpec
+from framework.api.types import ExecutionType, FrameworkSpec, TaskRoleSpec
 from framework.api.validation import describe_task_limit
 from framework.kube.resources import Object
 
@@ -211,7 +211,9 @@ def _build_change(gang: Gang, resizes: Sequence[_Resize], verb: str) -> Change:
             tests = {field: build_test(gang, *role, field) for field in _READ}
             sets = ({"op": "add", "path": tests[f]["path"], "value": changes[f]} for f in changes)
             operations += [*tests.values(), *sets]
-    notes = [note for resize in resizes for note in _explain(resize)]
+    is_created = gang.spec.execution_type is ExecutionType.CREATE
+    has_pods = not (gang.spec.suspend or is_created)
+    notes = [note for resize in resizes for note in _explain(resize, has_pods=has_pods)]
     if not operations:
         return Change("unchanged", notes=tuple(notes))
     if gang.spec.suspend:
@@ -222,7 +224,7 @@ def _build_change(gang: Gang, resizes: Sequence[_Resize], verb: str) -> Change:
     return Change(verb, patch, tuple(notes), tuple(_warn(gang, resizes, patch)))
 
 
-def _explain(resize: _Resize) -> Iterable[str]:
+def _explain(resize: _Resize, *, has_pods: bool) -> Iterable[str]:
     before, after = resize.before, resize.after
     name = before.name
     if before.wanted_count == after.wanted_count and not (resize.leaving or resize.joining):
@@ -240,7 +242,8 @@ def _explain(resize: _Resize) -> Iterable[str]:
             "its Pod is deleted"
         )
         many = "each: " if len(resize.leaving) > 1 else ""
-        yield f"leaving: {name_tasks(name, resize.leaving)}; {many}{how}"
+        consequence = f"; {many}{how}" if has_pods else ""
+        yield f"leaving: {name_tasks(name, resize.leaving)}{consequence}"
     if after.absent and resize.task_number != before.task_number:
         yield f"still absent: {name_tasks(name, sorted(after.absent))}"
 

@@ -40,6 +40,17 @@ def test_kind_is_left_out_where_it_cannot_be_the_name(words: str, name: str) -> 
     assert read(*words.split())["name"] == name
 
 
+def test_option_in_front_of_the_command_is_told_its_place() -> None:
+    with pytest.raises(click.UsageError) as caught:
+        main.make_context("framework", ["--context", "nope", "get"])
+    assert caught.value.format_message() == (
+        "--context is in front of the command; write options after it: "
+        "framework COMMAND --context ..."
+    )
+    with pytest.raises(click.NoSuchOption):
+        main.make_context("framework", ["--nonsense"])
+
+
 def test_word_after_the_dashes_stays() -> None:
     params = read("exec", "framework", "gang", "worker/0", "--", "echo", "framework")
     assert (params["task"], params["command"]) == ("worker/0", ("echo", "framework"))

@@ -418,12 +418,14 @@ def test_framework_twice_in_a_file_is_an_error(command: str) -> None:
     assert result.stderr == "error: f.yaml:10: framework/gang is also in f.yaml:1: keep one\n"
 
 
-@pytest.mark.parametrize("command", ["lint", "inject"])
+@pytest.mark.parametrize(
+    "command", ["lint f.yaml", "inject f.yaml", "--help", "get --help", "--version"]
+)
 def test_output_to_a_full_disk_is_an_error_of_one_line(command: str) -> None:
     write(FRAMEWORK)
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "cli.main", command, "f.yaml"],
+            [sys.executable, "-m", "cli.main", *command.split()],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

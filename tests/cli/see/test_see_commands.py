@@ -84,6 +84,31 @@ def test_another_kind_in_front_of_names_is_refused(server: Access) -> None:
     assert call(server, "get", "gang", "-o", "name").exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "remedy"),
+    [
+        ("-l", "a===", "write labels as app=x"),
+        ("-l", "x in y", "write labels as app=x"),
+        ("--field-selector", "a===", "metadata.name=gang"),
+    ],
+)
+def test_selector_that_the_server_cannot_read_is_named(
+    server: Access, option: str, value: str, remedy: str
+) -> None:
+    result = call(server, "get", option, value)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"error: {option} {value!r}: is not valid; ")
+    assert remedy in result.stderr
+
+
+def test_get_warns_of_a_path_by_which_nothing_is_sorted(server: Access) -> None:
+    result = call(server, "get", "--sort-by", "foo", "-o", "name")
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) == 2
+    assert result.stderr.startswith("warning: --sort-by: no Framework has a text or a number there")
+    assert call(server, "get", "--sort-by", ".metadata.name").stderr == ""
+
+
 def test_get_prints_a_table_and_the_name_that_other_commands_take(server: Access) -> None:
     rows = [line.split() for line in call(server, "get").stdout.splitlines()]
     assert [row[0] for row in rows] == ["NAME", "gang", "other"]

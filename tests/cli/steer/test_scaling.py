@@ -9,7 +9,7 @@ from cli.steer.changes import Change, Gang, apply_operations, read_gang
 from cli.steer.scaling import removal, scaling
 from framework.api.naming import TaskKey
 from framework.api.states import FrameworkState
-from framework.api.types import CompletionPolicySpec, DrainSpec, TaskRoleSpec
+from framework.api.types import CompletionPolicySpec, DrainSpec, ExecutionType, TaskRoleSpec
 from tests.cli.steer.gangs import build_gang, build_gang_of
 from tests.support.builders import build_role, build_status, end_attempt
 
@@ -82,6 +82,14 @@ def test_scale_down_names_the_tasks_that_leave_and_how() -> None:
     assert "worker/2, worker/3, worker/4, worker/5, worker/6 and 2 more" in notes
     assert "30 s to acknowledge" in notes
     assert "30 s" not in "\n".join(scale(build_gang_of(), 2).notes)
+
+
+@pytest.mark.parametrize("spec", [{"suspend": True}, {"execution_type": ExecutionType.CREATE}])
+def test_scale_down_of_a_framework_without_pods_deletes_none(spec: dict[str, Any]) -> None:
+    gang = build_gang_of(build_worker(4), **spec)
+    for change in (scale(gang, 3), remove(gang, 3)):
+        assert "leaving: worker/3" in change.notes
+        assert "Pod" not in "\n".join(change.notes)
 
 
 def test_scale_up_names_the_indexes_that_stay_absent() -> None:
