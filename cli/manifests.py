@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from cli.exitcodes import CliError, ExitCode
+from cli.fieldhints import ask_field, ask_sibling, list_unknown_fields
 from cli.kinds import expand
 from cli.templates import list_roles
 from framework.api import constants
 from framework.api.codec import decode_framework
-from framework.api.crd import build_schema
 from framework.api.fielderrors import FieldError, FieldErrors
 from framework.api.naming import is_namespace_name
-from framework.api.types import Framework
 from framework.api.validation import validate_framework
 from framework.kube import resources
 from framework.kube.resources import Object, Resource
@@ -314,9 +313,14 @@ def _check_framework(manifest: Manifest) -> list[str]:
         raise FieldErrors([*e.errors, *_find_other_faults(manifest.body, e.errors)]) from e
     errors = validate_framework(framework)
     if errors:
-        raise FieldErrors(errors)
+        # A misspelt or misplaced field is often the cause.
+        body = manifest.body
+        hinted = [FieldError(e.path, e.message + ask_sibling(body, e.path)) for e in errors]
+        unknown = list_unknown_fields(framework)
+        hinted += [FieldError(path, f"unknown field{ask_field(path)}") for path in unknown]
+        raise FieldErrors(hinted)
     return [
-        f"{manifest.source}: {path}: unknown field, ignored by the controller{_ask(path)}"
+        f"{manifest.source}: {path}: unknown field, ignored by the controller{ask_field(path)}"
         for path in list_unknown_fields(framework)
     ]
 
@@ -376,47 +380,6 @@ def _check_local(manifest: Manifest) -> None:
     ]
     if errors:
         raise FieldErrors(errors)
-
-
-def list_unknown_fields(framework: Framework) -> Iterator[str]:
-    """List the paths of unknown fields; Pod templates are not examined."""
-    spec = framework.spec
-    yield from (f"spec.{key}" for key in spec.extra)
-    yield from (f"spec.retryPolicy.{key}" for key in spec.retry_policy.extra)
-    for index, role in enumerate(spec.task_roles):
-        path = f"spec.taskRoles[{index}]"
-        yield from (f"{path}.{key}" for key in role.extra)
-        policy = role.completion_policy
-        yield from (f"{path}.frameworkAttemptCompletionPolicy.{key}" for key in policy.extra)
-        yield from (f"{path}.task.{key}" for key in role.task.extra)
-        yield from (f"{path}.task.retryPolicy.{key}" for key in role.task.retry_policy.extra)
-
-
-def suggest_field(path: str) -> str | None:
-    """Suggest the field that an unknown one was meant to be; None if none is similar.
-
-    Args:
-        path: as ``list_unknown_fields`` gives it.
-    """
-    *steps, last = path.replace("[", ".[").split(".")
-    schema: Object = build_schema()
-    for step in steps:
-        # A key that has a dot or a bracket in it looks like several steps.
-        inner = schema.get("items") if step.startswith("[") else _properties(schema).get(step)
-        schema = inner or {}
-    by_folded = {name.casefold(): name for name in _properties(schema)}
-    near = difflib.get_close_matches(last.casefold(), by_folded, n=1)
-    return by_folded[near[0]] if near else None
-
-
-def _properties(schema: Object) -> Object:
-    properties: Object = schema.get("properties") or {}
-    return properties
-
-
-def _ask(path: str) -> str:
-    meant = suggest_field(path)
-    return f"; did you mean {meant}?" if meant else ""
 
 
 def _find_duplicates(found: Sequence[Manifest]) -> Iterator[str]:

@@ -21,6 +21,17 @@ _REFUSED = "the API server refuses the Pod"
 _QUOTES = "put it into quotes"
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _QUANTITY = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
+_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+_MEANT_RESOURCES = {
+    "cpu": "cpu",
+    "mem": "memory",
+    "ram": "memory",
+    "disk": "ephemeral-storage",
+    "storage": "ephemeral-storage",
+    "gpu": "nvidia.com/gpu",
+}
+# A quantity that is no whole number.
+_PART = re.compile(r"[0-9]*\.0*[1-9][0-9]*|[0-9]*[1-9]0{0,2}m")
 # Of a DNS label.
 _LONGEST_NAME = 63
 _MOST_SUGGESTED = 16
@@ -140,13 +151,39 @@ def _find_no_quantities(container: ContainerTemplate) -> Iterator[Finding]:
     for kind in ("requests", "limits"):
         quantities = resources.get(kind) if isinstance(resources, Mapping) else None
         for name, value in quantities.items() if isinstance(quantities, Mapping) else ():
+            path = f"{container.path}.resources.{kind}[{name}]"
+            yield from _find_no_resource(str(name), value, path)
             if value is not None and not _is_quantity(value):
                 yield error(
                     "pod-template",
-                    f"{container.path}.resources.{kind}[{name}]",
+                    path,
                     f"{json.dumps(value, default=str)} is not a valid quantity: {_REFUSED}",
                     "write it for example 2, 500m or 16Gi",
                 )
+
+
+def _find_no_resource(name: str, value: object, path: str) -> Iterator[Finding]:
+    """Find a resource that is not known, or of which a part is asked for."""
+    domain, slash, _ = name.partition("/")
+    if not slash and name not in _RESOURCES and not name.startswith("hugepages-"):
+        if is_open(name):
+            return
+        meant = _MEANT_RESOURCES.get(name.casefold().removesuffix("s"))
+        near = [meant] if meant else get_close_matches(name, _RESOURCES, n=1)
+        yield error(
+            "pod-template",
+            path,
+            f"is no resource of Kubernetes: {_REFUSED}",
+            f"write `{near[0]}`" if near else "write cpu, memory, or DOMAIN/NAME as nvidia.com/gpu",
+        )
+    is_extended = slash and not domain.endswith("kubernetes.io")
+    if is_extended and _is_quantity(value) and _PART.fullmatch(str(value).strip()):
+        yield error(
+            "pod-template",
+            path,
+            f"{json.dumps(value)} is not a whole number: {_REFUSED}",
+            f"write a whole number: {name} cannot be divided",
+        )
 
 
 def _is_quantity(value: object) -> bool:

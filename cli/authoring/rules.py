@@ -13,7 +13,7 @@ from cli.authoring.findings import Finding, Severity, error, warning
 from cli.authoring.originalfields import list_role_fields, list_spec_fields
 from cli.authoring.podfields import misspelt_field
 from cli.authoring.podrules import pod_template, reserved_key, restart_policy
-from cli.manifests import list_unknown_fields, suggest_field
+from cli.fieldhints import list_unknown_fields, suggest_field, suggest_place
 from cli.templates import (
     ContainerTemplate,
     RoleTemplate,
@@ -353,12 +353,13 @@ def _find_unknown_fields(framework: Object) -> Iterator[Finding]:
     except FieldErrors:
         return  # The loader of the file reports it.
     for path in paths:
-        meant = suggest_field(path)
+        meant, place = suggest_field(path), suggest_place(path)
+        fix = f"write `{meant}`" if meant else "remove it, or check its spelling (docs/api.md)"
         yield warning(
             "unknown-field",
             path,
             "unknown field: the API server drops it",
-            f"write `{meant}`" if meant else "remove it, or check its spelling (docs/api.md)",
+            f"move it to `{place}`" if place else fix,
         )
 
 

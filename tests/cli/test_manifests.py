@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from cli.exitcodes import CliError, ExitCode
-from cli.manifests import Manifests, load_manifests, read_objects, suggest_field
+from cli.fieldhints import suggest_field, suggest_place
+from cli.manifests import Manifests, load_manifests, read_objects
 from framework.api.constants import API_VERSION
 from framework.kube.resources import FRAMEWORKS
 
@@ -232,6 +233,10 @@ def test_load_manifests_reports_unreadable_fields_and_broken_rules_together(load
         ("spec.taskRoles[0].colour", None),
         ("spec.taskNumber", None),
         ("spec.a.b", None),
+        ("Spec", "spec"),
+        ("spec.taskRoles[0].replicas", "taskNumber"),
+        ("spec.taskRoles[0].task.template", "pod"),
+        ("spec.replicas", None),
         ("spec.taskRoles[0].x[1]", None),
     ],
 )
@@ -295,3 +300,37 @@ def test_load_manifests_without_apiversion_or_kind_says_so(
     load: Load, text: str, message: str
 ) -> None:
     assert refuse(load, text) == [f"0.yaml: {message}"]
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("spec.taskRoles[0].pod", "spec.taskRoles[].task.pod"),
+        ("spec.task", "spec.taskRoles[].task"),
+        ("spec.taskRoles[0].task.retrypolicy", None),
+        ("spec.name", None),
+        ("spec.colour", None),
+    ],
+)
+def test_suggest_place_is_that_of_the_only_field_of_this_name(path: str, place: str | None) -> None:
+    assert suggest_place(path) == place
+
+
+@pytest.mark.parametrize(
+    ("written", "meant", "hint"),
+    [
+        ("containers:", "container:", "list at least one container; write `containers` for `conta"),
+        ("      pod:", "    pod:", "spec.taskRoles[0].pod: unknown field; its place is spec.taskR"),
+        ("      pod:", "      template:", "task.template: unknown field; did you mean pod?"),
+    ],
+    ids=["misspelt", "indentation", "of-another-kind"],
+)
+def test_missing_containers_are_reported_with_their_cause(
+    load: Load, written: str, meant: str, hint: str
+) -> None:
+    assert hint in "\n".join(refuse(load, FRAMEWORK.replace(written, meant)))
+
+
+def test_unknown_field_beside_the_spec_is_a_warning(load: Load) -> None:
+    (warning,) = load(f"{FRAMEWORK}Spec: {{}}\n").warnings
+    assert warning.endswith(": Spec: unknown field, ignored by the controller; did you mean spec?")

@@ -141,6 +141,40 @@ def test_lint_quantity_that_the_api_server_refuses_is_found(quantity: Any) -> No
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "fix"),
+    [
+        ("cpus", 1, "write `cpu`"),
+        ("mem", "1Gi", "write `memory`"),
+        ("GPU", 1, "write `nvidia.com/gpu`"),
+        ("memmory", 1, "write `memory`"),
+        ("rdma", 1, "write cpu, memory, or DOMAIN/NAME"),
+        ("nvidia.com/gpu", 0.5, "write a whole number"),
+        ("nvidia.com/gpu", "500m", "write a whole number"),
+        ("nvidia.com/gpu", "1.50", "write a whole number"),
+    ],
+)
+def test_lint_resource_that_the_api_server_refuses_is_found(
+    name: str, value: Any, fix: str
+) -> None:
+    framework = build()
+    get_spec([framework])["containers"][0]["resources"] = {"limits": {name: value}}
+    check_refused(framework, f"{MAIN}.resources.limits[{name}]", fix)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("nvidia.com/gpu", value) for value in (1, "2", "1.0", "2000m", "1k", "{{GPUS}}")),
+        *(("hugepages-2Mi", "4Mi"), ("ephemeral-storage", "1Gi"), ("kubernetes.io/x", "500m")),
+    ],
+)
+def test_lint_resource_that_the_api_server_accepts_is_accepted(name: str, value: Any) -> None:
+    framework = build()
+    get_spec([framework])["containers"][0]["resources"] = {"limits": {name: value}}
+    assert find_places(framework) == []
+
+
+@pytest.mark.parametrize(
     "quantity", [1, 0.5, "500m", "16Gi", "1e3", "1E", "2.5G", ".5", "5.", None]
 )
 def test_lint_quantity_that_the_api_server_accepts_is_accepted(quantity: Any) -> None:
