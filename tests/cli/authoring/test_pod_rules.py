@@ -146,7 +146,7 @@ def test_lint_quantity_that_the_api_server_refuses_is_found(quantity: Any) -> No
         ("cpus", 1, "write `cpu`"),
         ("mem", "1Gi", "write `memory`"),
         ("GPU", 1, "write `nvidia.com/gpu`"),
-        ("memmory", 1, "write `memory`"),
+        ("memoryy", 1, "write `memory`"),
         ("rdma", 1, "write cpu, memory, or DOMAIN/NAME"),
         ("nvidia.com/gpu", 0.5, "write a whole number"),
         ("nvidia.com/gpu", "500m", "write a whole number"),
