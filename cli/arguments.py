@@ -11,7 +11,6 @@ import click
 
 from cli.kindwords import NAME_BY_KIND, is_kind_word, strip_kind
 from cli.options import read_choice
-from cli.taskwords import suggest_pod
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 _Decorator = Callable[[_Decorated], _Decorated]
@@ -39,6 +38,8 @@ class FrameworkCommand(click.Command):
         self, ctx: click.Context, args: list[str], error: click.MissingParameter
     ) -> click.UsageError:
         """Explain that the name of a Pod is in the place of NAME ROLE/INDEX, if it is."""
+        from cli.taskwords import suggest_pod
+
         read = self._read(ctx, args)
         name = None if read is None else read[0].get("name")
         pod = suggest_pod(name) if isinstance(name, str) else None
