@@ -73,6 +73,14 @@ def _compile(job: Object) -> Compiled:
             f"{service_type}: the controller creates Services of type {_CLUSTER_IP} only; leave it "
             "out, and create a Service of this type yourself",
         )
+    for index, volume in enumerate(board.get("volumes") or ()):
+        if volume.get("hostPath") is not None:
+            # The policies of tenants look at Frameworks, not at the Deployment of TensorBoard.
+            raise refuse(
+                f"spec.tensorboard.volumes[{index}].hostPath",
+                "the controller creates no TensorBoard with a directory of a node: use a "
+                "PersistentVolumeClaim, or create the Deployment yourself",
+            )
     return compiled
 
 

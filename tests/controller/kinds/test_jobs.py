@@ -380,6 +380,16 @@ async def test_service_type_that_opens_ports_of_nodes_is_refused() -> None:
         assert list(jobs.list_owned()) == []
 
 
+async def test_directory_of_the_node_for_tensorboard_is_refused() -> None:
+    volumes = [{"name": "a", "emptyDir": {}}, {"name": "b", "hostPath": {"path": "/"}}]
+    async with open_jobs("TfJob") as jobs:
+        jobs.world.start()
+        await jobs.create(tensorboard={"logDir": "/logs", "volumes": volumes})
+        await jobs.wait_for_phase("Failed")
+        assert "spec.tensorboard.volumes[1].hostPath" in jobs.read_status()["reason"]
+        assert list(jobs.list_owned()) == []
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_job_that_has_ended_does_not_run_again_without_its_framework(kind: str) -> None:
     async with open_jobs(kind) as jobs:
