@@ -188,6 +188,8 @@ class ChildProgram:
         for answered in self._answers.values():
             if not answered.done():
                 answered.set_exception(ProgramEndedError("it has ended"))
+                # Whoever waited may have been cancelled; asyncio would report that as an error.
+                answered.exception()
         self._answers.clear()
 
 

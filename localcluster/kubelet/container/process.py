@@ -106,6 +106,9 @@ class ContainerProcess:
         self._report, report_write = os.pipe()
         try:
             self._supervisor = _start_supervisor(server, spec, report_write, stdio or Stdio())
+        except BaseException:
+            os.close(self._report)
+            raise
         finally:
             os.close(report_write)
         os.set_blocking(self._report, False)

@@ -1,6 +1,7 @@
 """The fork server is killed, stopped, or asked for more than its connection holds."""
 
 import asyncio
+import gc
 import os
 import signal
 from pathlib import Path
@@ -83,3 +84,36 @@ def read_children(pid: int) -> str:
 async def test_fork_server_leaves_no_ended_child(server: ForkServerProcess) -> None:
     assert await asyncio.gather(*(start(server, "true").wait() for _ in range(5))) == [0] * 5
     assert read_children(get_pid(server)) == ""
+
+
+async def test_stop_while_nobody_waits_for_a_container_reports_no_error(
+    server: ForkServerProcess,
+) -> None:
+    errors: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    container = start(server, "sleep", "600")
+    await container.started()
+    waiter = asyncio.create_task(container.wait())
+    await asyncio.sleep(0)
+    waiter.cancel()
+    await asyncio.wait([waiter])
+
+    await server.stop()
+    del container, waiter
+    gc.collect()
+
+    assert errors == []
+
+
+def count_open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_failed_start_leaves_no_open_file(server: ForkServerProcess) -> None:
+    assert await start(server, "true").wait() == 0
+    before = count_open_files()
+
+    with pytest.raises(ValueError, match="unmarshallable"):
+        start(server, object())  # type: ignore[arg-type]
+
+    assert count_open_files() == before
