@@ -70,6 +70,7 @@ class Scaler:
         self._seen_at = 0.0
         self._script: Optional[_Script] = None
         self._record = writer.read_scaler_record()
+        self._unstored: Optional[Record] = None
         self._reported = ""
 
     @property
@@ -106,6 +107,8 @@ class Scaler:
         Raises:
             OSError: The volume cannot be written; the step is tried again in the next turn.
         """
+        if self._unstored is not None:
+            self._publish(self._unstored)
         if self._script is not None and not self._end_script(self._script):
             return
         request = self._request
@@ -159,10 +162,16 @@ class Scaler:
     def _conclude(self, result: ScaleResult) -> None:
         text = f": {make_printable(result.message)}" if result.message else ""
         self._reporter.say(f"a scaler ended with {result.code}{text}")
-        self._record = Record(result.uid, result)
-        self._reported = result.uid
-        self._report(encode_result(result))
-        self._writer.write_scaler_record(self._record)
+        self._unstored = Record(result.uid, result)
+        self._publish(self._unstored)
+
+    def _publish(self, record: Record) -> None:
+        """Store a result, then report it: no later agent may report another one."""
+        self._writer.write_scaler_record(record)
+        self._record, self._unstored = record, None
+        if record.result is not None:
+            self._reported = record.uid
+            self._report(encode_result(record.result))
 
 
 class _Script:

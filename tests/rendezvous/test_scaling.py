@@ -278,6 +278,30 @@ def test_no_script_runs_before_its_uid_is_stored(launcher: Launcher) -> None:
     assert launcher.ask(request) == ScaleResult("u1", 0)
 
 
+def test_result_is_stored_before_it_is_reported(launcher: Launcher) -> None:
+    request = launcher.write(f"touch {launcher.directory}/runs\n")
+    launcher.scaler.observe(encode_request(request))
+    launcher.scaler.turn(LEFT)
+    kept = launcher.volume.rename(launcher.volume.with_name("kept"))
+
+    def is_refused() -> bool:
+        try:
+            launcher.scaler.turn(LEFT)
+        except FileNotFoundError:
+            return True
+        return False
+
+    wait_until(is_refused)
+    assert launcher.reports == []
+    assert launcher.scaler.holds_acknowledgements
+    kept.rename(launcher.volume)
+    launcher.scaler.turn(LEFT)
+
+    assert launcher.reports == [ScaleResult("u1", 0)]
+    launcher.start()  # as after a kill of the agent
+    assert launcher.ask(request, reports=2) == ScaleResult("u1", 0)
+
+
 def test_uid_is_stored_before_the_script_starts(launcher: Launcher) -> None:
     request = launcher.write(f"cat {launcher.volume}/.scaler; exit 1\n")
     assert launcher.ask(request).message == "the script ended with 1: u1"
