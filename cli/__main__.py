@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 
 def main() -> NoReturn:
     """Load and run the command line."""
-    # Loading makes many objects and no garbage; a command that runs enables it again.
+    # The imports make many objects and no garbage. `cli.main` turns the collector
+    # on before a command runs.
     gc.disable()
     try:
         from cli.main import main as run

@@ -4,7 +4,7 @@ A shell asks for names through the ``shell_complete`` of an argument. What reads
 cluster (``cli.start.livenames``) is imported only then.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -17,11 +17,16 @@ _Decorator = Callable[[_Decorated], _Decorated]
 
 
 class FrameworkCommand(click.Command):
-    """A command with the argument NAME, in front of which a user of kubectl writes the kind.
+    """A command with the argument NAME, which leaves out a word for the kind in front of it.
 
-    ``framework describe framework gang`` has one word too many, so "framework" is left out. In
-    ``framework exec framework gang worker/0`` the word "gang" is at the place of a Task and has no
-    slash. Where both readings are possible, the first word is the name. Commands with several names
+    Users of kubectl write ``describe framework gang``. The first word is left out if it names the
+    kind, and it cannot be the name:
+
+    - there is one word too many, as in this example, or
+    - the next word cannot be a Task or a size, because it has neither "/" nor "=", as "gang" in
+      ``exec framework gang worker/0``.
+
+    If both readings are possible, the first word is the name. Commands that take several names
     find out by a request (``cli.frameworks.drop_kind``).
     """
 
@@ -30,7 +35,7 @@ class FrameworkCommand(click.Command):
         if ctx.resilient_parsing:
             return super().parse_args(ctx, args)
         try:
-            return super().parse_args(ctx, self._drop(ctx, list(args)))
+            return super().parse_args(ctx, self._drop_kind(ctx, list(args)))
         except click.MissingParameter as e:
             raise self._explain_pod(ctx, args, e) from None
 
@@ -50,20 +55,17 @@ class FrameworkCommand(click.Command):
         )
         return click.UsageError(f"{error.format_message()} {text}", ctx=ctx)
 
-    def _drop(self, ctx: click.Context, args: list[str]) -> list[str]:
+    def _drop_kind(self, ctx: click.Context, args: list[str]) -> list[str]:
         name, *others = (param for param in self.params if isinstance(param, click.Argument))
         read = self._read(ctx, args)
-        if read is None or not is_kind_word(read[0].get(name.name or "")):
+        if read is None:
             return args
         values, rest = read
-        follows = values.get(others[0].name or "") if others else None
-        follows = follows[0] if isinstance(follows, tuple) and follows else follows
-        is_optional = bool(others) and str(others[0].metavar).startswith("[")
-        is_name = isinstance(follows, str) and not {"/", "="}.intersection(follows)
-        if not rest and (is_optional or not is_name):
+        word = values.get(name.name or "")
+        if not is_kind_word(word) or not (rest or _is_name_next(others, values)):
             return args
-        word = values[name.name or ""]
         options = [p.name for p in self.params if not isinstance(p, click.Argument)]
+        # The same word may also be the value of an option, so no option may change.
         for index in (index for index, each in enumerate(args) if each == word):
             shorter = [*args[:index], *args[index + 1 :]]
             again = self._read(ctx, shorter)
@@ -78,6 +80,15 @@ class FrameworkCommand(click.Command):
         except click.UsageError:
             return None
         return dict(values), rest
+
+
+def _is_name_next(others: Sequence[click.Argument], values: Mapping[str, Any]) -> bool:
+    """Return whether the second argument is required, and its value can only be a name."""
+    if not others or str(others[0].metavar).startswith("["):
+        return False
+    value = values.get(others[0].name or "")
+    first = value[0] if isinstance(value, tuple) and value else value
+    return isinstance(first, str) and not {"/", "="}.intersection(first)
 
 
 def framework_argument(param: str = "name", **attributes: Any) -> _Decorator[Any]:

@@ -1,4 +1,4 @@
-"""Which cluster a user chose."""
+"""The cluster that a user chose: rooms below the options need it, so it is apart from them."""
 
 from dataclasses import dataclass
 

@@ -25,7 +25,7 @@ NAME_BY_KIND = f"{_SINGULAR}/"
 
 
 def is_kind_word(word: object) -> bool:
-    """Return whether a word names the kind; a Framework may have the same name."""
+    """Return whether a word names the kind. It may also be the name of a Framework."""
     return isinstance(word, str) and word.casefold() in _KIND_WORDS
 
 

@@ -17,7 +17,12 @@ from typing import NoReturn
 
 import click
 
-from controller.config.config_file import ControllerConfig, find_kind_problem, load_config
+from controller.config.config_file import (
+    KIND_NAMES,
+    ControllerConfig,
+    find_kind_problem,
+    load_config,
+)
 from controller.controller import Controller, Election, Options
 from controller.gate.crd_check import CrdError
 from controller.gate.leader import (
@@ -139,7 +144,8 @@ def build_election(
 @click.option(
     "--kinds",
     metavar="NAMES",
-    help="Other kinds of jobs to run, of tfjob,trainingjob; overrides `kinds` of the config file.",
+    help=f"Other kinds of jobs to run, of {','.join(KIND_NAMES)}; overrides `kinds` of the config "
+    "file.",
 )
 @click.option("--health-address", default="127.0.0.1", show_default=True, metavar="HOST")
 @click.option("--health-port", default=8080, show_default=True, type=click.IntRange(0, 65535))

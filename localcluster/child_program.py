@@ -5,8 +5,8 @@ process and the descriptor of its connection; it ends when the connection does. 
 form of requests and answers: ``(number, verb, arguments)`` and ``(number, value, error)``. A
 request with the number 0 has no answer.
 
-    ProgramEndedError    it has ended
-    RequestError         it refuses a request
+    RequestError             it refuses a request
+    `-- ProgramEndedError    it has ended
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class RequestError(Exception):
 
 
 class ProgramEndedError(RequestError):
-    """The program has ended, or was told to."""
+    """The program has ended, or was asked to end."""
 
 
 class Answer(NamedTuple):
@@ -60,8 +60,8 @@ class ChildProgram:
     def __init__(self, module: str, *arguments: str) -> None:
         """Start it, in the loop's thread.
 
-        The thread must outlive it: it asks for a signal at its parent's death, and the kernel takes
-        the thread that started it for its parent.
+        The thread must outlive the program: the program is killed when its parent ends, and for the
+        kernel, the parent is the thread that started it.
 
         Args:
             module: its name; it needs the standard library and modules of this package only.
@@ -102,7 +102,7 @@ class ChildProgram:
 
         Args:
             verb: what to do.
-            arguments: of what ``marshal`` writes.
+            arguments: values that ``marshal`` can write.
             descriptors: open files that the program gets; they may be closed afterwards.
 
         Raises:
@@ -116,7 +116,7 @@ class ChildProgram:
         return Request(number, answered)
 
     def notify(self, verb: str, *arguments: Any) -> None:
-        """Send what has no answer; nothing happens if the program has ended."""
+        """Send a request without an answer; nothing happens if the program has ended."""
         if not self.has_ended:
             self._send((0, verb, arguments), [])
 

@@ -1,7 +1,7 @@
 """Messages between this program and its child programs, with open files. Linux.
 
-A message is a tuple of what ``marshal`` writes: text, numbers, lists. Both ends have the same
-Python, and a child program must start fast, so it imports only the standard library.
+A message is a tuple of values that ``marshal`` can write: text, numbers, lists. Both ends have the
+same Python. A child program must start fast, so this module imports only the standard library.
 """
 
 import marshal
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 Message: TypeAlias = "tuple[Any, ...]"
 
 _MESSAGE_LIMIT = 65536
-# Of one message.
+# In one message.
 _MAX_DESCRIPTORS = 8
 
 

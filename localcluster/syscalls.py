@@ -115,7 +115,7 @@ def set_parent_death_signal(number: int) -> None:
 def end_with_parent(parent: int) -> None:
     """Have this process killed when its parent dies; end it if the parent has died already.
 
-    Entering a user namespace takes that back.
+    Entering a user namespace undoes this.
     """
     set_parent_death_signal(signal.SIGKILL)
     if os.getppid() != parent:

@@ -31,7 +31,7 @@ from localcluster.private_files import (
 logger = logging.getLogger(__name__)
 
 LOG_FILE = "cluster.log"
-# New objects before a look at the young ones, and how many of these before a look at older ones.
+# As `gc.set_threshold` takes them; the first one is 700 in Python 3.11.
 _COLLECTION_THRESHOLDS = (20_000, 20, 50)
 
 
@@ -111,7 +111,7 @@ def published(cluster: LocalCluster, note: str) -> Iterator[ClusterState]:
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Let Python look for cycles less often: there are few, and each look walks all objects."""
+    """Collect garbage less often: there are few cycles, and a collection visits all objects."""
     before = gc.get_threshold()
     gc.freeze()
     gc.set_threshold(*_COLLECTION_THRESHOLDS)

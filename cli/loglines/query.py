@@ -57,7 +57,7 @@ class LogQuery:
             "previous": "true" if self.previous else None,
             "tailLines": self.tail_lines,
             "sinceSeconds": self.since_seconds,
-            "sinceTime": None if self.since_time is None else _format(self.since_time),
+            "sinceTime": None if self.since_time is None else _format_time(self.since_time),
             "timestamps": "true" if self.timestamps or stamped else None,
         }
         stated = {key: value for key, value in query.items() if value is not None}
@@ -77,7 +77,7 @@ def round_since(since: float | None) -> int | None:
     return None if since is None else max(1, ceil(since))
 
 
-def _format(moment: datetime) -> str:
+def _format_time(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 

@@ -84,7 +84,7 @@ class Scaled:
         """Judge by the Tasks in the status."""
         if gang is None or gang.uid != self.uid:
             return Verdict(failure="was deleted")
-        obstacle = _explain_rest(gang)
+        obstacle = _explain_obstacle(gang)
         if obstacle:
             return Verdict(failure=obstacle)
         observed = None if gang.status is None else gang.status.observed_generation
@@ -161,8 +161,8 @@ class Deleted:
         return Verdict(text="waits for its deletion")
 
 
-def _explain_rest(gang: Gang) -> str:
-    """Say why no Task runs unless a user does something, and what; "" if Tasks may run."""
+def _explain_obstacle(gang: Gang) -> str:
+    """Explain why no Task runs until a user acts, with the remedy; "" if Tasks may run."""
     over = explain_over(gang)
     if over:
         return f"{over}, and no Task of it runs again; {explain_again(gang.name)}"

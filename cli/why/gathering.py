@@ -145,7 +145,7 @@ class Gatherer:
                 resource, self._namespace, name, timeout_seconds=_TIMEOUT_SECONDS
             )
 
-        # Nobody gets the right to read a Secret only to see its owner.
+        # To grant the right to read Secrets only for the name of an owner would be too much.
         right = "" if resource is SECRETS else f"get {resource.plural}"
         return await self._try(what, right, read, None)
 

@@ -176,7 +176,7 @@ class Observation:
     unseen: tuple[str, ...] = ()
     """What could not be read, and so is not in the answer."""
     missing_rights: tuple[str, ...] = ()
-    """The rights of the user that lack for it, as verb and resource: ``list pods``."""
+    """The rights that the user lacks for that, as verb and resource: ``list pods``."""
     is_local: bool = False
     """Whether it is on a local cluster, which starts its controller."""
 

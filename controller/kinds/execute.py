@@ -1,14 +1,14 @@
 """Executes the decisions about jobs: the stages in order, the actions of a stage at the same time.
 
     ExecutionError
-    |-- ObstacleError       an object cannot be created: the job is to be told
+    |-- ObstacleError       an object cannot be created: the status of the job must say so
     |-- FrameworkFoundError the name of the Framework is in use: decide again with what was found
     `-- GateClosedError     this controller must not write now
 
 Other errors are those of ``framework.kube.errors``; the caller tries again after a pause.
 
-A create whose name is in use succeeds if the object there is the job's: a former try has created
-it. Of such a Secret, only the metadata is requested.
+A create whose name is in use succeeds if the job owns the object of this name: an earlier try has
+created it. Of such a Secret, only the metadata is requested.
 """
 
 import asyncio
@@ -171,7 +171,7 @@ class JobExecutor:
         except ApiError as e:
             if e.is_transient:
                 raise
-            raise self._explain(kind, name, e) from e
+            raise _build_refused(kind, name, e) from e
         else:
             if is_dry_run:
                 return
@@ -179,12 +179,6 @@ class JobExecutor:
                 self._store.frameworks.put(stored)
             elif resource is SERVICES:
                 self._store.services.put(stored)
-
-    def _explain(self, kind: str, name: str, error: ApiError) -> ObstacleError:
-        # The API server may quote what it refuses.
-        fault = f"status {error.status}" if kind == _SECRET else str(error)
-        message = f"the API server refuses the {kind} {name}: {fault}; it is tried again"
-        return ObstacleError(Obstacle("Refused", message))
 
     async def _check_existing(self, job: Object, resource: Resource, name: str) -> None:
         namespace = job["metadata"]["namespace"]
@@ -210,7 +204,7 @@ class JobExecutor:
         except ApiError as e:
             if e.is_transient or isinstance(e, NotFoundError):
                 raise
-            raise self._explain(FRAMEWORKS.kind, name, e) from e
+            raise _build_refused(FRAMEWORKS.kind, name, e) from e
         self._store.frameworks.put(stored)
 
     async def _delete(self, job: Object, resource: Resource, name: str, uid: str) -> None:
@@ -235,7 +229,7 @@ class JobExecutor:
             "/status",
         )
         self._store.jobs.put(stored)
-        # The next stages write no status, but a second decision may.
+        # After an obstacle, a second decision writes the status again, with the new version.
         job["metadata"], job["status"] = stored["metadata"], status
 
     async def _send(
@@ -257,6 +251,13 @@ class JobExecutor:
         finally:
             seconds = self._clock.monotonic() - started
             self._metrics.count_answer(f"{resource.plural}{subresource}", verb, error, seconds)
+
+
+def _build_refused(kind: str, name: str, error: ApiError) -> ObstacleError:
+    # The answer may contain parts of the object: of a Secret, it is not shown.
+    fault = f"status {error.status}" if kind == _SECRET else str(error)
+    message = f"the API server refuses the {kind} {name}: {fault}; it is tried again"
+    return ObstacleError(Obstacle("Refused", message))
 
 
 def _build_reference(job: Object) -> Object:

@@ -3,11 +3,12 @@
 1. Three list-watches (jobs; Frameworks and Services with the label of the kind) fill the store and
    enqueue the key of the job.
 2. A worker takes a key, builds the Snapshot, and executes the decision of the kind.
-3. What the execution meets (a name in use, a refused object) goes into a second Snapshot, whose
-   decision tells the user.
-4. After an error, and while a job is blocked, the key comes again after a growing pause.
+3. If the execution stops (a name is in use, an object is refused), the reason goes into a second
+   Snapshot, whose decision writes it into the status.
+4. After an error, and while a job is blocked, the key is enqueued again after a growing pause.
 
-Nothing is remembered but the pauses: a controller that takes over makes the same decisions.
+Only these pauses are kept in memory: another controller that takes over makes the same decisions.
+ScaleIns and ScaleOuts are not observed: no controller carries them out yet.
 """
 
 import asyncio
@@ -48,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 _WORKERS = 8
 _NAMESPACE_WORKERS = 4
-# The first decision, what it meets, and what the create of the Framework meets then.
+# The first one, one for a Framework that exists already, and one for another obstacle.
 _MAX_DECISIONS = 3
 _FIRST_PAUSE_SECONDS = 0.5
 _MAX_PAUSE_SECONDS = 30.0
@@ -225,7 +226,7 @@ class JobReconciler:
         return False
 
     def _observe(self, key: str, job: Object) -> Snapshot:
-        """Build the Snapshot of a job. A scaler's wanted workers belong here."""
+        """Build the Snapshot of a job. Without scalers, the workers are those of its spec."""
         return Snapshot(
             job=job,
             framework=self._store.find_framework(key),

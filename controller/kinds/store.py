@@ -1,4 +1,4 @@
-"""What exists of the jobs of one kind: the jobs, their Frameworks, their Services.
+"""The store of the jobs of one kind: the jobs, their Frameworks, their Services.
 
 Its only sources are the watches, and the answers to our own writes until a watch shows the same.
 Jobs and Frameworks wait as JSON (``DeferredObject``) and are decoded for a decision.
@@ -10,6 +10,8 @@ from typing import Any
 from controller.kinds.decide.ownership import JOB_LABEL, is_owned
 from framework.kube.deferred import DeferredObject
 from framework.kube.resources import Object
+
+_KEPT = ("name", "namespace", "uid", "labels", "ownerReferences", "deletionTimestamp")
 
 
 class JobStore:
@@ -137,11 +139,8 @@ class ServiceSink:
         """Do nothing: a version without an object is not kept."""
 
 
-_KEPT = ("name", "namespace", "uid", "labels", "ownerReferences", "deletionTimestamp")
-
-
 def trim_to_owners(obj: Object) -> Object:
-    """Keep of an object whose it is."""
+    """Keep only the metadata that shows to which job an object belongs."""
     metadata = obj["metadata"]
     return {"metadata": {key: metadata[key] for key in _KEPT if key in metadata}}
 

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as an exception.
+"""Signals that end a program, and SIGTERM and SIGINT as an exception.
 
 The kernel ignores SIGTERM for PID 1 of a container if the process has no handler.
 """
@@ -9,6 +9,8 @@ from typing import NoReturn, Optional
 
 # The exit code after signal N is this plus N, as for a shell.
 SIGNAL_EXIT_BASE = 128
+# With these, a user or the kubelet asks a program to end.
+ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
 
 class SignalledError(BaseException):

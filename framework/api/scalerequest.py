@@ -1,4 +1,4 @@
-"""A scaler as the controller tells the launcher's agent of it, and the agent's answer.
+"""The request of a scaler from the controller to the launcher's agent, and the agent's result.
 
 The request is in the attempt's ConfigMap, next to the roster; the result is an annotation of the
 launcher's Pod. Both are decoded within bounds. Python 3.7 syntax, because the zipapp of the agents

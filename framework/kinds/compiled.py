@@ -21,7 +21,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Workers:
+class WantedWorkers:
     """The wanted workers, if a scaler decides them instead of the spec of the job."""
 
     count: int

@@ -20,8 +20,8 @@ _OURS = frozenset({BLOCKED, INVALID_SPEC, EDITED})
 
 
 @dataclass(frozen=True, slots=True)
-class Concern:
-    """A condition that the originals do not have: what its user should know about a job."""
+class AddedCondition:
+    """A condition that the original kinds do not have. It tells the user about a problem."""
 
     type: str
     """BLOCKED, INVALID_SPEC or EDITED."""
@@ -31,33 +31,33 @@ class Concern:
     """Field or object, fault and remedy."""
 
 
-def split_concerns(conditions: Sequence[Object]) -> tuple[list[Object], list[Object]]:
-    """Split conditions into those of concerns, and those that the originals have."""
+def split_added(conditions: Sequence[Object]) -> tuple[list[Object], list[Object]]:
+    """Split conditions into added ones, and those that the originals have."""
     ours = [condition for condition in conditions if condition["type"] in _OURS]
     return ours, [condition for condition in conditions if condition["type"] not in _OURS]
 
 
-def update_concerns(
+def update_added(
     old: Sequence[Object],
-    concerns: Sequence[Concern],
-    build: Callable[[Concern], Object],
+    current: Sequence[AddedCondition],
+    build: Callable[[AddedCondition], Object],
     times: frozenset[str],
     *,
     is_still_blocked: bool,
 ) -> list[Object]:
-    """Compute the conditions of concerns.
+    """Compute the added conditions of a status.
 
     Args:
         old: those of the old status.
-        concerns: those of now; the others end, except EDITED, which stays.
-        build: builds the condition of a concern.
+        current: those of now; the others end, except EDITED, which stays.
+        build: builds the JSON of one.
         times: fields of a condition that do not count as a change.
         is_still_blocked: whether BLOCKED stays, because what it says is being tried again.
     """
     stays = {EDITED, BLOCKED} if is_still_blocked else {EDITED}
-    current = {concern.type: build(concern) for concern in concerns}
-    kept = {c["type"]: c for c in old if c["type"] in stays or c["type"] in current}
-    for name, condition in current.items():
+    new = {added.type: build(added) for added in current}
+    kept = {c["type"]: c for c in old if c["type"] in stays or c["type"] in new}
+    for name, condition in new.items():
         before = kept.get(name)
         if before is None or _omit(before, times) != _omit(condition, times):
             kept[name] = condition

@@ -35,7 +35,7 @@ def main() -> None:
                 syscalls.make_user_namespace(syscalls.CLONE_NEWNET)
             else:
                 syscalls.unshare(syscalls.CLONE_NEWNET)
-            # Only now: entering a user namespace takes it back.
+            # Only now: entering a user namespace would undo it.
             syscalls.end_with_parent(parent)
             hub = Hub(gateway)
         except OSError as error:

@@ -11,6 +11,7 @@ import threading
 from typing import IO, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Set
 
 from framework.agent.clock import AgentClock
+from framework.agent.signals import SIGNAL_EXIT_BASE
 from rendezvous.process.processes import list_processes, read_stat
 
 _FIRST_LOOK_SECONDS = 0.001
@@ -19,7 +20,6 @@ _LEFTOVER_ROUNDS = 100
 _PR_SET_CHILD_SUBREAPER = 36
 _NOT_FOUND_CODE = 127
 _NOT_EXECUTABLE_CODE = 126
-SIGNAL_CODE_BASE = 128
 
 
 class StartError(Exception):
@@ -211,7 +211,7 @@ def _list_children() -> List[int]:
 
 
 def _do_nothing() -> None:
-    """Nothing is to be told."""
+    """No caller waits for the end of this child."""
 
 
 def _feed(pipe: IO[bytes], content: bytes) -> None:
@@ -222,5 +222,5 @@ def _feed(pipe: IO[bytes], content: bytes) -> None:
 def _translate(status: int) -> int:
     """Translate a wait status as shells do."""
     if os.WIFSIGNALED(status):
-        return SIGNAL_CODE_BASE + os.WTERMSIG(status)
+        return SIGNAL_EXIT_BASE + os.WTERMSIG(status)
     return os.WEXITSTATUS(status)

@@ -32,19 +32,17 @@ import threading
 from types import FrameType
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional
 
+from framework.agent.signals import ENDING_SIGNALS, SIGNAL_EXIT_BASE
 from rendezvous.agent import Setup
 from rendezvous.core.diff import Diff
 from rendezvous.core.notification import CHANGED, LEAVING, Notify
-from rendezvous.process.children import SIGNAL_CODE_BASE, Children, StartError, become_subreaper
+from rendezvous.process.children import Children, StartError, become_subreaper
 from rendezvous.process.ending import ENDED_FILE, RUNNING_FILE
 from rendezvous.process.signalling import Signaller
 from rendezvous.settings.options import RESTART
 
 FORWARDED = (
-    signal.SIGHUP,
-    signal.SIGINT,
-    signal.SIGQUIT,
-    signal.SIGTERM,
+    *ENDING_SIGNALS,
     signal.SIGUSR1,
     signal.SIGUSR2,
     signal.SIGALRM,
@@ -52,7 +50,6 @@ FORWARDED = (
     signal.SIGTSTP,
     signal.SIGWINCH,
 )
-_ENDING_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 _ORDER_SECONDS = 5.0
 
 
@@ -175,8 +172,8 @@ class Wrapper:
             if number != signal.SIGTERM or self._kill_at is None:
                 self._children.kill(self._pid, number)
             self._is_terminated = self._is_terminated or number == signal.SIGTERM
-        elif number in _ENDING_SIGNALS:
-            self._exit_code = SIGNAL_CODE_BASE + number
+        elif number in ENDING_SIGNALS:
+            self._exit_code = SIGNAL_EXIT_BASE + number
         if number in (signal.SIGTERM, signal.SIGINT):
             self._is_ending = True  # no restart after this
 
@@ -196,7 +193,7 @@ class Wrapper:
             if self._pid:
                 self._end_command()
             else:
-                self._exit_code = SIGNAL_CODE_BASE + signal.SIGTERM
+                self._exit_code = SIGNAL_EXIT_BASE + signal.SIGTERM
         order.done.set()
 
     def _end_command(self) -> None:

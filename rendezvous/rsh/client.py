@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Dict, Optional
 
 from framework.agent.report import LineReporter
-from framework.agent.signals import SIGNAL_EXIT_BASE
+from framework.agent.signals import ENDING_SIGNALS, SIGNAL_EXIT_BASE
 from rendezvous.rsh.channel import Channel, ChannelError
 from rendezvous.rsh.frames import (
     MAX_CONTENT_BYTES,
@@ -35,15 +35,7 @@ from rendezvous.rsh.frames import (
 FAULT_CODE = 255
 """The exit code of a client that cannot tell that of the command, as for ssh."""
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
-_FORWARDED = (
-    signal.SIGHUP,
-    signal.SIGINT,
-    signal.SIGQUIT,
-    signal.SIGTERM,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-)
-_ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+_FORWARDED = (*ENDING_SIGNALS, signal.SIGUSR1, signal.SIGUSR2)
 _WRITE_BYTES = 4096  # a pipe that is ready takes as many at once
 
 
@@ -117,10 +109,10 @@ class Client:
 
     def _forward_signals(self) -> None:
         for number in os.read(self._wake_read, 4096):
-            if number in _ENDING and self._ended_by:
+            if number in ENDING_SIGNALS and self._ended_by:
                 self._end(SIGNAL_EXIT_BASE + number)
             elif number in _FORWARDED:
-                self._ended_by = number if number in _ENDING else self._ended_by
+                self._ended_by = number if number in ENDING_SIGNALS else self._ended_by
                 self._channel.send(encode_frame(Kind.SIGNAL, bytes((number,))))
 
     def _end(self, code: int) -> None:

@@ -54,11 +54,13 @@ class Parts(NamedTuple):
     read_roster: Callable[[], Roster]
     """Reads the current generation."""
     children: Children
-    """Starts the commands; somebody else reaps them."""
+    """Starts the commands. The wrapper reaps them."""
     grace_seconds: float
     """From SIGTERM to SIGKILL, for the command of a client that is gone."""
     reporter: LineReporter
+    """Prints warnings."""
     clock: AgentClock
+    """Measures the limits."""
 
 
 class Endpoint:

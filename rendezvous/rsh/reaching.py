@@ -1,4 +1,4 @@
-"""How the client finds and reaches the member that is meant.
+"""Finds the member that the user names, and starts the command there.
 
 1. Look the host up among the members of the current generation: an address, or the name of a Pod.
 2. Connect, prove the key, and send the request.

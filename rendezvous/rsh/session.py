@@ -169,7 +169,7 @@ class Session:
         except BlockingIOError:
             return
         except OSError:
-            # The command reads no more: its input is thrown away, and the client not held up.
+            # The command reads no more: its input is discarded, so that the client does not wait.
             self._taken += len(self._input)
             self._input.clear()
             self._close_input()
@@ -255,10 +255,10 @@ class Session:
         self._close_input()
         self._close_outputs()
         if self._pid and self._code is None:
-            # A fault of ours: nothing may run on without a connection.
+            # After an error of the agent: no command runs on without a connection.
             self._children.kill_session(self._pid)
         if self._code is not None:
-            # Else, the one that reaps the command will write into this pipe.
+            # Otherwise the thread that reaps the command will write into this pipe.
             os.close(self._wake_read)
             os.close(self._wake_write)
 

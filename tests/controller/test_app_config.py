@@ -1,11 +1,16 @@
 """What a user of ``framework-controller`` gets for a bad configuration."""
 
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner, Result
 
 from controller.app import main
+from controller.config.config_file import KIND_NAMES
+from controller.kinds.reconciler import KINDS
+from framework.kinds.tfjob import types as tfjob
+from framework.kinds.trainingjob import types as trainingjob
 
 
 @pytest.fixture
@@ -74,3 +79,13 @@ def test_controller_with_known_kinds_accepts_them(config: Path) -> None:
     config.write_text("kinds: [trainingjob]\n")
     result = call(config, "--kinds", "tfjob, trainingjob")
     assert "absent" in result.stderr.splitlines()[-1]
+
+
+def test_each_kind_that_can_be_configured_can_be_run() -> None:
+    assert set(KINDS) == set(KIND_NAMES)
+
+
+@pytest.mark.parametrize("kind", [tfjob, trainingjob], ids=["tfjob", "trainingjob"])
+def test_resource_of_a_kind_has_the_api_version_of_its_types(kind: ModuleType) -> None:
+    resource = KINDS[kind.KIND.lower()].resource
+    assert (resource.api_version, resource.kind) == (kind.API_VERSION, kind.KIND)

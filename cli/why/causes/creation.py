@@ -265,7 +265,7 @@ def _list_remedies(
             yield change_template(observation, failed.tasks, "remove priorityClassName", remove)
             return
         case Refuser.RIGHT | Refuser.FINALIZERS_RIGHT:
-            # By force: the user who took the right away owns the field since.
+            # The user who removed the right owns the field now, so the apply needs force.
             words = ("apply", "--server-side", "--force-conflicts", "-f", _RIGHTS_FILE)
             apply = commands.build_global_kubectl(*words)
             text = "give the controller the rights of its release again (an administrator)"

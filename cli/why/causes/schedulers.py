@@ -8,20 +8,20 @@ from cli.why.observation import Observation, TaskFacts, group_tasks
 from cli.why.remedies import build_operation, build_template_path, change_template
 
 _DEFAULT_SCHEDULER = "default-scheduler"
-# A scheduler binds a Pod, or says why not, within a second; a busy one within some.
+# A scheduler binds a Pod, or says why it does not, within a second, or some seconds if it is busy.
 _SILENT_SECONDS = 10
-# That of a cluster is there, and thousands of Pods may wait for it.
+# The default scheduler usually runs, and thousands of Pods may wait for it.
 _DEFAULT_SILENT_SECONDS = 30
 
 
 def find_silent_scheduler(observation: Observation) -> Iterator[Cause]:
-    """Find Pods of which their scheduler has said nothing since they were created."""
-    # Events are read of some Pods only, so those of one Pod count for all of its scheduler.
-    by_event = {_name_scheduler(t) for t in observation.tasks if t.find_event(*FAILED_SCHEDULING)}
+    """Find Pods about which their scheduler has said nothing since they were created."""
+    # Only the Events of some Pods are read, so an Event of one Pod counts for its scheduler.
+    answering = {_name_scheduler(t) for t in observation.tasks if t.find_event(*FAILED_SCHEDULING)}
     silent = [
         (task, _name_scheduler(task))
         for task in observation.tasks
-        if _is_silent(observation, task) and _name_scheduler(task) not in by_event
+        if _is_silent(observation, task) and _name_scheduler(task) not in answering
     ]
     works = {_name_scheduler(task) for task in observation.tasks if task.node}
     for scheduler, tasks in group_tasks(observation.tasks, silent):
@@ -40,7 +40,7 @@ def _name_scheduler(task: TaskFacts) -> str:
 
 
 def _is_silent(observation: Observation, task: TaskFacts) -> bool:
-    """Return whether a Pod waits long for the first answer of its scheduler."""
+    """Return whether a Pod has waited too long for the first answer of its scheduler."""
     created = task.created_at
     if not is_unscheduled(task) or created is None or task.find_condition("PodScheduled"):
         return False

@@ -51,8 +51,6 @@ SUSPENDED = "Suspended"
 """Reason of the condition: no Pod is left."""
 SUSPENDING = "Suspending"
 """Reason of the condition: the attempt ends."""
-
-
 NOT_STARTED = "NotStarted"
 """Reason of the condition GangReady: a user has not started the Framework."""
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from controller.core.decision import EventType
-from framework.kinds.compiled import Object, Workers
+from framework.kinds.compiled import Object, WantedWorkers
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class Snapshot:
     """Services that the job owns: name -> UID."""
     now: datetime
     """Time of conditions that change."""
-    workers: Workers | None = None
+    workers: WantedWorkers | None = None
     """The wanted workers of a TrainingJob, if a scaler decides them; None for those of its spec."""
     scaler: str = ""
     """Scaler that is in progress: ``ScaleIn:namespace/name``; "" if there is none."""
     obstacle: Obstacle | None = None
-    """What the execution of the last decision has met."""
+    """Why the execution of the last decision stopped; None if it did not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""What all kinds share: the Framework of a job, and the objects beside it. Pure.
+"""The part of a decision that all kinds share: a job's Framework and other objects. Pure.
 
-1. The Framework of this name is not the job's: the job is Blocked, and nothing else is done.
+1. The job does not own the Framework of its name: the job is Blocked, and nothing else is done.
 2. It does not exist: ask whether it can be created, because the objects beside it give rights on
    a Framework of this name. Then create those objects, the RoleBindings as the last of them, and
    then the Framework. After the end of the job, it is not created again.
@@ -9,7 +9,7 @@
    is that of the job, its spec is not). An executionType of Stop stays, because it is final.
 4. It is being deleted, or Completed: it is not changed.
 
-A decision has at most 256 creates and 256 deletes of Services; the next one goes on.
+A decision has at most 256 creates and 256 deletes of Services; the next decision has the others.
 
 Invariants: no object that the job does not own is replaced or deleted; no RoleBinding is created
 for a Framework that cannot be created, or to a Role that the job does not own.
@@ -49,11 +49,11 @@ from framework.api.fielderrors import FieldErrors
 from framework.api.states import FrameworkState
 from framework.api.types import ExecutionType, Framework
 from framework.kinds.compiled import Compiled, Object
-from framework.kinds.observing import BLOCKED, EDITED, INVALID_SPEC, Concern
+from framework.kinds.observing import BLOCKED, EDITED, INVALID_SPEC, AddedCondition
 
 _SERVICE = "Service"
 _BINDING = "RoleBinding"
-# Of one decision: a job of ten thousand replicas leaves turns to the others.
+# In one decision, so that a job of ten thousand replicas does not hold up the others.
 _MAX_SERVICES = 256
 NAME_TAKEN = "NameTaken"
 
@@ -65,19 +65,19 @@ class Plan:
     question: tuple[Action, ...] = ()
     """Whether the Framework can be created: before all creates."""
     creates: tuple[Action, ...] = ()
-    """Objects beside the Framework: before it."""
+    """Objects beside the Framework, which are created before it."""
     framework: tuple[Action, ...] = ()
     """The create or replacement of the Framework."""
     deletes: tuple[Action, ...] = ()
     """Services that are not wanted any more."""
-    concerns: tuple[Concern, ...] = ()
-    """What the user should know."""
+    added_conditions: tuple[AddedCondition, ...] = ()
+    """Problems that the status shows."""
     has_more: bool = False
     """Whether Services are left for the next decision."""
 
     @property
     def is_pending(self) -> bool:
-        """Return whether something is to be created or replaced; it may fail as it did before."""
+        """Return whether something is to be created or replaced; this may fail again."""
         return bool(self.creates or self.framework)
 
 
@@ -116,13 +116,13 @@ def plan_objects(
     Args:
         snapshot: what exists.
         compiled: what the job becomes.
-        beside: creates of the kind itself.
+        beside: creates of this kind only, such as that of an ssh key.
         is_ended: whether the Framework of the job has been seen Completed.
         has_services: whether the job wants its Services now.
     """
     blocked = find_obstacle(snapshot)
     if blocked is not None:
-        return Plan(concerns=(blocked,))
+        return Plan(added_conditions=(blocked,))
     stored = snapshot.framework
     supporting = [mark(body, snapshot.job) for body in compiled.supporting]
     wanted = [body for body in supporting if body["kind"] == _SERVICE and has_services]
@@ -150,14 +150,14 @@ def plan_objects(
     )
 
 
-def find_obstacle(snapshot: Snapshot) -> Concern | None:
+def find_obstacle(snapshot: Snapshot) -> AddedCondition | None:
     """Find why nothing can be created for the job."""
     obstacle, stored = snapshot.obstacle, snapshot.framework
     if obstacle is not None:
-        return Concern(BLOCKED, obstacle.reason, obstacle.message)
+        return AddedCondition(BLOCKED, obstacle.reason, obstacle.message)
     if stored is None or is_owned(stored, snapshot.job):
         return None
-    return Concern(
+    return AddedCondition(
         BLOCKED, NAME_TAKEN, describe_taken(constants.FRAMEWORK_KIND, get_metadata(stored)["name"])
     )
 
@@ -183,7 +183,7 @@ def _plan_change(
     plan: Plan,
     others: tuple[Action, ...],
 ) -> Plan:
-    # As it comes back from the API server.
+    # The same types as in the answers of the API server: no tuples.
     spec: Object = json.loads(json.dumps(compiled.framework["spec"]))
     digest = hash_spec(spec)
     metadata = get_metadata(stored)
@@ -205,14 +205,14 @@ def _plan_change(
             "annotations": {**annotations, HASH_ANNOTATION: digest},
         },
     }
-    concerns = (_build_edited(snapshot.job, path),) if is_same_job and path else ()
+    edited = (_build_edited(snapshot.job, path),) if is_same_job and path else ()
     creates = plan.creates if is_same_job else (*others, *plan.creates)
-    return replace(plan, creates=creates, framework=(Replace(body),), concerns=concerns)
+    return replace(plan, creates=creates, framework=(Replace(body),), added_conditions=edited)
 
 
-def _build_edited(job: Object, path: str) -> Concern:
+def _build_edited(job: Object, path: str) -> AddedCondition:
     kind, name = job["kind"], get_metadata(job)["name"]
-    return Concern(
+    return AddedCondition(
         EDITED,
         "EditedByOthers",
         f"{path} of the Framework {name} was changed by another client and is put back: change "
@@ -220,9 +220,9 @@ def _build_edited(job: Object, path: str) -> Concern:
     )
 
 
-def build_invalid(fault: str) -> Concern:
+def build_invalid(fault: str) -> AddedCondition:
     """Build the condition of a job whose spec was changed to one that is refused."""
-    return Concern(INVALID_SPEC, "InvalidSpec", f"{fault}; the job goes on as it was")
+    return AddedCondition(INVALID_SPEC, "InvalidSpec", f"{fault}; the job goes on as it was")
 
 
 def render_faults(errors: FieldErrors) -> str:
@@ -240,17 +240,17 @@ def build_decision(
     """
     is_changed = status != snapshot.job.get("status")
     written = (WriteStatus(status),) if is_changed else ()
-    # What blocks the job is told once; each edit is told.
+    # An obstacle has one Event, while the status stays the same; each edit has one.
     events = tuple(
-        EmitEvent(EventType.WARNING, concern.type, f"{concern.reason}: {concern.message}")
-        for concern in plan.concerns
-        if is_changed or concern.type == EDITED
+        EmitEvent(EventType.WARNING, added.type, f"{added.reason}: {added.message}")
+        for added in plan.added_conditions
+        if is_changed or added.type == EDITED
     )
     bindings = tuple(action for action in plan.creates if _is_binding(action))
     others = tuple(action for action in plan.creates if not _is_binding(action))
     created = (plan.question, others, bindings, plan.framework)
     stages = (first, written, events, *created, plan.deletes)
-    is_blocked = any(concern.type == BLOCKED for concern in plan.concerns)
+    is_blocked = any(added.type == BLOCKED for added in plan.added_conditions)
     return Decision(tuple(stage for stage in stages if stage), is_blocked, plan.has_more)
 
 

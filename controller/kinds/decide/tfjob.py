@@ -43,7 +43,7 @@ def decide_tfjob(snapshot: Snapshot) -> Decision:
         compiled = _compile(job)
     except FieldErrors as e:
         fault = render_faults(e)
-        plan = Plan(concerns=(build_invalid(fault),)) if framework else Plan()
+        plan = Plan(added_conditions=(build_invalid(fault),)) if framework else Plan()
         translation = ""
     else:
         plan = plan_objects(snapshot, compiled, is_ended=is_ended)
@@ -51,7 +51,7 @@ def decide_tfjob(snapshot: Snapshot) -> Decision:
     facts = TfJobFacts(
         fault="" if framework else fault,
         translation=translation,
-        concerns=plan.concerns,
+        added_conditions=plan.added_conditions,
         is_still_blocked=plan.is_pending,
     )
     return build_decision(snapshot, map_tfjob_status(framework, old, snapshot.now, facts), plan)

@@ -64,7 +64,7 @@ def decide_trainingjob(snapshot: Snapshot) -> Decision:
         is_suspended=_is_suspended(job),
         fault="" if framework else fault,
         scaler=snapshot.scaler,
-        concerns=plan.concerns,
+        added_conditions=plan.added_conditions,
         is_still_blocked=plan.is_pending,
     )
     name = get_metadata(job)["name"]
@@ -75,13 +75,13 @@ def decide_trainingjob(snapshot: Snapshot) -> Decision:
 
 
 def _plan(snapshot: Snapshot, framework: Framework | None, *, is_ended: bool) -> tuple[Plan, str]:
-    """Plan the objects of a job; return the faults of its spec, too."""
+    """Plan the objects of a job; also return the faults of its spec."""
     job, secret = snapshot.job, _name_secret(snapshot.job)
     try:
         compiled = compile_trainingjob(job, workers=snapshot.workers, secret=secret)
     except FieldErrors as e:
         fault = render_faults(e)
-        return Plan(concerns=(build_invalid(fault),)) if framework else Plan(), fault
+        return Plan(added_conditions=(build_invalid(fault),)) if framework else Plan(), fault
     if _is_suspended(job) and snapshot.framework is None:
         return Plan(), ""
     key = (CreateKey(_build_secret(job, secret)),) if _needs_key(job) else ()
@@ -101,7 +101,7 @@ def _has_ended(status: Object) -> bool:
 
 
 def _is_refused_no_more(status: Object, fault: str) -> bool:
-    """Return whether the conditions begin anew: the spec was faulty and is correct now."""
+    """Return whether a faulty spec is correct now, so that the conditions start again."""
     return _is_final(status) and not fault and not status.get("targetWorkers")
 
 

@@ -49,7 +49,7 @@ from framework.kinds.scaling.snapshot import (
     ScalingDecision,
     ScalingSnapshot,
     SetWorkers,
-    TellAgent,
+    WriteRequest,
     WriteStatus,
 )
 from framework.kinds.scaling.types import Failure, Scaler, ScalerKind, ScalerSpec
@@ -148,9 +148,9 @@ def _fail(scaler: Scaler, failure: Failure, now: datetime) -> WriteStatus:
 
 
 def _take_step(current: Scaler | None, snapshot: ScalingSnapshot) -> Action | None:
-    job, told = snapshot.job, snapshot.launcher.request_uid
-    if told and (current is None or told != current.uid):
-        return ClearRequest(told)  # of a scaler that was deleted
+    job, requested = snapshot.job, snapshot.launcher.request_uid
+    if requested and (current is None or requested != current.uid):
+        return ClearRequest(requested)  # of a scaler that was deleted
     if current is None or current.spec is None or job is None:
         return None
     if not _is_started(current):
@@ -255,12 +255,12 @@ def _find_timeout(
 def _apply(
     scaler: Scaler, spec: ScalerSpec, job: JobFacts, snapshot: ScalingSnapshot
 ) -> Action | None:
-    """Tell the agent and change the wanted workers, in the order of the kind."""
+    """Write the request and change the wanted workers, in the order of the kind."""
     if not snapshot.launcher.pod_uid or snapshot.framework is None:
         return None
     workers, plan = list_workers(snapshot.framework), read_plan(scaler, job)
-    is_told = snapshot.launcher.request_uid == scaler.uid
-    request = None if is_told else _tell(scaler, spec, job, snapshot)
+    is_requested = snapshot.launcher.request_uid == scaler.uid
+    request = None if is_requested else _write_request(scaler, spec, job, snapshot)
     if scaler.kind is ScalerKind.SCALE_IN:
         return request or _set_workers(workers, workers - plan, spec)
     action = _set_workers(workers, workers | plan, spec)
@@ -351,7 +351,9 @@ def _list_leaving(scaler: Scaler, job: JobFacts, snapshot: ScalingSnapshot) -> l
     return [task.index for task in tasks if not (task.is_completed and task.deletion_pending)]
 
 
-def _tell(scaler: Scaler, spec: ScalerSpec, job: JobFacts, snapshot: ScalingSnapshot) -> TellAgent:
+def _write_request(
+    scaler: Scaler, spec: ScalerSpec, job: JobFacts, snapshot: ScalingSnapshot
+) -> WriteRequest:
     plan = read_plan(scaler, job)
     is_scale_in = scaler.kind is ScalerKind.SCALE_IN
     leaving = plan if is_scale_in else frozenset[int]()
@@ -367,4 +369,4 @@ def _tell(scaler: Scaler, spec: ScalerSpec, job: JobFacts, snapshot: ScalingSnap
         env=tuple(sorted(spec.env)),
         timeout_seconds=spec.timeout_seconds,
     )
-    return TellAgent(encode_request(request))
+    return WriteRequest(encode_request(request))

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from framework.api.scalerequest import ScaleResult
 from framework.api.types import Framework
-from framework.kinds.compiled import Workers
+from framework.kinds.compiled import WantedWorkers
 from framework.kinds.scaling.types import Scaler, ScalerStatus
 
 
@@ -30,7 +30,7 @@ class JobFacts:
 
 @dataclass(frozen=True, slots=True)
 class LauncherFacts:
-    """The launcher's Pod, and what its agent was told and answers."""
+    """The launcher's Pod, the request for its agent, and the agent's answer."""
 
     pod_uid: str = ""
     """UID of the Pod; "" while the launcher does not run."""
@@ -79,7 +79,7 @@ class WriteStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class TellAgent:
+class WriteRequest:
     """Write the encoded request into the attempt's ConfigMap."""
 
     request: str
@@ -96,10 +96,10 @@ class ClearRequest:
 class SetWorkers:
     """Make these the wanted workers of the Framework: compile the job with them."""
 
-    workers: Workers
+    workers: WantedWorkers
 
 
-Action: TypeAlias = AddOwner | WriteStatus | TellAgent | ClearRequest | SetWorkers
+Action: TypeAlias = AddOwner | WriteStatus | WriteRequest | ClearRequest | SetWorkers
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from framework.api import constants
 from framework.api.naming import build_pod_name, parse_pod_name
 from framework.api.types import TaskRoleSpec
-from framework.kinds import compiled
+from framework.kinds.compiled import WantedWorkers
 from framework.kinds.trainingjob.types import WORKER
 
 Workers = frozenset[int]
@@ -49,8 +49,8 @@ def find_index(job: str, pod: str) -> int | None:
     return parsed[1].index
 
 
-def build_wanted(workers: Workers, drain_seconds: int) -> compiled.Workers:
+def build_wanted(workers: Workers, drain_seconds: int) -> WantedWorkers:
     """Build what the compile step of the job takes."""
     number = max(workers, default=-1) + 1
     absent = tuple(index for index in range(number) if index not in workers)
-    return compiled.Workers(number, absent, drain_seconds)
+    return WantedWorkers(number, absent, drain_seconds)

@@ -4,8 +4,8 @@
    TfJob is being deleted, Failed if it was refused.
 2. ``state``: Unknown, Running, Succeeded or Failed, as the master ends.
 3. ``replicaStatuses``: for each type, its state, and the count of replicas in each state.
-4. ``conditions``: the latest ten. A condition is added when it becomes true. Those of concerns,
-   which the original does not have, are before them.
+4. ``conditions``: the latest ten. A condition is added when it becomes true. Before them are
+   the conditions that the original does not have (``AddedCondition``).
 
 Invariants: equal inputs give equal statuses; a status without news is the old one. The form is that
 of the original, also where it mixes spellings (``tf_replica_type``, ``ReplicasStates``).
@@ -26,12 +26,12 @@ from framework.api.wire import format_time
 from framework.kinds.compiled import Object
 from framework.kinds.observing import (
     MAX_MESSAGE,
-    Concern,
+    AddedCondition,
     is_running,
     list_tasks,
     read_conditions,
-    split_concerns,
-    update_concerns,
+    split_added,
+    update_added,
 )
 
 READY, RECOVERING = "Ready", "Recovering"
@@ -58,7 +58,7 @@ class TfJobFacts:
     """Why it was refused; "" if it was not."""
     translation: str = ""
     """What became of its restartPolicy; "" if nothing did."""
-    concerns: tuple[Concern, ...] = ()
+    added_conditions: tuple[AddedCondition, ...] = ()
     """Conditions that the original does not have."""
     is_still_blocked: bool = False
     """Whether an object that could not be created is being tried again."""
@@ -151,11 +151,11 @@ def _summarize(counts: Mapping[str, int], wanted: int) -> str:
 def _update_conditions(
     framework: Framework | None, old: list[Object], now: datetime, facts: TfJobFacts
 ) -> list[Object]:
-    ours, conditions = split_concerns(old)
-    concerns = update_concerns(
+    ours, conditions = split_added(old)
+    added_conditions = update_added(
         ours,
-        facts.concerns,
-        lambda concern: _build_condition(concern.type, f"{concern.reason}: {concern.message}", now),
+        facts.added_conditions,
+        lambda added: _build_condition(added.type, f"{added.reason}: {added.message}", now),
         _TIMES,
         is_still_blocked=facts.is_still_blocked,
     )
@@ -165,7 +165,7 @@ def _update_conditions(
     last = next((c["type"] for c in reversed(conditions) if c["type"] != TRANSLATED), "")
     if news is not None and news[0] != last:
         conditions = [*conditions, _build_condition(*news, now)]
-    return [*concerns, *conditions[-_MAX_CONDITIONS:]]
+    return [*added_conditions, *conditions[-_MAX_CONDITIONS:]]
 
 
 def _find_news(framework: Framework) -> tuple[str, str] | None:

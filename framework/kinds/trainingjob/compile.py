@@ -24,7 +24,7 @@ from framework.api import constants, images
 from framework.api.fielderrors import FieldErrors
 from framework.kinds import agents
 from framework.kinds.agent_objects import build_rights
-from framework.kinds.compiled import Compiled, Note, Object, Workers
+from framework.kinds.compiled import Compiled, Note, Object, WantedWorkers
 from framework.kinds.decoding import build_metadata, note_unknown
 from framework.kinds.templates import (
     add_default_env,
@@ -92,7 +92,7 @@ _RETRIES = {
 
 
 def compile_trainingjob(
-    body: Mapping[str, Any], *, workers: Workers | None = None, secret: str = ""
+    body: Mapping[str, Any], *, workers: WantedWorkers | None = None, secret: str = ""
 ) -> Compiled:
     """Compile a TrainingJob.
 
@@ -126,7 +126,7 @@ def compile_trainingjob(
             ],
         },
     }
-    with_agents = [launcher, worker] if _is_by_agent(job) else [launcher]
+    with_agents = [launcher, worker] if _uses_kubexec(job) else [launcher]
     accounts = sorted({str(pod["spec"]["serviceAccountName"]) for pod in with_agents})
     supporting = (*build_rights(framework, accounts, drains=True), *build_services(job))
     return Compiled(framework, supporting, tuple(notes))
@@ -163,7 +163,7 @@ def _explain(job: CompleteJob) -> Iterator[Note]:
         )
     if job.is_suspended:
         yield Note("metadata.annotations", "the job is suspended: the Framework does not start")
-    if _is_by_agent(job):
+    if _uses_kubexec(job):
         yield Note(
             "spec.launcherAttachMode",
             "kubexec: the images of launcher and workers need python3, from 3.7, with TLS 1.3",
@@ -176,7 +176,7 @@ def _explain(job: CompleteJob) -> Iterator[Note]:
     )
 
 
-def _is_by_agent(job: CompleteJob) -> bool:
+def _uses_kubexec(job: CompleteJob) -> bool:
     """Return whether the launcher reaches the workers through our agents, not by ssh."""
     return job.attach_mode is AttachMode.KUBEXEC
 
@@ -221,14 +221,14 @@ def _build_launcher(job: CompleteJob, notes: list[Note]) -> Object:
     }
     names = {name: f"FB_{name.replace('-', '_').upper()}" for name in settings}
     agents.add_sidecar(template, {names[name]: value for name, value in settings.items()})
-    if container.get("command") or _is_by_agent(job):
+    if container.get("command") or _uses_kubexec(job):
         agents.add_installer(template)
     if container.get("command"):
         agents.add_companion(container, {"scalers": "run", **settings})
     else:
         notes.append(_explain_command())
     links = dict(_LINKS)
-    if _is_by_agent(job):
+    if _uses_kubexec(job):
         agents.mount_gang_key(template, container)
         add_default_env(container, _KUBEXEC_ENV)
         links[_KUBEXEC] = _KUBEXEC_TARGET
@@ -268,8 +268,8 @@ def _build_worker(job: CompleteJob, notes: list[Note]) -> Object:
     template = _copy_template(job, WORKER, job.worker, notes)
     container = template["spec"]["containers"][0]
     if not container.get("command"):
-        container["command"] = ["sh", "-c", _WAIT if _is_by_agent(job) else _SSH_SERVER]
-    if _is_by_agent(job):
+        container["command"] = ["sh", "-c", _WAIT if _uses_kubexec(job) else _SSH_SERVER]
+    if _uses_kubexec(job):
         agents.prepare(template, job.meta.name)
         agents.add_installer(template)
         agents.wrap(template, container, {})
@@ -289,7 +289,7 @@ def _copy_template(
     template["spec"]["restartPolicy"] = "Never"
     notes += translate_gpus(template["spec"], path)
     add_labels(template, build_labels(job, role))
-    if not _is_by_agent(job):
+    if not _uses_kubexec(job):
         _mount_key(template["spec"], job.secret)
     return template
 

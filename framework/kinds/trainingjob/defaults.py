@@ -11,7 +11,7 @@ from framework.api import constants
 from framework.api.fielderrors import FieldError
 from framework.api.naming import is_object_name
 from framework.kinds.agents import RESERVED
-from framework.kinds.compiled import Workers
+from framework.kinds.compiled import WantedWorkers
 from framework.kinds.decoding import check_range
 from framework.kinds.templates import check_template
 from framework.kinds.trainingjob.types import (
@@ -43,7 +43,9 @@ _ADDED = {
 }
 
 
-def complete(job: TrainingJob, workers: Workers | None = None, secret: str = "") -> CompleteJob:
+def complete(
+    job: TrainingJob, workers: WantedWorkers | None = None, secret: str = ""
+) -> CompleteJob:
     """Set the fields that the user left out; the job has no fault.
 
     Args:
@@ -55,7 +57,7 @@ def complete(job: TrainingJob, workers: Workers | None = None, secret: str = "")
     launcher, worker = specs.launcher or ReplicaSpec(), specs.worker or ReplicaSpec()
     limit = DEFAULT_BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit
     template = worker.template or {}
-    wanted = workers or Workers(1 if worker.replicas is None else worker.replicas)
+    wanted = workers or WantedWorkers(1 if worker.replicas is None else worker.replicas)
     return CompleteJob(
         meta=job.meta,
         clean_pod_policy=spec.clean_pod_policy or CleanPodPolicy.RUNNING,

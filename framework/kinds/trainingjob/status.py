@@ -2,8 +2,8 @@
 
 1. ``conditions`` are added in the order Created, WorkersCreated, WorkersReady, LauncherCreated,
    Running, then Succeeded or Failed; each waits for the one before it. Suspended and Scaling may
-   come at any time. A condition that changes moves to the end. Conditions of concerns, which the
-   original does not have, are before them.
+   come at any time. A condition that changes moves to the end. Before them are the
+   conditions that the original does not have (``AddedCondition``).
 2. ``phase`` is Created, Running, Scaling, Succeeded, Failed or Suspended.
 3. When the job is started again, its conditions begin anew, and ``restartCount`` has the number.
 4. ``targetWorkers`` has the names of the wanted workers, ``currentWorkers`` of those that run.
@@ -28,12 +28,12 @@ from framework.api.wire import format_time
 from framework.kinds.compiled import Object
 from framework.kinds.observing import (
     MAX_MESSAGE,
-    Concern,
+    AddedCondition,
     is_running,
     list_tasks,
     read_conditions,
-    split_concerns,
-    update_concerns,
+    split_added,
+    update_added,
 )
 from framework.kinds.trainingjob.types import LAUNCHER, WORKER
 
@@ -55,7 +55,7 @@ class TrainingJobFacts:
     """Why it was refused; "" if it was not."""
     scaler: str = ""
     """Scaler that is in progress: ``ScaleIn:namespace/name``; "" if there is none."""
-    concerns: tuple[Concern, ...] = ()
+    added_conditions: tuple[AddedCondition, ...] = ()
     """Conditions that the original does not have."""
     is_still_blocked: bool = False
     """Whether an object that could not be created is being tried again."""
@@ -80,20 +80,20 @@ def map_trainingjob_status(
     """Compute the status of the job ``name``; ``framework`` None: it does not exist yet."""
     restarts = _count_restarts(framework)
     is_new_attempt = restarts > _read_number((old or {}).get("restartCount"))
-    ours, known = split_concerns(read_conditions(old))
+    ours, known = split_added(read_conditions(old))
     conditions = [] if is_new_attempt else known
     for news in _list_news(name, framework, facts):
         conditions = _set_condition(conditions, news, now)
-    concerns = update_concerns(
+    added_conditions = update_added(
         ours,
-        facts.concerns,
+        facts.added_conditions,
         lambda c: _build_condition(c.type, c.reason, c.message, now),
         _TIMES,
         is_still_blocked=facts.is_still_blocked,
     )
     status: Object = {
         "phase": _find_phase(conditions, facts),
-        "conditions": [*concerns, *conditions],
+        "conditions": [*added_conditions, *conditions],
         "replicaStatuses": _count_replicas(framework),
         "restartCount": restarts,
         "workerSelector": f"training-job-name={name},training-job-role={WORKER}",

@@ -13,7 +13,7 @@ _KILLED = 128 + signal.SIGKILL
 
 
 class Supervisor:
-    """A supervisor that was asked for."""
+    """A supervisor, from the request that starts it."""
 
     def __init__(self, program: ChildProgram, request: Request) -> None:
         """Take over the request that starts it."""
@@ -40,7 +40,7 @@ class Supervisor:
 
 
 class ForkServerProcess:
-    """The fork server. It is started when it is needed, and so again after somebody has killed it.
+    """The fork server. It is started when it is needed, also again after it was killed.
 
     Use it in one thread, which must outlive it.
     """

@@ -26,7 +26,7 @@ from controller.kinds.decide.trainingjob import decide_trainingjob
 from framework.api import codec
 from framework.api.completion import SUCCEEDED
 from framework.api.states import FrameworkState
-from framework.kinds.compiled import Object, Workers
+from framework.kinds.compiled import Object, WantedWorkers
 from tests.framework.kinds import test_tfjob_faults, test_trainingjob_faults
 from tests.framework.kinds.jobs import Change, build_tfjob, build_trainingjob
 from tests.support.builders import AT, at, build_role_status, build_status, end_attempt
@@ -253,7 +253,9 @@ def test_execution_type_stop_of_another_client_stays(kind: str) -> None:
 
 
 def test_workers_that_a_scaler_wants_are_no_edit() -> None:
-    snapshot = build_running("TrainingJob", workers=Workers(4, (1,)), scaler="ScaleOut:team/out")
+    snapshot = build_running(
+        "TrainingJob", workers=WantedWorkers(4, (1,)), scaler="ScaleOut:team/out"
+    )
     decision = decide(snapshot)
     (body,) = [a.body for a in list_actions(decision) if isinstance(a, Replace)]
     (role,) = [role for role in body["spec"]["taskRoles"] if role["name"] == "worker"]

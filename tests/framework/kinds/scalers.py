@@ -23,7 +23,7 @@ from framework.kinds.scaling.snapshot import (
     LauncherFacts,
     ScalingSnapshot,
     SetWorkers,
-    TellAgent,
+    WriteRequest,
     WriteStatus,
 )
 from framework.kinds.scaling.status import decode_status, encode_status, find_end
@@ -141,7 +141,7 @@ class Simulation:
             kind = action.scaler.kind
             stored = decode_status(kind, encode_status(kind, action.status))
             self.add(replace(self.scalers[action.scaler.name], status=stored))
-        elif isinstance(action, TellAgent):
+        elif isinstance(action, WriteRequest):
             self.request = action.request
         elif isinstance(action, ClearRequest):
             self.request = ""

@@ -14,7 +14,7 @@ from framework.kinds.scaling.snapshot import (
     AddOwner,
     ClearRequest,
     SetWorkers,
-    TellAgent,
+    WriteRequest,
     WriteStatus,
 )
 from framework.kinds.scaling.types import Scaler
@@ -64,7 +64,7 @@ def test_scale_in_tells_the_agent_before_workers_leave() -> None:
         "AddOwner",
         "Created",
         "Scaling",
-        "TellAgent",
+        "WriteRequest",
         "SetWorkers",
         "ScriptExecuted",
         "ClearRequest",
@@ -83,7 +83,7 @@ def test_scale_out_tells_the_agent_when_its_workers_run() -> None:
         "Created",
         "Scaling",
         "SetWorkers",
-        "TellAgent",
+        "WriteRequest",
         "ScriptExecuted",
         "ClearRequest",
         "ScaleSucceeded",
@@ -96,7 +96,7 @@ def test_failure_is_stored_before_the_workers_are_put_back() -> None:
     simulation = Simulation(script_codes={"s": 3})
     simulation.add(build_scaler(script="/leave.sh"))
     assert list_steps(simulation)[3:] == [
-        "TellAgent",
+        "WriteRequest",
         "SetWorkers",
         "failure ScriptFailed",
         "ClearRequest",
@@ -453,4 +453,4 @@ def test_actions_are_of_known_types() -> None:
             simulation.execute(action)
         simulation.run_core()
         simulation.run_agent()
-    assert seen == {AddOwner, WriteStatus, TellAgent, ClearRequest, SetWorkers}
+    assert seen == {AddOwner, WriteStatus, WriteRequest, ClearRequest, SetWorkers}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from framework.kinds.compiled import Workers
+from framework.kinds.compiled import WantedWorkers
 from framework.kinds.scaling.status import add_condition, decode_status, encode_status
 from framework.kinds.scaling.types import Failure, ScalerKind, ScalerStatus
 from framework.kinds.scaling.workers import (
@@ -127,7 +127,7 @@ def test_workers_of_a_role(number: int, absent: tuple[int, ...], workers: set[in
 def test_wanted_workers_as_the_compile_step_takes_them(
     workers: set[int], number: int, absent: tuple[int, ...]
 ) -> None:
-    assert build_wanted(frozenset(workers), 90) == Workers(number, absent, 90)
+    assert build_wanted(frozenset(workers), 90) == WantedWorkers(number, absent, 90)
     role = build_role("worker", number, absent_task_indices=absent)
     assert read_workers(role) == workers
 
