@@ -11,11 +11,12 @@ from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS
 from localcluster.cluster import ClusterOptions, LocalCluster
 from tests.support.builders import build_role_wire, build_submission
-from tests.support.servers.commandline import Answer, call_framework
+from tests.support.servers.commandline import Answer, call_framework, call_in_thread
 
 pytestmark = pytest.mark.local
 
 KIND = "framework.frameworkcontroller.microsoft.com"
+NO_WAIT = "--no-wait"
 
 
 @pytest.fixture
@@ -33,7 +34,10 @@ async def cluster(tmp_path: Path) -> AsyncIterator[LocalCluster]:
 
 
 async def call(cluster: LocalCluster, *arguments: str) -> Answer:
-    return await call_framework(str(cluster.kubeconfig_path), *arguments)
+    # While a command waits, it handles signals.
+    is_waiting = arguments[0] in {"delete", "wait"} and NO_WAIT not in arguments
+    run = call_framework if is_waiting else call_in_thread
+    return await run(str(cluster.kubeconfig_path), *arguments)
 
 
 async def test_several_frameworks_are_changed_also_if_one_does_not_exist(
@@ -53,9 +57,9 @@ async def test_frameworks_are_deleted_by_label_and_all(cluster: LocalCluster) ->
     cascade = "--cascade=background"
     answer = await call(cluster, "delete", "-l", "lab=a", cascade)
     assert (answer.code, answer.out) == (0, f'{KIND} "a" deleted\n')
-    answer = await call(cluster, "delete", "--all", cascade)
+    answer = await call(cluster, "delete", "--all", cascade, NO_WAIT)
     assert (answer.code, answer.out) == (0, f'{KIND} "b" deleted\n')
-    answer = await call(cluster, "delete", "--all", "x")
+    answer = await call(cluster, "delete", "--all", "x", NO_WAIT)
     assert answer.code == 2
 
 
@@ -89,15 +93,15 @@ async def test_kind_in_front_of_names_is_left_out(cluster: LocalCluster) -> None
     answer = await call(cluster, "wait", "framework", "nope", "--for=delete")
     assert (answer.code, answer.out) == (0, f"{KIND}/nope deleted\n")
     for words in (["framework"], ["frameworks"]):
-        answer = await call(cluster, "delete", *words)
+        answer = await call(cluster, "delete", *words, NO_WAIT)
         assert (answer.code, answer.out) == (1, "")
         assert (
             f"no Framework '{words[0]}' in namespace default: there are a, b; the kind"
             in answer.err
         )
-    answer = await call(cluster, "delete", "framework", "a", "--cascade=background")
+    answer = await call(cluster, "delete", "framework", "a", "--cascade=background", NO_WAIT)
     assert (answer.code, answer.out) == (0, f'{KIND} "a" deleted\n')
-    answer = await call(cluster, "delete", "frameworks", "--all", "--cascade=background")
+    answer = await call(cluster, "delete", "frameworks", "--all", "--cascade=background", NO_WAIT)
     assert (answer.code, answer.out) == (0, f'{KIND} "b" deleted\n')
 
 
@@ -111,7 +115,7 @@ async def test_framework_with_the_name_of_the_kind_is_meant(cluster: LocalCluste
     assert answer.out == f"{KIND}/framework\n{KIND}/a\n"
     answer = await call(cluster, "get", "framework", "-o", "name")
     assert answer.out == f"{KIND}/framework\n"
-    answer = await call(cluster, "delete", "framework", "--cascade=background")
+    answer = await call(cluster, "delete", "framework", "--cascade=background", NO_WAIT)
     assert (answer.code, answer.out) == (0, f'{KIND} "framework" deleted\n')
     answer = await call(cluster, "get", "frameworks", "-o", "name")
     assert answer.out == f"{KIND}/a\n{KIND}/b\n"
