@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from cli.exitcodes import ExitCode
-from tests.cli.test_sessions import call, finish, read_until, start
+from tests.cli.test_sessions import finish, read_until, start
+from tests.support.servers.commandline import Answer, call_in_process
 
 pytestmark = pytest.mark.local
 
@@ -24,7 +25,7 @@ def gangs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         clients = {"KUBECONFIG": str(cluster / "kubeconfig"), "GO": str(folder / "go")}
         read_until(program, "Running")
         wait = ["--for=condition=Running", "--timeout", "60s"]
-        assert call("wait", "a", "b", "c", *wait, **clients)[0] == 0
+        assert call_in_process("wait", "a", "b", "c", *wait, **clients).code == 0
         yield clients
         program.send_signal(signal.SIGINT)
         program.communicate()
@@ -46,11 +47,11 @@ def write(folder: Path, name: str, label: str) -> Path:
 
 
 def test_logs_of_selected_frameworks_name_framework_and_task(gangs: dict[str, str]) -> None:
-    code, output = call("logs", "-l", "app=x", **gangs)
-    assert code == ExitCode.SUCCEEDED
-    assert sorted(output.splitlines()) == ["[a/w/0] of a", "[b/w/0] of b"]
-    code, output = call("logs", "-l", "app=y", **gangs)
-    assert output.splitlines()[-1].endswith("of c")
+    answer = call_in_process("logs", "-l", "app=x", **gangs)
+    assert (answer.code, answer.err) == (ExitCode.SUCCEEDED, "")
+    assert sorted(answer.out.splitlines()) == ["[a/w/0] of a", "[b/w/0] of b"]
+    answer = call_in_process("logs", "-l", "app=y", **gangs)
+    assert answer.out.splitlines()[-1].endswith("of c")
 
 
 @pytest.mark.parametrize(
@@ -70,15 +71,16 @@ def test_logs_of_selected_frameworks_name_framework_and_task(gangs: dict[str, st
 def test_selection_that_cannot_be_printed_is_explained(
     gangs: dict[str, str], words: list[str], code: ExitCode, message: str
 ) -> None:
-    found, output = call("logs", *words, **gangs)
-    assert (found, message in output) == (code, True), output
+    answer = call_in_process("logs", *words, **gangs)
+    assert (answer.code, answer.out) == (code, "")
+    assert message in answer.err
 
 
 def test_lines_since_a_time_that_has_not_come_are_none(gangs: dict[str, str]) -> None:
-    code, output = call("logs", "a", "--since-time", "2999-01-01T00:00:00Z", **gangs)
-    assert (code, output) == (ExitCode.SUCCEEDED, "")
-    code, output = call("logs", "a", "--since-time", "2000-01-01T00:00:00Z", **gangs)
-    assert (code, output.splitlines()[:1]) == (ExitCode.SUCCEEDED, ["of a"])
+    answer = call_in_process("logs", "a", "--since-time", "2999-01-01T00:00:00Z", **gangs)
+    assert answer == Answer(ExitCode.SUCCEEDED, "", "")
+    answer = call_in_process("logs", "a", "--since-time", "2000-01-01T00:00:00Z", **gangs)
+    assert (answer.code, answer.out.splitlines()[:1]) == (ExitCode.SUCCEEDED, ["of a"])
 
 
 def test_followed_logs_end_with_all_selected_frameworks(gangs: dict[str, str]) -> None:

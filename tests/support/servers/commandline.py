@@ -1,6 +1,7 @@
-"""Calls of the command line: as a process, as users make them, or in a thread, which is faster."""
+"""Calls of the command line: as a process, as users make them, or faster, in this process."""
 
 import asyncio
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -43,9 +44,16 @@ async def call_in_thread(kubeconfig: str, *arguments: str) -> Answer:
     For commands that only send requests, because a thread cannot handle signals: not for those that
     wait. It saves the start of a Python.
     """
-    runner, words = CliRunner(env=build_env()), [*arguments, "--kubeconfig", kubeconfig]
+    words = [*arguments, "--kubeconfig", kubeconfig]
     async with asyncio.timeout(HANG_SECONDS):
-        result = await asyncio.to_thread(runner.invoke, main, words)
+        return await asyncio.to_thread(call_in_process, *words)
+
+
+def call_in_process(*arguments: str, **env: str) -> Answer:
+    """Run ``framework ARGUMENTS`` in this thread; the cluster must run in another one."""
+    kept = build_env()
+    absent = {name: None for name in os.environ if name not in kept}
+    result = CliRunner(env={**absent, **kept, **env}).invoke(main, arguments)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Answer(result.exit_code, result.stdout, result.stderr)
