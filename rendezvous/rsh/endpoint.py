@@ -134,10 +134,11 @@ class Endpoint:
     def _serve(self, connected: socket.socket) -> None:
         parts = self._parts
         deadline = parts.clock.monotonic() + PENDING_SECONDS
-        duplicate = connected.dup()
         try:
+            duplicate = connected.dup()
             channel = Channel(duplicate, parts.credentials, FROM_CLIENT, is_server=True)
-        except ChannelError:
+        except (ChannelError, OSError):
+            # It was closed meanwhile, or no descriptor is free: the client tries again.
             self._drop(connected)
             return
         try:

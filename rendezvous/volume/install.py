@@ -46,7 +46,7 @@ _EXECUTABLE = 0o555
 _RSH_SCRIPT = b"""#!/bin/sh
 while :; do
   case $1 in
-    -[BbcDEeFIiJLlmOopQRSWw]) shift 2 ;;
+    -[BbcDEeFIiJLlmOopQRSWw]) shift 2 || exit 255 ;;
     -*) shift ;;
     *) break ;;
   esac

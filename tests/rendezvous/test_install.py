@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from framework.api.images import INSTALLED_AGENT
+from framework.api.images import INSTALLED_AGENT, RSH_SCRIPT
 from rendezvous.renderers.registry import render_all
 from rendezvous.volume.install import (
     SITE_DIRECTORY,
@@ -22,6 +22,7 @@ from tests.rendezvous.agents import Publisher, run_agent
 from tests.rendezvous.gangs import build_gang, build_options, see
 from tests.support.machine.oldpython import find_old_python
 from tests.support.servers.controlplane import Access
+from tests.support.waiting import HANG_SECONDS
 
 TOO_NEW = {"Protocol", "Literal", "Final", "TypedDict", "TypeAlias", "Self"}
 ALLOWED = ("framework.agent.", "framework.api.constants", "framework.api.images",
@@ -63,6 +64,16 @@ def test_zipapp_holds_the_agent_and_nothing_else(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o444
     assert path.read_bytes() == build_zipapp(dict(read_sources()))
     assert find_directory(f"{path}/rendezvous/app.py") == str(tmp_path)
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_remote_shell_with_half_an_option_ends(shell: str, tmp_path: Path) -> None:
+    install(str(tmp_path))
+    # The shift of dash ends the script by itself, that of bash does not.
+    ran = subprocess.run(
+        [shell, str(tmp_path / RSH_SCRIPT), "-p"], timeout=HANG_SECONDS, check=False
+    )
+    assert ran.returncode != 0
 
 
 def test_site_folder_is_readable_by_all_whatever_the_umask_is(tmp_path: Path) -> None:
