@@ -110,8 +110,10 @@ class Endpoint:
                 continue
             try:
                 self._admit(connected, peer[0])
-            except (OSError, RuntimeError):
-                # The Pod is at its limit of files or processes.
+            except Exception as e:  # noqa: BLE001 later connections are accepted, whatever it is
+                # The Pod is at its limit of files or processes, or a program has damaged the files.
+                text = f"rsh: a connection is not served: {type(e).__name__}: {e}"
+                self._parts.reporter.say_once(text, "warning")
                 self._drop(connected)
 
     def _admit(self, connected: socket.socket, address: str) -> None:

@@ -15,9 +15,12 @@ from typing import TypeVar
 import pytest
 
 from framework.agent.clock import AgentClock
+from framework.agent.report import LineReporter
+from rendezvous.process.children import Children
 from rendezvous.rsh.admission import MAX_PENDING
 from rendezvous.rsh.channel import AuthenticationError, Channel, wait_for
 from rendezvous.rsh.credentials import Credentials, load_credentials
+from rendezvous.rsh.endpoint import Endpoint, Parts
 from rendezvous.rsh.frames import (
     FROM_CLIENT,
     FROM_ENDPOINT,
@@ -29,6 +32,7 @@ from rendezvous.rsh.frames import (
     encode_request,
     encode_stream,
 )
+from rendezvous.site.peers.generations import Roster
 from tests.rendezvous.agents import Publisher
 from tests.rendezvous.conftest import api, gang_numbers
 from tests.rendezvous.remotes import LAUNCHER, Team, get_worker_address, open_team, write_secrets
@@ -282,6 +286,40 @@ def test_refused_requests_keep_no_files_open(team: Team) -> None:
         with open_channel(team) as channel:
             assert ask(channel, request)[0].kind is Kind.REFUSED
     wait_until(lambda: count_files(team) <= before)
+
+
+def test_roster_that_a_program_has_damaged_ends_one_connection_only(team: Team) -> None:
+    rosters = [ValueError("no JSON"), KeyError("peers")]
+
+    def read_roster() -> Roster:
+        if rosters:
+            raise rosters.pop()
+        return Roster(
+            generation=1,
+            attempt=team.attempt,
+            role="worker",
+            index=0,
+            rank=0,
+            is_member=True,
+            is_leaving=False,
+            is_completing=False,
+            peers=(),
+        )
+
+    own = (team.attempt, "worker", 0)
+    reporter = LineReporter("test", is_json=False)
+    parts = Parts(
+        own, load(team, is_server=True), read_roster, Children(CLOCK), 1.0, reporter, CLOCK
+    )
+    endpoint = Endpoint(parts, "127.0.0.1", 0)
+    endpoint.start()
+    for _ in range(2):
+        with socket.create_connection(("127.0.0.1", endpoint.port)) as connection:
+            assert is_hung_up(connection)
+    connected = socket.create_connection(("127.0.0.1", endpoint.port))
+    channel = Channel(connected, load(team), FROM_ENDPOINT, is_server=False)
+    with contextlib.closing(channel):
+        channel.shake_hands(CLOCK.monotonic() + HANG_SECONDS, CLOCK)
 
 
 def test_address_of_a_former_member_is_hung_up_on(
