@@ -1,7 +1,7 @@
 """Options and types of arguments that several commands share."""
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import wraps
 from typing import Any
 
@@ -65,7 +65,9 @@ class Moment(click.ParamType[datetime]):
             return value
         try:
             moment = datetime.fromisoformat(str(value).strip())
-        except ValueError:
+            moment.astimezone(UTC)
+        except (ValueError, OverflowError):
+            # Overflow: the year 1 or 9999, and in UTC the year 0 or 10000.
             moment = None
         if moment is None or moment.tzinfo is None:
             example = "2026-01-02T03:04:05Z"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from urllib.parse import unquote
 
 from localcluster.apiserver.model.errors import Object, StatusError, bad_request
@@ -86,7 +86,8 @@ def read_time(query: Mapping[str, str], key: str) -> datetime | None:
         return None
     try:
         moment = datetime.fromisoformat(value)
-    except ValueError:
+        moment.astimezone(UTC)
+    except (ValueError, OverflowError):
         moment = None
     if moment is None or moment.tzinfo is None:
         raise bad_request(f'{key}: parsing time "{value}" as RFC 3339: invalid syntax')

@@ -97,6 +97,7 @@ def test_prefix_has_a_colour_if_it_is_wanted(
     [
         (("--since-time", "yesterday"), "is not a time with a zone"),
         (("--since-time", "2026-01-01T00:00:00"), "is not a time with a zone"),
+        (("--since-time", "0001-01-01T00:00:00+05:00"), "is not a time with a zone"),
         (("--since", "1m", "--since-time", "2026-01-01T00:00:00Z"), "leave one out"),
         (("-c", "main", "--all-containers"), "leave out --container"),
     ],
