@@ -6,7 +6,7 @@ ScaleIns and ScaleOuts stay as they are, if they have no faults.
 from collections.abc import Iterable, Iterator
 
 from framework.api.fielderrors import FieldError, FieldErrors
-from framework.kinds.catalog import check_scaler, find_api_versions, find_compile
+from framework.kinds.catalog import check_scaler, find_api_versions, find_compile, find_kind
 from framework.kinds.compiled import Compiled, Note
 from framework.strictyaml import Document
 
@@ -21,7 +21,11 @@ def compile_document(document: Document) -> Compiled | None:
     if not isinstance(body, dict):
         return None
     step = find_compile(body)
-    versions = find_api_versions(str(body.get("kind")))
+    kind = str(body.get("kind"))
+    meant = find_kind(str(body.get("apiVersion")), kind)
+    if meant not in (None, kind):
+        raise FieldErrors([FieldError("kind", f"is {kind!r}; write {meant}")])
+    versions = find_api_versions(kind)
     if step is None and versions:
         message = f"is {body.get('apiVersion')!r}; write {' or '.join(versions)}"
         raise FieldErrors([FieldError("apiVersion", message)])

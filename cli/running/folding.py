@@ -1,6 +1,6 @@
 """Folds equal Tasks of a role into one row: ``worker/0-31``. Pure."""
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from cli.ranges import list_ranges
@@ -23,11 +23,15 @@ class TaskRow:
     @property
     def name(self) -> str:
         """The Tasks by their indices, ``worker/0-31``; of many ranges the first, and a count."""
-        role = self.line.key.role
-        ranges = list(list_ranges(self.indices))
-        if len(ranges) <= _SHOWN_RANGES:
-            return f"{role}/{','.join(ranges)}"
-        return f"{role}/{','.join(ranges[:_SHOWN_RANGES])},… ({len(self.indices)} Tasks)"
+        return name_tasks(self.line.key.role, self.indices)
+
+
+def name_tasks(role: str, indices: Sequence[int]) -> str:
+    """Name Tasks by their ascending indices, ``worker/0-31``; of many ranges the first."""
+    ranges = list(list_ranges(indices))
+    if len(ranges) <= _SHOWN_RANGES:
+        return f"{role}/{','.join(ranges)}"
+    return f"{role}/{','.join(ranges[:_SHOWN_RANGES])},… ({len(indices)} Tasks)"
 
 
 def fold_tasks(

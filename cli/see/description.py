@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from cli.printing.columns import Aligner
 from cli.reasons import read_progress
-from cli.running.folding import TaskRow, count_states, fold_tasks
+from cli.running.folding import TaskRow, count_states, fold_tasks, name_tasks
 from cli.running.progress import GangView, TaskLine, build_view
 from cli.running.table import wrap_row
 from cli.see import policies
@@ -175,9 +175,16 @@ class _Description:
         """Describe which members the barriers wait for, as the controller published it."""
         if not self._missing or self._view.is_completed:
             return ()
-        rows = [[str(key), reason] for key, reason in self._missing.items()]
+        # Many Tasks wait for the same, such as an image that cannot be pulled.
+        groups: dict[tuple[str, str], list[int]] = {}
+        for key, reason in self._missing.items():
+            groups.setdefault((key.role, reason), []).append(key.index)
+        rows = [
+            [name_tasks(role, sorted(indexes)), reason]
+            for (role, reason), indexes in groups.items()
+        ]
         title = f"The gang of {self._total} is not complete; its barriers wait for"
-        if len(rows) == constants.PROGRESS_MAX_MISSING:
+        if len(self._missing) == constants.PROGRESS_MAX_MISSING:
             title += ", among others"
         return _build_section(title, ("TASK", "REASON"), rows)
 

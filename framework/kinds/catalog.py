@@ -43,6 +43,13 @@ def find_api_versions(kind: str) -> tuple[str, ...]:
     return tuple(api_version for api_version, name in KINDS if name == kind)
 
 
+def find_kind(api_version: str, kind: str) -> str | None:
+    """Find the kind of this apiVersion whose name differs in capital letters at most."""
+    folded = kind.casefold()
+    names = (name for version, name in KINDS if version == api_version)
+    return next((name for name in names if name.casefold() == folded), None)
+
+
 def describe_kinds() -> str:
     """List the kinds, for messages."""
     return ", ".join(f"{kind} ({api_version})" for api_version, kind in KINDS)

@@ -139,3 +139,14 @@ def test_lint_takes_a_file_with_a_scaler_only() -> None:
         "note: standard input: spec.toDelete.count: has no effect beside podNames: remove it"
         in done.stderr
     )
+
+
+@pytest.mark.parametrize("command", ["convert", "lint", "run"])
+def test_kind_with_other_capital_letters_is_named(command: str) -> None:
+    for build, kind, meant in (
+        (build_tfjob, "TFJob", "TfJob"),
+        (build_trainingjob, "trainingJob", "TrainingJob"),
+    ):
+        done = call(command, {**build(), "kind": kind})
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr == f"error: standard input: kind: is {kind!r}; write {meant}\n"

@@ -102,6 +102,18 @@ def test_missing_members_are_those_of_the_barrier_report() -> None:
     assert row.split(maxsplit=1) == [str(TaskKey("worker", 2)), "0/8 nodes are available"]
 
 
+def test_missing_members_with_the_same_reason_share_a_row() -> None:
+    pull = "ImagePullBackOff: " + "x" * 200
+    missing = [Missing("worker", n, "0/8 nodes" if n == 1 else pull) for n in range(4)]
+    progress = Progress(1, 5, (Missing("ps", 0, pull), *missing))
+    annotations = {constants.PROGRESS_ANNOTATION: encode_progress(progress)}
+    waiting = build_role_status(number=4, state=TaskState.ATTEMPT_PREPARING)
+    sight = build_sight(waiting, state=FrameworkState.ATTEMPT_PREPARING)
+    text = show(replace(sight, configmap=build_configmap_wire(annotations)))
+    rows = get_section(text, "The gang of 5 is not complete; its barriers wait for")
+    assert [row.split(maxsplit=1)[0] for row in rows] == ["ps/0", "worker/0,2-3", "worker/1"]
+
+
 def test_failures_and_last_events_are_told_apart() -> None:
     failures = [
         build_event("TaskFailed", f"worker/{n} exited with 7", type="Warning", seconds=n)
