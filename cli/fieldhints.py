@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from framework.api.crd import build_schema
+from framework.api.fielderrors import FieldErrors
 from framework.api.types import Framework
 from framework.kube.resources import Object
 
@@ -75,7 +76,18 @@ def ask_field(path: str) -> str:
     return f"; did you mean {meant}?" if meant else ""
 
 
-def ask_sibling(body: Object, path: str) -> str:
+def describe_faults(source: str, faults: FieldErrors, body: Any) -> list[str]:
+    """Describe the faults of an object, a line each.
+
+    Args:
+        source: the place of the object in the user's files.
+        faults: of the object.
+        body: the object, in which a misspelt field may be the cause.
+    """
+    return [f"{source}: {error}{_ask_sibling(body, error.path)}" for error in faults.errors]
+
+
+def _ask_sibling(body: Any, path: str) -> str:
     """Ask whether a field beside a missing one was meant for it; "" if none is similar.
 
     Args:
@@ -83,7 +95,7 @@ def ask_sibling(body: Object, path: str) -> str:
         path: of a field with a fault.
     """
     *steps, last = _STEP.findall(path) or [""]
-    value: Any = body
+    value = body
     try:
         for step in steps:
             value = value[int(step)] if isinstance(value, list) else value[step]

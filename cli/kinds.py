@@ -5,6 +5,7 @@ ScaleIns and ScaleOuts stay as they are, if they have no faults.
 
 from collections.abc import Iterable, Iterator
 
+from cli.fieldhints import describe_faults
 from framework.api.fielderrors import FieldError, FieldErrors
 from framework.kinds.catalog import check_scaler, find_api_versions, find_compile, find_kind
 from framework.kinds.compiled import Compiled, Note
@@ -42,7 +43,7 @@ def expand(
         if compiled is None and isinstance(document.value, dict):
             notes = check_scaler(document.value)
     except FieldErrors as e:
-        problems += [f"{source}: {error}" for error in e.errors]
+        problems += describe_faults(source, e, document.value)
         return
     if compiled is None:
         warnings += [f"{source}: {note}" for note in notes]

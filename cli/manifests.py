@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.exitcodes import CliError, ExitCode
-from cli.fieldhints import ask_field, ask_sibling, list_unknown_fields
+from cli.fieldhints import ask_field, describe_faults, list_unknown_fields
 from cli.kinds import expand
 from cli.templates import list_roles
 from framework.api import constants
@@ -125,7 +125,7 @@ def load_manifests(
                 found.append(manifest)
                 warnings += _check(manifest, is_local=is_local)
             except FieldErrors as e:
-                problems += [f"{source}: {error}" for error in e.errors]
+                problems += describe_faults(source, e, document.value)
     problems += _find_duplicates(found)
     frameworks = tuple(m for m in found if m.resource is resources.FRAMEWORKS)
     if not problems and not frameworks:
@@ -204,7 +204,7 @@ def _read_objects(
                 raise _fault("kind", f"is {body.get('kind')!r}; write {constants.FRAMEWORK_KIND}")
             yield source, body
         except FieldErrors as e:
-            problems += [f"{source}: {error}" for error in e.errors]
+            problems += describe_faults(source, e, document.value)
     problems += _find_duplicates(frameworks)
 
 
@@ -314,11 +314,9 @@ def _check_framework(manifest: Manifest) -> list[str]:
     errors = validate_framework(framework)
     if errors:
         # A misspelt or misplaced field is often the cause.
-        body = manifest.body
-        hinted = [FieldError(e.path, e.message + ask_sibling(body, e.path)) for e in errors]
         unknown = list_unknown_fields(framework)
-        hinted += [FieldError(path, f"unknown field{ask_field(path)}") for path in unknown]
-        raise FieldErrors(hinted)
+        fields = [FieldError(path, f"unknown field{ask_field(path)}") for path in unknown]
+        raise FieldErrors([*errors, *fields])
     return [
         f"{manifest.source}: {path}: unknown field, ignored by the controller{ask_field(path)}"
         for path in list_unknown_fields(framework)

@@ -319,13 +319,14 @@ def test_suggest_place_is_that_of_the_only_field_of_this_name(path: str, place: 
 @pytest.mark.parametrize(
     ("written", "meant", "hint"),
     [
+        ("metadata:", "metdata:", "must be an object with a name; write `metadata` for `metdata`"),
         ("containers:", "container:", "list at least one container; write `containers` for `conta"),
         ("      pod:", "    pod:", "spec.taskRoles[0].pod: unknown field; its place is spec.taskR"),
         ("      pod:", "      template:", "task.template: unknown field; did you mean pod?"),
     ],
-    ids=["misspelt", "indentation", "of-another-kind"],
+    ids=["metadata", "misspelt", "indentation", "of-another-kind"],
 )
-def test_missing_containers_are_reported_with_their_cause(
+def test_missing_field_is_reported_with_its_cause(
     load: Load, written: str, meant: str, hint: str
 ) -> None:
     assert hint in "\n".join(refuse(load, FRAMEWORK.replace(written, meant)))

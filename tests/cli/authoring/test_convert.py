@@ -71,7 +71,7 @@ def test_convert_writes_a_file(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("command", ["convert", "lint", "run"])
+@pytest.mark.parametrize("command", ["convert", "lint"])
 def test_faults_are_reported_together_and_nothing_is_printed(command: str) -> None:
     faulty = build_trainingjob(slotsPerWorker=0, backoffLimit=-1)
     done = CliRunner().invoke(main, [command, "-"], input=yaml.safe_dump_all([CONFIG, faulty]))
@@ -103,7 +103,7 @@ def test_lint_takes_the_kinds_as_they_are() -> None:
     assert "containers[0].args[0]: 8080 is not a string" in found.stdout
 
 
-@pytest.mark.parametrize("command", ["convert", "lint", "run"])
+@pytest.mark.parametrize("command", ["convert", "lint"])
 def test_other_version_of_a_kind_is_named(command: str) -> None:
     body = {**build_tfjob(), "apiVersion": "mlkube.io/v1"}
     done = call(command, body, build_trainingjob())
@@ -118,7 +118,7 @@ def test_convert_warns_of_kinds_that_are_not_available_yet() -> None:
     assert list(yaml.safe_load_all(done.stdout))[-1] == build_scaler()
 
 
-@pytest.mark.parametrize("command", ["convert", "lint", "run"])
+@pytest.mark.parametrize("command", ["convert", "lint"])
 def test_faults_of_a_scaler_are_named(command: str) -> None:
     scaler = build_scaler()
     scaler["spec"] = {"toDelete": {"count": 0}}
@@ -141,7 +141,7 @@ def test_lint_takes_a_file_with_a_scaler_only() -> None:
     )
 
 
-@pytest.mark.parametrize("command", ["convert", "lint", "run"])
+@pytest.mark.parametrize("command", ["convert", "lint"])
 def test_kind_with_other_capital_letters_is_named(command: str) -> None:
     for build, kind, meant in (
         (build_tfjob, "TFJob", "TfJob"),
@@ -150,3 +150,11 @@ def test_kind_with_other_capital_letters_is_named(command: str) -> None:
         done = call(command, {**build(), "kind": kind})
         assert (done.exit_code, done.stdout) == (2, "")
         assert done.stderr == f"error: standard input: kind: is {kind!r}; write {meant}\n"
+
+
+def test_missing_field_of_a_job_offers_the_misspelt_one() -> None:
+    job = build_trainingjob()
+    job["spec"]["etReplicaSpec"] = job["spec"].pop("etReplicaSpecs")
+    done = call("convert", job)
+    assert done.exit_code == 2
+    assert done.stderr.endswith("; write `etReplicaSpecs` for `etReplicaSpec`\n")
