@@ -319,7 +319,7 @@ def test_suggest_place_is_that_of_the_only_field_of_this_name(path: str, place: 
 @pytest.mark.parametrize(
     ("written", "meant", "hint"),
     [
-        ("metadata:", "metadat:", "must be an object with a name; write `metadata` for `metadat`"),
+        ("metadata:", "metadatas:", "with a name; write `metadata` for `metadatas`"),
         ("containers:", "container:", "list at least one container; write `containers` for `conta"),
         ("      pod:", "    pod:", "spec.taskRoles[0].pod: unknown field; its place is spec.taskR"),
         ("      pod:", "      template:", "task.template: unknown field; did you mean pod?"),
