@@ -199,7 +199,13 @@ class _Script:
         finally:
             os.close(writer)
         self._thread = threading.Thread(target=self._copy, args=(reader,), daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            os.close(reader)
+            # Its result will say that it failed.
+            children.kill_session(self._pid)
+            raise
 
     def poll(self, now: float) -> Optional[ScaleResult]:
         """Return the result, once; end the script when its time is over."""

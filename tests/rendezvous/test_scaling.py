@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -239,6 +240,21 @@ def test_script_that_does_not_end_is_ended_with_its_processes(launcher: Launcher
     assert result == ScaleResult("u1", 124, "the script did not end in 1 s")
     pid = int(pid_file.read_text())
     wait_until(lambda: not is_running(pid))
+
+
+def test_script_without_a_thread_for_its_output_is_ended(
+    launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        wait_until(lambda: pid_file.exists() and pid_file.read_text().strip() != "")
+        raise RuntimeError("can't start new thread")
+
+    pid_file = launcher.directory / "pid"
+    request = launcher.write(f"echo $$ >{pid_file}; exec sleep 1000\n")
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    result = launcher.ask(request)
+    assert (result.code, result.message) == (-1, "the script: can't start new thread")
+    wait_until(lambda: not is_running(int(pid_file.read_text())))
 
 
 def is_running(pid: int) -> bool:
