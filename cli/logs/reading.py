@@ -29,6 +29,7 @@ from cli.session import (
 from cli.templates import map_task_indices
 from cli.terminal import print_error
 from framework.api import constants
+from framework.api.naming import is_framework_name
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
 from framework.kube.errors import BadRequestError, KubeError, NotFoundError
@@ -118,6 +119,9 @@ async def _print_live(options: LogOptions, labels: dict[str, str], config: KubeC
     namespace = config.namespace
     async with open_client(config) as client:
         with explained(config):
+            if not is_framework_name(options.name):
+                # It is no value of a label; there is no such Framework, which this says.
+                await get_framework(client, namespace, options.name)
             pods = await _list_pods(client, namespace, options)
             if pods and options.follow and not options.query.previous:
                 return await follow_tasks(client, pods, options, namespace)

@@ -109,6 +109,13 @@ def test_get_warns_of_a_path_by_which_nothing_is_sorted(server: Access) -> None:
     assert call(server, "get", "--sort-by", ".metadata.name").stderr == ""
 
 
+def test_logs_of_a_task_without_its_framework_asks_for_the_name(server: Access) -> None:
+    result = call(server, "logs", "worker/0")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: no Framework 'worker/0' in namespace default: ")
+    assert result.stderr.endswith("; write NAME or framework/NAME\n")
+
+
 def test_get_prints_a_table_and_the_name_that_other_commands_take(server: Access) -> None:
     rows = [line.split() for line in call(server, "get").stdout.splitlines()]
     assert [row[0] for row in rows] == ["NAME", "gang", "other"]
