@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from cli.exitcodes import ExitCode
-from tests.cli.test_sessions import ROOT, call, read_until, start
+from tests.cli.test_sessions import ROOT, read_until, start
+from tests.support.servers.commandline import call_in_process
 from tests.support.waiting import HANG_SECONDS, wait_until
 
 pytestmark = pytest.mark.local
@@ -178,21 +179,23 @@ class ReadingEnd:
 def test_exec_without_what_was_asked_for_says_what_there_is(
     gang: dict[str, str], words: list[str], message: str
 ) -> None:
-    code, output = call("exec", *words, **gang)
-    assert (code, message in output) == (ExitCode.FAILED, True), output
+    answer = call_in_process("exec", *words, **gang)
+    assert (answer.code, message in answer.err) == (ExitCode.FAILED, True), answer.err
 
 
 @pytest.mark.parametrize("task", ["worker", "worker/", "worker/00", "Worker/0", "worker/0/1"])
 def test_exec_needs_a_task(gang: dict[str, str], task: str) -> None:
-    code, output = call("exec", "gang", task, "--", "ls", **gang)
-    assert (code, "is not a Task: write it as worker/0" in output) == (ExitCode.USAGE, True)
+    answer = call_in_process("exec", "gang", task, "--", "ls", **gang)
+    assert answer.code == ExitCode.USAGE
+    assert "is not a Task: write it as worker/0" in answer.err
 
 
 def test_port_forward_says_how_to_reach_a_local_pod(gang: dict[str, str]) -> None:
-    code, output = call("port-forward", "gang", "worker/0", "6006", **gang)
-    assert (code, "--network loopback" in output) == (ExitCode.USAGE, True), output
-    code, output = call("port-forward", "gang", "worker/0", "6006/tcp", **gang)
-    assert (code, "write it as 6006, 8080:6006 or :6006" in output) == (ExitCode.USAGE, True)
+    answer = call_in_process("port-forward", "gang", "worker/0", "6006", **gang)
+    assert (answer.code, "--network loopback" in answer.err) == (ExitCode.USAGE, True), answer.err
+    answer = call_in_process("port-forward", "gang", "worker/0", "6006/tcp", **gang)
+    assert answer.code == ExitCode.USAGE
+    assert "write it as 6006, 8080:6006 or :6006" in answer.err
 
 
 def test_exec_with_a_file_as_input_reads_it_to_its_end(
