@@ -153,14 +153,23 @@ def encode_taken(count: int) -> bytes:
     return encode_frame(Kind.TAKEN, count.to_bytes(_TAKEN_BYTES, "big"))
 
 
+def check_length(command: bytes) -> None:
+    """Check the length of a command.
+
+    Raises:
+        FrameError: It is too long.
+    """
+    if len(command) > MAX_COMMAND_BYTES:
+        raise FrameError(f"the command has more than {MAX_COMMAND_BYTES} bytes")
+
+
 def encode_request(request: Request) -> bytes:
     """Encode a request.
 
     Raises:
         FrameError: The command is too long.
     """
-    if len(request.command) > MAX_COMMAND_BYTES:
-        raise FrameError(f"the command has more than {MAX_COMMAND_BYTES} bytes")
+    check_length(request.command)
     wire = {
         "version": _VERSION,
         "attempt": request.attempt,

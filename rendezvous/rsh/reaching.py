@@ -13,7 +13,14 @@ from framework.api.naming import build_pod_name
 from rendezvous.core.target import Target
 from rendezvous.rsh.channel import AuthenticationError, Channel, ChannelError, wait_for
 from rendezvous.rsh.credentials import Credentials
-from rendezvous.rsh.frames import FROM_ENDPOINT, FrameError, Kind, Request, encode_request
+from rendezvous.rsh.frames import (
+    FROM_ENDPOINT,
+    FrameError,
+    Kind,
+    Request,
+    check_length,
+    encode_request,
+)
 from rendezvous.site.peers.barrier_limits import list_addresses, normalize
 from rendezvous.site.peers.connecting import connect
 from rendezvous.site.peers.generations import Peer, Roster
@@ -72,8 +79,10 @@ class Connector:
         """Have the command started.
 
         Raises:
+            FrameError: The command is too long.
             UnreachableError: It was not, in all this time.
         """
+        check_length(destination.command)
         deadline = self._clock.monotonic() + destination.timeout_seconds
         pause = _FIRST_PAUSE_SECONDS
         while True:
