@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import resource
 import socket
 from collections.abc import AsyncIterator
@@ -27,9 +26,9 @@ GANG = 200
 
 @pytest.fixture
 def few_descriptors() -> object:
-    """Leave few descriptors to this process, which has both sides and what other tests keep open."""
+    """Leave few descriptors to this process: both sides are in it, and files of other tests."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = len(os.listdir("/proc/self/fd"))
+    used = len(list(Path("/proc/self/fd").iterdir()))
     resource.setrlimit(resource.RLIMIT_NOFILE, (used + 240, hard))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
