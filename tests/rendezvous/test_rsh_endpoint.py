@@ -11,7 +11,7 @@ from framework.agent.report import LineReporter
 from rendezvous.process.children import Children
 from rendezvous.rsh.credentials import Credentials
 from rendezvous.rsh.endpoint import Endpoint, Parts
-from tests.rendezvous.gangs import build_gang
+from tests.rendezvous.test_rsh_admission import GANG
 from tests.support.waiting import HANG_SECONDS
 
 
@@ -23,7 +23,7 @@ def test_connection_without_a_free_descriptor_is_closed(monkeypatch: pytest.Monk
     credentials = Credentials(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), b"")
     reporter = LineReporter("rendezvous", is_json=False)
     own = ("attempt", "worker", 0)
-    parts = Parts(own, credentials, lambda: build_gang(1), Children(clock), 1.0, reporter, clock)
+    parts = Parts(own, credentials, lambda: GANG, Children(clock), 1.0, reporter, clock)
     endpoint = Endpoint(parts, "127.0.0.1", 0)
     monkeypatch.setattr(socket.socket, "dup", refuse)
     endpoint.start()
