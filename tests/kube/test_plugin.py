@@ -43,7 +43,7 @@ def test_kubectl_finds_and_runs_the_plugin(control_plane: Access) -> None:
 
 @pytest.fixture
 def pod(http: JsonHttp, framework_crd: None, namespace: str) -> str:
-    """A Framework without a controller, and the Pod of its Task."""
+    """A Framework without a controller, and the Pod of its Task, which runs by its status."""
     container = {"name": "train", "image": "i"}
     template = {"spec": {"containers": [container]}}
     role = {"name": "worker", "taskNumber": 2, "task": {"pod": template}}
@@ -57,9 +57,22 @@ def pod(http: JsonHttp, framework_crd: None, namespace: str) -> str:
     assert http.request("POST", path, framework)[0] == 201
     metadata = {"name": "gang-worker-0", "labels": {"FC_FRAMEWORK_NAME": "gang"}}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, **template}
-    body["spec"] = {"containers": [container, {"name": "log", "image": "i"}]}
-    code, answer = http.request("POST", f"/api/v1/namespaces/{namespace}/pods", body)
+    names = ["train", "log"]
+    body["spec"] = {"nodeName": "node", "containers": [{"name": n, "image": "i"} for n in names]}
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    code, answer = http.request("POST", path, body)
     assert code == 201, answer
+    started = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+    defaults = {"image": "i", "imageID": "", "ready": True, "restartCount": 0}
+    statuses = [{"name": name, "state": started, **defaults} for name in names]
+    status = {"phase": "Running", "containerStatuses": statuses}
+    code, answer = http.request(
+        "PATCH",
+        f"{path}/gang-worker-0/status",
+        {"status": status},
+        content_type="application/merge-patch+json",
+    )
+    assert code == 200, answer
     return namespace
 
 
