@@ -106,6 +106,7 @@ def is_completed(framework: Framework | None) -> bool:
 def plan_objects(
     snapshot: Snapshot,
     compiled: Compiled,
+    framework: Framework | None,
     beside: tuple[Action, ...] = (),
     *,
     is_ended: bool,
@@ -116,6 +117,7 @@ def plan_objects(
     Args:
         snapshot: what exists.
         compiled: what the job becomes.
+        framework: what ``find_framework`` returned for the snapshot.
         beside: creates of this kind only, such as that of an ssh key.
         is_ended: whether the Framework of the job has been seen Completed.
         has_services: whether the job wants its Services now.
@@ -137,16 +139,16 @@ def plan_objects(
     plan = Plan(creates=creates, deletes=extra[:_MAX_SERVICES], has_more=has_more)
     if stored is not None and is_deleting(stored):
         return Plan()
-    if is_completed(find_framework(snapshot)) or (stored is None and is_ended):
+    if is_completed(framework) or (stored is None and is_ended):
         return replace(plan, creates=())
     if stored is not None:
         return _plan_change(snapshot, stored, compiled, plan, (*others, *beside))
-    framework = _build_framework(compiled.framework, snapshot.job)
+    body = _build_framework(compiled.framework, snapshot.job)
     return replace(
         plan,
-        question=(TryCreate(framework),),
+        question=(TryCreate(body),),
         creates=(*others, *beside, *creates),
-        framework=() if has_more else (Create(framework),),
+        framework=() if has_more else (Create(body),),
     )
 
 

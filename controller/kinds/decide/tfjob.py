@@ -46,7 +46,7 @@ def decide_tfjob(snapshot: Snapshot) -> Decision:
         plan = Plan(added_conditions=(build_invalid(fault),)) if framework else Plan()
         translation = ""
     else:
-        plan = plan_objects(snapshot, compiled, is_ended=is_ended)
+        plan = plan_objects(snapshot, compiled, framework, is_ended=is_ended)
         translation = _find_translation(compiled)
     facts = TfJobFacts(
         fault="" if framework else fault,

@@ -86,7 +86,9 @@ def _plan(snapshot: Snapshot, framework: Framework | None, *, is_ended: bool) ->
         return Plan(), ""
     key = (CreateKey(_build_secret(job, secret)),) if _needs_key(job) else ()
     has_services = not (is_completed(framework) and _is_cleaned(job))
-    plan = plan_objects(snapshot, compiled, key, is_ended=is_ended, has_services=has_services)
+    plan = plan_objects(
+        snapshot, compiled, framework, key, is_ended=is_ended, has_services=has_services
+    )
     return plan, ""
 
 
