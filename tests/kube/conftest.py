@@ -1,5 +1,6 @@
 """The fixtures of tests against a real API server."""
 
+from tests.support.fakes.jobscripts import ends
 from tests.support.servers.policed import policed, policies
 from tests.support.servers.realserver import (
     audited_plane,
@@ -11,6 +12,6 @@ from tests.support.servers.realserver import (
 )
 
 __all__ = [
-    "audited_plane", "control_plane", "framework_crd", "http", "kube", "namespace", "policed",
-    "policies",
+    "audited_plane", "control_plane", "ends", "framework_crd", "http", "kube", "namespace",
+    "policed", "policies",
 ]  # fmt: skip

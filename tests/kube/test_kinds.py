@@ -2,19 +2,18 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from framework.clock import SystemClock
 from framework.kinds.catalog import find_compile
 from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS, Object
 from tests.examples.stage import watch_until
 from tests.framework.kinds.jobs import build_template, build_tfjob, build_trainingjob
-from tests.support.fakes.kubelet import FakeKubelet, FakePod, Script, run_until_deleted
+from tests.support.fakes.jobscripts import Ends
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkserver import start_controller
 from tests.support.servers.rights import run_kubectl
@@ -29,23 +28,6 @@ JOBS = {
     ),
     "trainingjob": build_trainingjob(),
 }
-ENDING_ROLES = ("master", "launcher")
-
-
-class Ends:
-    """The scripts of Pods: the one that decides the end ends when it is told to."""
-
-    def __init__(self) -> None:
-        self.is_told = asyncio.Event()
-
-    def choose(self, pod: Object) -> Script:
-        role = pod["metadata"]["labels"]["FC_TASKROLE_NAME"]
-        return self.run_until_told if role in ENDING_ROLES else run_until_deleted
-
-    async def run_until_told(self, pod: FakePod) -> None:
-        await run_until_deleted(pod)
-        await self.is_told.wait()
-        await pod.finish(0)
 
 
 @pytest.fixture(autouse=True)
@@ -53,13 +35,6 @@ def controller(framework_crd: None, control_plane: Access, tmp_path: Path) -> It
     with start_controller(control_plane, tmp_path) as child:
         yield
         child.raise_if_ended()
-
-
-@pytest.fixture
-async def ends(kube: KubeClient, namespace: str) -> AsyncIterator[Ends]:
-    scripts = Ends()
-    async with FakeKubelet(kube, SystemClock(), namespace, choose_script=scripts.choose):
-        yield scripts
 
 
 def convert(job: Object, namespace: str) -> list[Object]:

@@ -6,13 +6,12 @@ request is refused, and each right of deploy/kinds is used: read from the audit 
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.resources import (
     FRAMEWORKS,
@@ -26,7 +25,7 @@ from framework.kube.resources import (
 )
 from tests.examples.stage import watch_until
 from tests.framework.kinds.jobs import build_tfjob, build_trainingjob
-from tests.support.fakes.kubelet import FakeKubelet, FakePod, Script, run_until_deleted
+from tests.support.fakes.jobscripts import Ends
 from tests.support.servers.controlplane import Access
 from tests.support.servers.deployed import Deployed
 from tests.support.servers.frameworkcrd import ROOT, wait_ready
@@ -38,7 +37,6 @@ pytestmark = pytest.mark.kube
 COMPONENT = ROOT / "deploy" / "kinds"
 OVERLAY = ROOT / "deploy" / "overlays" / "kinds"
 BOARD = {"logDir": "/logs"}
-ENDING_ROLES = ("master", "launcher")
 FINALIZERS = "an admission plugin asks for it, on behalf of a create: no request shows it"
 UNUSED = {
     Right("mlkube.io", "tfjobs/finalizers", "update"): FINALIZERS,
@@ -47,22 +45,6 @@ UNUSED = {
         "the API server asks for it when a RoleBinding is created: no request shows it"
     ),
 }
-
-
-class Ends:
-    """The scripts of Pods: the one that decides the end ends when it is told to."""
-
-    def __init__(self) -> None:
-        self.is_told = asyncio.Event()
-
-    def choose(self, pod: Object) -> Script:
-        role = pod["metadata"]["labels"]["FC_TASKROLE_NAME"]
-        return self.run_until_told if role in ENDING_ROLES else run_until_deleted
-
-    async def run_until_told(self, pod: FakePod) -> None:
-        await run_until_deleted(pod)
-        await self.is_told.wait()
-        await pod.finish(0)
 
 
 @pytest.fixture
@@ -83,13 +65,6 @@ def deployed(
         child.terminate()
         name = "framework-controller-kinds"
         run_kubectl(audited_plane, "delete", "clusterrole,clusterrolebinding", name)
-
-
-@pytest.fixture
-async def ends(kube: KubeClient, namespace: str) -> AsyncIterator[Ends]:
-    scripts = Ends()
-    async with FakeKubelet(kube, SystemClock(), namespace, choose_script=scripts.choose):
-        yield scripts
 
 
 def find_phase(phase: str, name: str) -> Callable[[str, Object], Object | None]:
