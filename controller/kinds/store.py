@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from controller.kinds.decide.ownership import JOB_LABEL, is_owned
+from controller.store.object_identity import parse_version
 from framework.kube.deferred import DeferredObject
 from framework.kube.resources import Object
 
@@ -61,82 +62,72 @@ class JobStore:
         }
 
 
-class ObjectSink:
-    """Keeps one object for each key, the latest version."""
+class _Sink:
+    """Takes the lists and changes of a watch; what is kept of an object is said by ``put``."""
 
-    def __init__(self, objects: dict[str, Object], on_change: Callable[[str], None]) -> None:
-        """Keep them in ``objects``."""
-        self._objects = objects
+    def __init__(self, kept: dict[str, Any], on_change: Callable[[str], None]) -> None:
+        """Keep everything in ``kept``, by the key of its job."""
+        self._kept = kept
         self._on_change = on_change
+
+    def put(self, obj: Object) -> None:
+        """Take an object as a watch or the answer to a write shows it."""
+        raise NotImplementedError
 
     def replace(self, items: list[Object], resource_version: str) -> None:  # noqa: ARG002 a Sink
         """Take a whole list."""
-        before = set(self._objects)
-        self._objects.clear()
-        self._objects.update({_find_key(item): item for item in items})
-        for key in before | set(self._objects):
+        before = set(self._kept)
+        self._kept.clear()
+        for item in items:
+            self.put(item)
+        for key in before | set(self._kept):
             self._on_change(key)
-
-    def apply(self, event_type: str, obj: Object) -> None:
-        """Take a change."""
-        key = _find_key(obj)
-        if event_type == "DELETED":
-            known = self._objects.get(key)
-            if known is not None and known["metadata"].get("uid") == obj["metadata"].get("uid"):
-                del self._objects[key]
-        else:
-            self.put(obj)
-        self._on_change(key)
-
-    def put(self, obj: Object) -> None:
-        """Take an object as a watch or an answer shows it, unless a later version is known."""
-        key = _find_key(obj)
-        known = self._objects.get(key)
-        if known is None or _read_version(known) <= _read_version(obj):
-            self._objects[key] = obj
 
     def bookmark(self, resource_version: str) -> None:
         """Do nothing: a version without an object is not kept."""
 
 
-class ServiceSink:
-    """Keeps the metadata of Services, by the job that their label names."""
+class ObjectSink(_Sink):
+    """Keeps one object for each key, the latest version."""
 
-    def __init__(
-        self, services: dict[str, dict[str, Object]], on_change: Callable[[str], None]
-    ) -> None:
-        """Keep them in ``services``."""
-        self._services = services
-        self._on_change = on_change
+    def apply(self, event_type: str, obj: Object) -> None:
+        """Take a change."""
+        key = _find_key(obj)
+        if event_type == "DELETED":
+            known = self._kept.get(key)
+            if known is not None and known["metadata"].get("uid") == obj["metadata"].get("uid"):
+                del self._kept[key]
+        else:
+            self.put(obj)
+        self._on_change(key)
 
-    def replace(self, items: list[Object], resource_version: str) -> None:  # noqa: ARG002 a Sink
-        """Take a whole list."""
-        before = set(self._services)
-        self._services.clear()
-        for item in items:
-            self.put(item)
-        for key in before | set(self._services):
-            self._on_change(key)
+    def put(self, obj: Object) -> None:
+        """Take an object, unless a later version is known."""
+        key = _find_key(obj)
+        known = self._kept.get(key)
+        if known is None or _read_version(known) <= _read_version(obj):
+            self._kept[key] = obj
+
+
+class ServiceSink(_Sink):
+    """Keeps the metadata of Services, by the job that their label names, and by their name."""
 
     def apply(self, event_type: str, obj: Object) -> None:
         """Take a change."""
         key = _find_owner_key(obj)
         if event_type == "DELETED":
-            found = self._services.get(key, {})
+            found = self._kept.get(key, {})
             found.pop(obj["metadata"]["name"], None)
             if not found:
-                self._services.pop(key, None)
+                self._kept.pop(key, None)
         else:
             self.put(obj)
         self._on_change(key)
 
     def put(self, obj: Object) -> None:
-        """Take a Service as a watch or the answer to its create shows it."""
-        found = self._services.setdefault(_find_owner_key(obj), {})
+        """Take a Service."""
+        found = self._kept.setdefault(_find_owner_key(obj), {})
         found[obj["metadata"]["name"]] = trim_to_owners(obj)
-
-    def bookmark(self, resource_version: str) -> None:
-        """Do nothing: a version without an object is not kept."""
 
 
 def trim_to_owners(obj: Object) -> Object:
@@ -155,8 +146,7 @@ def _find_owner_key(obj: Object) -> str:
 
 
 def _read_version(obj: Object) -> int:
-    version: Any = obj["metadata"].get("resourceVersion")
-    return int(version) if isinstance(version, str) and version.isdecimal() else 0
+    return parse_version(obj["metadata"].get("resourceVersion"))
 
 
 def _decode(obj: Object | None) -> Object | None:
