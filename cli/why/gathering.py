@@ -71,8 +71,8 @@ class Gatherer:
         self._namespace = namespace
         self._name = name
         self._kept = kept
-        self._unseen: dict[str, None] = {}
-        self._rights: dict[str, None] = {}
+        self._unseen: set[str] = set()
+        self._rights: set[str] = set()
 
     async def gather(self, commands: Commands, now: datetime, *, is_local: bool) -> Observation:
         """Read everything.
@@ -125,8 +125,9 @@ class Gatherer:
             claims=claims,
             holder=holder,
             logs=logs,
-            unseen=tuple(self._unseen),
-            missing_rights=tuple(self._rights),
+            # In one order, whichever of the requests was answered first.
+            unseen=tuple(sorted(self._unseen)),
+            missing_rights=tuple(sorted(self._rights)),
         )
 
     async def _list_pods(self) -> Mapping[str, Object]:
@@ -219,8 +220,8 @@ class Gatherer:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 raw = await self._read_live_log(request)
         except ForbiddenError:
-            self._unseen["logs of containers"] = None
-            self._rights["get pods/log"] = None
+            self._unseen.add("logs of containers")
+            self._rights.add("get pods/log")
             return ()
         except (KubeError, TimeoutError):
             raw = await self._read_kept_log(request)
@@ -263,8 +264,8 @@ class Gatherer:
         except NotFoundError:
             return otherwise
         except ForbiddenError:
-            self._rights |= {right: None} if right else {}
+            self._rights |= {right} if right else set()
         except KubeError:
             pass
-        self._unseen[what] = None
+        self._unseen.add(what)
         return otherwise

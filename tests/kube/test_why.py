@@ -431,7 +431,7 @@ async def test_tenant_who_may_read_frameworks_only_gets_an_answer_that_says_so(
         answer = await limited.read_answer("gang", "-n", namespace)
 
     assert "the namespace has no service account trainer" in answer
-    assert "not seen, for lack of a right or of an answer: Pods, " in answer
+    assert "not seen, for lack of a right or of an answer: Events, Pods, " in answer
 
 
 def replace_kubeconfig(shell: Shell, kubeconfig: str, folder: Path) -> Shell:

@@ -215,9 +215,9 @@ async def test_user_without_rights_gets_an_answer_that_names_them_and_how_to_get
 
             answer = await user.ask("gang", "-n", namespace)
             text = await user.read_answer("gang", "-n", namespace)
-            assert answer["missingRights"] == ["list pods", "get configmaps", "list events"]
+            assert answer["missingRights"] == ["get configmaps", "list events", "list pods"]
             assert "gang: nothing is wrong in what could be read" in text
-            assert "missing rights: list pods, get configmaps, list events" in text
+            assert "missing rights: get configmaps, list events, list pods" in text
 
             ((_, grants),) = [r for r in list_remedies(text) if r[0].startswith("to see more")]
             name = f"system:serviceaccount:{namespace}:tenant"

@@ -38,7 +38,7 @@ class Contents:
     run: Callable[[str, tuple[str, ...]], Ended] = lambda _pod, _argv: Ended("")
     """Runs a program in a Pod."""
     answer: bytes = field(default=b"")
-    """What each port of a Pod sends before it closes the connection."""
+    """What each port of a Pod sends, once it was asked, before it closes the connection."""
 
 
 @asynccontextmanager
@@ -131,9 +131,14 @@ def _build_status(code: int) -> dict[str, object]:
 
 
 async def _forward(streams: "_Streams", answer: bytes) -> None:
-    """Answer each connection, which is a stream for errors and a stream for data."""
+    """Answer each connection, which is a stream for errors and a stream for data.
+
+    A program that answers before it has read the request makes the forwarding program close a
+    connection with unread bytes: the client may then lose the answer.
+    """
     while True:
         error, data = await streams.accept(), await streams.accept()
+        await streams.wait_for_data(data)
         streams.send(data, answer)
         streams.send(error, b"")
 
@@ -161,6 +166,17 @@ class _Streams:
                 no_headers += self._compressor.flush(zlib.Z_SYNC_FLUSH)
                 self._write(_CONTROL + _SYN_REPLY, 0, payload[:4] + no_headers)
                 return int(stream)
+
+    async def wait_for_data(self, stream: int) -> None:
+        """Wait until the client has sent something on a stream; what it sends is not kept.
+
+        Raises:
+            asyncio.IncompleteReadError: the client has closed the connection.
+        """
+        while True:
+            word, payload = await self._read_frame()
+            if word == stream and payload:
+                return
 
     def send(self, stream: int, content: bytes) -> None:
         """Send all of a stream."""
