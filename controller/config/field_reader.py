@@ -1,5 +1,8 @@
 """Reads typed values out of a mapping and collects every fault with its path.
 
+Values are converted as those of the API types are (``framework.api.wire``); what a config file has
+more is here: ranges, remedies, and the keys that exist.
+
 A faulty value reads as its default, so that reading goes on and all faults of a file are
 reported at once.
 """
@@ -9,10 +12,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from framework.api.fielderrors import FieldError, join_path
+from framework.api.wire import (
+    BOOL,
+    INT,
+    INT64_MAX,
+    OBJECT,
+    STR,
+    Errors,
+    Kind,
+    list_kind,
+    refuse_type,
+)
 
 UNLIMITED = "unlimited"
 _INT32 = 2**31
-_INT64 = 2**63
 
 
 @dataclass(slots=True)
@@ -49,19 +62,15 @@ class FieldReader:
         return self._wire.get(key) is not None
 
     def read_int(
-        self, key: str, default: int, low: int | None = None, high: int = _INT64 - 1
+        self, key: str, default: int, low: int | None = None, high: int = INT64_MAX
     ) -> int:
         """Read a whole number of [low, high]."""
-        value = self._take(key)
+        remedy = _bounds(low, high)
+        value: int | None = self._decode(key, INT, remedy)
         if value is None:
             return default
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if not isinstance(value, int) or isinstance(value, bool):
-            self.fail(key, f"must be a whole number, got {_name_type(value)}; {_bounds(low, high)}")
-            return default
-        if not (-_INT64 if low is None else low) <= value <= high:
-            self.fail(key, f"{value} is out of range; {_bounds(low, high)}")
+        if not (-INT64_MAX if low is None else low) <= value <= high:
+            self.fail(key, f"{value} is out of range; {remedy}")
             return default
         return value
 
@@ -74,73 +83,45 @@ class FieldReader:
 
     def read_rate(self, key: str, high: float, *, default: float | None) -> float | None:
         """Read an optional number of (0, high]; None for the word ``unlimited``."""
-        value = self._take(key)
+        if not self.has(key) or self._wire[key] == UNLIMITED:
+            self._read.add(key)
+            return None if self.has(key) else default
+        remedy = f"give a number of (0, {high:g}], or {UNLIMITED}"
+        value: float | None = self._decode(key, _NUMBER, remedy)
         if value is None:
-            return default
-        if value == UNLIMITED:
-            return None
-        remedy = f"(0, {high:g}], or {UNLIMITED}"
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            self.fail(key, f"must be a number, got {_name_type(value)}; give one of {remedy}")
             return None
         if not 0 < value <= high:
-            self.fail(key, f"{value:g} is out of range; give a number of {remedy}")
+            self.fail(key, f"{value} is out of range; {remedy}")
             return None
         return float(value)
 
     def read_bool(self, key: str, *, default: bool) -> bool:
         """Read true or false."""
-        value = self._take(key)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            self.fail(key, f"must be true or false, got {_name_type(value)}")
-            return default
-        return value
+        value: bool | None = self._decode(key, BOOL)
+        return default if value is None else value
 
     def read_text(self, key: str) -> str | None:
         """Read optional text; a bare number is taken as text, as Go's YAML does."""
-        value = self._take(key)
-        if value is None or isinstance(value, str):
-            return value
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return str(value)
-        self.fail(key, f"must be a string, got {_name_type(value)}; put it into quotes")
-        return None
+        text: str | None = self._decode(key, _TEXT, "put it into quotes")
+        return text
 
     def read_texts(self, key: str) -> tuple[str, ...] | None:
         """Read an optional list of texts."""
-        value = self._take(key)
-        if value is None:
-            return None
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            self.fail(key, f"must be a list of strings, got {_name_type(value)}")
-            return None
-        return tuple(value)
+        texts: tuple[str | None, ...] | None = self._decode(key, _TEXTS, "give a list of strings")
+        # A faulty item reads as none.
+        return None if texts is None else tuple(text for text in texts if text is not None)
 
     def read_section(self, key: str) -> "FieldReader":
         """Read an optional mapping; an absent one reads as empty."""
-        value = self._take(key)
-        if value is not None and not isinstance(value, dict):
-            self.fail(key, f"must be a mapping, got {_name_type(value)}")
-            value = None
-        return FieldReader(value or {}, join_path(self.path, key), self._faults)
+        section = self._decode(key, OBJECT, "give keys and values")
+        return FieldReader(section or {}, join_path(self.path, key), self._faults)
 
     def read_items(self, key: str) -> Iterator["FieldReader"]:
         """Read an optional list of mappings."""
-        value = self._take(key)
-        if value is None:
-            return
-        if not isinstance(value, list):
-            self.fail(key, f"must be a list, got {_name_type(value)}")
-            return
-        for index, item in enumerate(value):
-            path = f"{join_path(self.path, key)}[{index}]"
-            if isinstance(item, dict):
-                yield FieldReader(item, path, self._faults)
-            else:
-                message = f"must be a mapping, got {_name_type(item)}; remove it or fill it in"
-                self._faults.errors.append(FieldError(path, message))
+        items = self._decode(key, _SECTIONS, "give items with keys and values")
+        for index, item in enumerate(items or ()):
+            if item is not None:
+                yield FieldReader(item, f"{join_path(self.path, key)}[{index}]", self._faults)
 
     def report_unknown_keys(self) -> None:
         """Note every key that was not read."""
@@ -150,28 +131,41 @@ class FieldReader:
                 message = f"unknown key, ignored by the controller; known here: {known}"
                 self._faults.unknown_keys.append(FieldError(join_path(self.path, key), message))
 
-    def _take(self, key: str) -> Any:
+    def _decode(self, key: str, kind: Kind, remedy: str = "") -> Any:
+        """Decode as the API types are decoded; None if ``key`` is absent, null or faulty."""
         self._read.add(key)
-        return self._wire.get(key)
+        value = self._wire.get(key)
+        if value is None:
+            return None
+        errors: Errors = []
+        decoded = kind.decode(value, join_path(self.path, key), errors)
+        for error in errors:
+            message = f"{error.message}; {remedy}" if remedy else error.message
+            self._faults.errors.append(FieldError(error.path, message))
+        return decoded
 
 
 def _bounds(low: int | None, high: int) -> str:
     if low is None:
         return "give a whole number"
-    if high == _INT64 - 1:
+    if high == INT64_MAX:
         return f"give a whole number of at least {low}"
     return f"give a whole number of [{low}, {high}]"
 
 
-def _name_type(value: object) -> str:
-    names: dict[type, str] = {
-        bool: "true or false",
-        int: "a number",
-        float: "a number",
-        str: "text",
-        list: "a list",
-        dict: "a mapping",
-        type(None): "null",
-    }
-    shown = f" ({value!r})" if isinstance(value, bool | int | float | str) else ""
-    return names.get(type(value), type(value).__name__) + shown
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _decode_number(value: Any, path: str, errors: Errors) -> Any:
+    return value if _is_number(value) else refuse_type(path, "a number", value, errors)
+
+
+def _decode_text(value: Any, path: str, errors: Errors) -> Any:
+    return STR.decode(str(value) if _is_number(value) else value, path, errors)
+
+
+_NUMBER = Kind("number", _decode_number, float)
+_TEXT = Kind("string", _decode_text, str)
+_TEXTS = list_kind(STR)
+_SECTIONS = list_kind(OBJECT)

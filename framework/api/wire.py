@@ -133,17 +133,17 @@ def json_type(value: Any) -> str:
     return "array" if isinstance(value, (list, tuple)) else "object"
 
 
-def _wrong(path: str, wanted: str, value: Any, errors: Errors) -> Any:
+def refuse_type(path: str, wanted: str, value: Any, errors: Errors) -> None:
+    """Append the error for a value of another JSON type than wanted."""
     shown = f" {value!r}" if isinstance(value, (str, int, float)) else ""
     errors.append(FieldError(path, f"must be {wanted}, not {json_type(value)}{shown}"))
-    return None
 
 
 def _decode_int(value: Any, path: str, errors: Errors) -> Any:
     if isinstance(value, float) and value.is_integer() and abs(value) <= INT64_MAX:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        return _wrong(path, "an integer", value, errors)
+        return refuse_type(path, "an integer", value, errors)
     if abs(value) > INT64_MAX:
         errors.append(FieldError(path, "does not fit 64 bits"))
         return None
@@ -151,15 +151,15 @@ def _decode_int(value: Any, path: str, errors: Errors) -> Any:
 
 
 def _decode_str(value: Any, path: str, errors: Errors) -> Any:
-    return value if isinstance(value, str) else _wrong(path, "a string", value, errors)
+    return value if isinstance(value, str) else refuse_type(path, "a string", value, errors)
 
 
 def _decode_bool(value: Any, path: str, errors: Errors) -> Any:
-    return value if isinstance(value, bool) else _wrong(path, "true or false", value, errors)
+    return value if isinstance(value, bool) else refuse_type(path, "true or false", value, errors)
 
 
 def _decode_mapping(value: Any, path: str, errors: Errors) -> Any:
-    return value if isinstance(value, Mapping) else _wrong(path, "an object", value, errors)
+    return value if isinstance(value, Mapping) else refuse_type(path, "an object", value, errors)
 
 
 def _decode_template(value: Any, path: str, errors: Errors) -> Any:
@@ -196,7 +196,7 @@ def format_time(moment: datetime) -> str:
 
 def _decode_time(value: Any, path: str, errors: Errors) -> Any:
     if not isinstance(value, str):
-        return _wrong(path, "an RFC 3339 time", value, errors)
+        return refuse_type(path, "an RFC 3339 time", value, errors)
     try:
         return parse_time(value)
     except ValueError:
@@ -211,6 +211,7 @@ def _identity(value: Any) -> Any:
 INT = Kind("integer", _decode_int, _identity)
 STR = Kind("string", _decode_str, _identity)
 BOOL = Kind("boolean", _decode_bool, _identity)
+OBJECT = Kind("object", _decode_mapping, _identity)
 TIME = Kind("time", _decode_time, format_time)
 # A Pod template: an object with any fields.
 TEMPLATE = Kind("object", _decode_template, _identity)
@@ -235,7 +236,7 @@ def list_kind(item: Kind) -> Kind:
 
     def decode(value: Any, path: str, errors: Errors) -> Any:
         if not isinstance(value, (list, tuple)):
-            return _wrong(path, "an array", value, errors)
+            return refuse_type(path, "an array", value, errors)
         items = []
         for i, v in enumerate(value):
             items.append(item.decode(v, f"{path}[{i}]", errors))

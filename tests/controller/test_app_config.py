@@ -29,7 +29,10 @@ def test_controller_with_bad_values_names_each_and_exits_2(config: Path) -> None
     result = call(config)
     assert result.exit_code == 2
     assert [line.partition("config: ")[2] for line in result.stderr.splitlines()] == [
-        "kubeClientQps: must be a number, got text ('fast'); give one of (0, 10000], or unlimited",
+        (
+            "kubeClientQps: must be a number, not string 'fast'; "
+            "give a number of (0, 10000], or unlimited"
+        ),
         "workerNumber: 0 is out of range; give a whole number of [1, 2147483647]",
     ]
 
@@ -61,7 +64,11 @@ def test_controller_with_a_missing_config_file_exits_2(config: Path) -> None:
     [
         ("", ["--kinds", "tfjob,mpijob"], "--kinds: 'mpijob'"),
         ("kinds: [tfjob, mpijob]\n", [], "config: kinds: 'mpijob'"),
-        ("kinds: tfjob\n", [], "config: kinds: must be a list of strings"),
+        (
+            "kinds: tfjob\n",
+            [],
+            "config: kinds: must be an array, not string 'tfjob'; give a list of strings",
+        ),
     ],
     ids=["option", "config file", "no list"],
 )

@@ -191,16 +191,16 @@ def test_load_config_with_several_faults_tells_all_with_path_and_remedy(load: Lo
         "kubeClientQps: 0 is out of range; give a number of (0, 10000], or unlimited",
         "kubeClientBurst: 10001 is out of range; give a whole number of [0, 10000]",
         (
-            "workerNumber: must be a whole number, got text ('many'); "
+            "workerNumber: must be an integer, not string 'many'; "
             "give a whole number of [1, 2147483647]"
         ),
-        "largeFrameworkCompression: must be true or false, got a number (1)",
+        "largeFrameworkCompression: must be true or false, not number 1",
         "crdEstablishedCheckTimeoutSec: 9 is out of range; give a whole number of at least 10",
         "frameworkMaxTaskRoles: 0 is out of range; give a whole number of [1, 65536]",
         "frameworkMaxTasks: 1000001 is out of range; give a whole number of [1, 1000000]",
         "frameworkMaxBytes: 100 is out of range; give a whole number of [65536, 2147483647]",
         (
-            "memoryLimitBytes: must be a whole number, got text ('1Gi'); "
+            "memoryLimitBytes: must be an integer, not string '1Gi'; "
             "give a whole number of at least 0"
         ),
         "memoryAdmissionPercent: 101 is out of range; give a whole number of [10, 100]",
@@ -215,7 +215,10 @@ def test_load_config_with_several_faults_tells_all_with_path_and_remedy(load: Lo
             "remove it, Failed is the default"
         ),
         "podFailureSpec[1].podPatterns: must not be empty; give at least one pattern",
-        "podFailureSpec[2].podPatterns[0]: must be a mapping, got null; remove it or fill it in",
+        (
+            "podFailureSpec[2].podPatterns[0]: must be an object, not null; "
+            "give items with keys and values"
+        ),
         "podFailureSpec[2].podPatterns: must not be empty; give at least one pattern",
     ]
 
@@ -316,3 +319,22 @@ def test_load_config_with_null_values_takes_the_defaults(load: Load) -> None:
 def test_request_rate_brings_a_burst(load: Load, text: str, qps: float | None, burst: int) -> None:
     config = load(text, strict=True).config
     assert (config.kube_client_qps, config.kube_client_burst) == (qps, burst)
+
+
+@cases(
+    "text fault",
+    infinite=("kubeClientQps: .inf", "kubeClientQps: inf is out of range"),
+    no_number=("kubeClientQps: .nan", "kubeClientQps: nan is out of range"),
+    huge=(f"kubeClientQps: 1{'0' * 400}", "kubeClientQps: 10+ is out of range"),
+    negative_limit=("memoryLimitBytes: -1", "memoryLimitBytes: -1 is out of range"),
+    no_list=("podFailureSpec: {}", "podFailureSpec: must be an array, not object; give items"),
+    no_section=("logObjectSnapshot: 1", "logObjectSnapshot: must be an object, not number 1; give"),
+    no_text=("kubeConfigFilePath: true", "must be a string, not boolean True; put it into quotes"),
+    item_of_texts=("kinds: [tfjob, 3]", r"kinds\[1\]: must be a string, not number 3; give a list"),
+    beyond_64_bits=(f"workerNumber: {2**63}", "workerNumber: does not fit 64 bits; give a whole"),
+)
+def test_load_config_with_another_type_or_size_refuses_it(
+    load: Load, text: str, fault: str
+) -> None:
+    with pytest.raises(FieldErrors, match=fault):
+        load(text)
