@@ -57,6 +57,7 @@ _TASK_ROLE_SPEC = _Struct(
         "absentTaskIndices": _OMIT,
         "minMemberCount": _OMIT_NULL,
         "drain": _OMIT,
+        "completedPodPolicy": _OMIT,
     },
     {
         "frameworkAttemptCompletionPolicy": _Struct(

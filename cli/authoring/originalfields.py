@@ -18,6 +18,7 @@ _SPEC_FIELDS: Mapping[str, str] = {
     constants.TTL_FIELD: "the time of the deletion: it is that of the config of the controller",
 }
 _ROLE_FIELDS: Mapping[str, str] = {
+    constants.COMPLETED_POD_POLICY_FIELD: "the choice to keep completed Pods",
     constants.ABSENT_TASK_INDICES_FIELD: "the gaps, so that these Tasks run",
     constants.DRAIN_FIELD: "the drain, so that Pods leave at once",
     constants.MIN_MEMBER_COUNT_FIELD: "the quorum, so that the whole gang must be complete",

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 from framework.api.constants import (
     ACTIVE_DEADLINE_FIELD,
+    COMPLETED_POD_POLICY_FIELD,
     EXTENDED_UNLIMITED,
     SUSPENDED_CONDITION,
     TTL_FIELD,
@@ -26,6 +27,11 @@ from framework.api.wire import format_time
 _EXECUTION = {
     ExecutionType.CREATE: "is not started yet (executionType Create)",
     ExecutionType.STOP: "is stopped by its user (executionType Stop)",
+}
+_PODS = {
+    CompletedPodPolicy.DELETE: "are deleted",
+    CompletedPodPolicy.RETAIN_UNTIL_END: "stay until the end of the attempt",
+    CompletedPodPolicy.RETAIN: "stay after their end",
 }
 
 
@@ -66,7 +72,7 @@ def _count_tasks(number: int, result: str) -> str:
 
 
 def describe_role(role: TaskRoleSpec) -> str:
-    """Describe the fields of a role that change what its gang waits for."""
+    """Describe the fields of a role that change what its gang waits for and what stays of it."""
     texts = []
     if role.min_member_count is not None:
         texts.append(f"complete with {role.quorum} of {role.wanted_count}")
@@ -74,6 +80,8 @@ def describe_role(role: TaskRoleSpec) -> str:
         texts.append(f"{len(role.absent)} absent")
     if role.drain is not None:
         texts.append(f"drains for up to {format_seconds(role.drain.timeout_seconds)}")
+    if role.completed_pod_policy is not None:
+        texts.append(f"ended Pods {_PODS[role.completed_pod_policy]}")
     return ", ".join(texts)
 
 
@@ -103,8 +111,10 @@ def list_lifetime(
         end = status.transition_time if status is not None and is_completed else None
         text = f"{format_seconds(ttl)} after its end ({TTL_FIELD})"
         rows.append(("Removal", text + _describe_moment(end, ttl, now)))
-    if spec.completed_pod_policy is CompletedPodPolicy.RETAIN:
-        rows.append(("Pods", "stay after their end (completedPodPolicy Retain)"))
+    policy = spec.completed_pod_policy
+    if policy is not CompletedPodPolicy.DELETE:
+        text = f"{_PODS[policy]} ({COMPLETED_POD_POLICY_FIELD} {policy})"
+        rows.append(("Pods", text))
     return rows
 
 

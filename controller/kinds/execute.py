@@ -54,7 +54,6 @@ _RESOURCES = {
     resource.kind: resource
     for resource in (
         resources.FRAMEWORKS,
-        resources.PODS,
         resources.SERVICES,
         resources.SECRETS,
         resources.SERVICE_ACCOUNTS,

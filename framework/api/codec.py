@@ -117,6 +117,12 @@ TASK_ROLE_SPEC = Struct(
         omit_value=None,
     ),
     Field(constants.DRAIN_FIELD, "drain", _DRAIN_SPEC.kind(), nullable=True, omit_empty=True),
+    Field(
+        constants.COMPLETED_POD_POLICY_FIELD,
+        "completed_pod_policy",
+        enum_kind(CompletedPodPolicy),
+        omit_value=None,
+    ),
 )
 
 SPEC = Struct(

@@ -187,8 +187,12 @@ _DESCRIPTIONS = {
     f"{_ROLE}.{constants.DRAIN_FIELD}.{constants.DRAIN_TIMEOUT_FIELD}": (
         "Maximum duration of the drain in seconds."
     ),
+    f"{_ROLE}.{constants.COMPLETED_POD_POLICY_FIELD}": (
+        "As in spec, for the Pods of this role. Default: as spec says."
+    ),
     f"spec.{constants.COMPLETED_POD_POLICY_FIELD}": (
-        "Whether the Pod of a Completed Task is deleted or kept. Default: Delete."
+        "Delete: the Pod of a Completed Task is deleted. RetainUntilEnd: it is deleted when the "
+        "attempt ends. Retain: it stays after the last attempt. Default: Delete."
     ),
     f"spec.{constants.SUSPEND_FIELD}": (
         "true: end the Pods, and create none until it is false again. The attempt is not counted."

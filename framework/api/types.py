@@ -24,9 +24,10 @@ class ExecutionType(StrEnum):
 
 
 class CompletedPodPolicy(StrEnum):
-    """Whether the Pod of a Completed Task is deleted. Not in the original."""
+    """Until when the Pod of a Completed Task is kept. Not in the original."""
 
     DELETE = "Delete"
+    RETAIN_UNTIL_END = "RetainUntilEnd"
     RETAIN = "Retain"
 
 
@@ -106,6 +107,9 @@ class TaskRoleSpec:
     """Quorum of the role; None: all wanted Tasks. Not in the original."""
     drain: DrainSpec | None = None
     """Drain of the role; None: no drain. Not in the original."""
+    completed_pod_policy: CompletedPodPolicy | None = None
+    """Until when Pods of Completed Tasks are kept; None: as the Framework says. Not in the
+    original."""
     extra: Extra = field(default_factory=dict)
     """Wire fields that this version does not know; they are written back."""
     absent: frozenset[int] = field(init=False, compare=False, repr=False)
@@ -142,7 +146,8 @@ class FrameworkSpec:
     task_roles: tuple[TaskRoleSpec, ...] = ()
     """Roles, in the order of the user."""
     completed_pod_policy: CompletedPodPolicy = CompletedPodPolicy.DELETE
-    """Whether Pods of Completed Tasks are deleted. Not in the original."""
+    """Until when Pods of Completed Tasks are kept, unless their role says it. Not in the
+    original."""
     suspend: bool = False
     """Whether the Framework is to have no Pods for now. Not in the original."""
     active_deadline_seconds: int | None = None
@@ -152,6 +157,19 @@ class FrameworkSpec:
     Not in the original."""
     extra: Extra = field(default_factory=dict)
     """Wire fields that this version does not know; they are written back."""
+    retains_pods: bool = field(init=False, compare=False, repr=False)
+    """Whether Pods of a role stay after the end. Computed once, because it is read per Task."""
+
+    def __post_init__(self) -> None:
+        """Compute ``retains_pods``."""
+        policies = {self.get_pod_policy(role) for role in self.task_roles}
+        retains = CompletedPodPolicy.RETAIN in (policies or {self.completed_pod_policy})
+        object.__setattr__(self, "retains_pods", retains)
+
+    def get_pod_policy(self, role: TaskRoleSpec | None) -> CompletedPodPolicy:
+        """Return until when Pods of a role are kept; None is a role that the spec lacks."""
+        own = None if role is None else role.completed_pod_policy
+        return self.completed_pod_policy if own is None else own
 
     def find_role(self, name: str) -> TaskRoleSpec | None:
         """Find a role by name; the first, because an old CRD allowed two with the same name."""

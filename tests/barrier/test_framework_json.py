@@ -35,6 +35,7 @@ def make_full_framework() -> dict[str, Any]:
     framework["status"]["observedGeneration"] = 3
     role = framework["spec"]["taskRoles"][0]
     role.update(absentTaskIndices=[1], minMemberCount=1, drain={"timeoutSec": 5})
+    role["completedPodPolicy"] = "RetainUntilEnd"
     framework["spec"]["completedPodPolicy"] = "Retain"
     framework["spec"]["unknownField"] = {"z": 1, "a": 2}
     return framework

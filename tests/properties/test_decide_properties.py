@@ -25,6 +25,7 @@ from framework.api.fielderrors import FieldErrors
 from framework.api.pods import parse_configmap, parse_pod
 from framework.api.states import FRAMEWORK_COMPLETING, FrameworkState, TaskState
 from framework.api.types import (
+    CompletedPodPolicy,
     CompletionPolicySpec,
     ExecutionType,
     Framework,
@@ -63,6 +64,7 @@ _roles = st.builds(
     _tasks,
     absent_task_indices=st.sampled_from([(), (), (0,), (1, 2)]),
     min_member_count=st.sampled_from([None, None, 1]),
+    completed_pod_policy=st.sampled_from([None, None, *CompletedPodPolicy]),
 )
 _specs = st.builds(
     FrameworkSpec,

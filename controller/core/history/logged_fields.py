@@ -132,6 +132,7 @@ _ROLE_SPEC: Form = {
     "task": _TASK_SPEC,
     constants.MIN_MEMBER_COUNT_FIELD: None,
     constants.DRAIN_FIELD: _plain(constants.DRAIN_TIMEOUT_FIELD),
+    constants.COMPLETED_POD_POLICY_FIELD: None,
 }
 _FRAMEWORK_SPEC: Form = {
     "executionType": None,

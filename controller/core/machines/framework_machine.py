@@ -301,7 +301,7 @@ def _apply_completion_policy(draft: Draft, *, is_after_tasks: bool) -> None:
 def _end(draft: Draft, configmap: ConfigMapView) -> None:
     urgency = find_urgency(is_persisted=draft.is_persisted(*_ENDING))
     if retention.is_attempt_retained(draft):
-        if not retention.end_live_pods(draft, urgency):
+        if not retention.end_pods(draft, urgency):
             return
         if urgency is Urgency.NONE:
             completing.end_framework(draft, None)

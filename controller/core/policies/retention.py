@@ -1,15 +1,17 @@
-"""Retention of finished Pods: ``completedPodPolicy: Retain`` keeps the Pods of completed Tasks.
+"""Retention of finished Pods: ``completedPodPolicy`` keeps the Pods of completed Tasks.
 
-1. When a Pod finishes and its Task will not be retried, the Task completes and the Pod stays
-   (``should_retain``).
-2. When the last attempt of the Framework ends, its ConfigMap stays (``is_attempt_retained``). Live
-   Pods are deleted (``end_live_pods``); those with the wrapper first get their termination grace
-   period to end by themselves.
+1. When a Pod finishes and its Task will not be retried, the Task completes and, with Retain and
+   RetainUntilEnd, the Pod stays (``should_retain``).
+2. When the last attempt of the Framework ends, and a role has Retain, its ConfigMap stays
+   (``is_attempt_retained``). Live Pods and the Pods of other roles are deleted (``end_pods``); live
+   ones with the wrapper first get their termination grace period to end by themselves.
 3. When the Task of a retained Pod is scaled down, its Pod is deleted (``delete_released_pod``), and
    then its entry goes (``is_released``).
 
 Invariant: with Delete, the default and the behaviour of the Go original, no function here keeps a
 Pod.
+
+A role without a policy has that of the Framework.
 
 Example: workers 0 and 1 with Retain and no retries; one failure ends the attempt. Worker 0 fails:
 its Pod stays, worker 1 is deleted, and the Framework is Completed when worker 1 is gone.
@@ -26,11 +28,6 @@ from framework.api.pods import PodView
 from framework.api.types import CompletedPodPolicy, TaskAttemptCompletionStatus, TaskStatus
 
 
-def is_retaining(draft: Draft) -> bool:
-    """Return whether the spec asks to keep finished Pods."""
-    return draft.spec.completed_pod_policy is CompletedPodPolicy.RETAIN
-
-
 def should_retain(
     draft: Draft,
     role: RoleDraft,
@@ -38,7 +35,9 @@ def should_retain(
     completion: TaskAttemptCompletionStatus,
 ) -> bool:
     """Return whether a Pod that has finished stays, because its Task will not be retried."""
-    if not is_retaining(draft) or task.deletion_pending or role.spec is None:
+    if role.spec is None or task.deletion_pending:
+        return False
+    if draft.spec.get_pod_policy(role.spec) is CompletedPodPolicy.DELETE:
         return False
     completion = task.attempt_status.completion_status or completion
     policy = role.spec.task.retry_policy
@@ -47,17 +46,19 @@ def should_retain(
 
 
 def is_attempt_retained(draft: Draft) -> bool:
-    """Return whether the attempt ends, is the last, and keeps its ConfigMap and Pods."""
+    """Return whether the attempt ends, is the last, and keeps its ConfigMap and some Pods."""
     completion = draft.status.attempt_status.completion_status
-    if not is_retaining(draft) or completion is None:
+    if not draft.spec.retains_pods or completion is None:
         return False
     retries = draft.status.retry_policy_status
     policy = draft.spec.retry_policy
     return not decide_retry(policy, retries, completion.code, completion.type).should_retry
 
 
-def end_live_pods(draft: Draft, urgency: Urgency) -> bool:
-    """Delete the live Pods of a retained attempt; return whether none is left.
+def end_pods(draft: Draft, urgency: Urgency) -> bool:
+    """Delete the Pods of a retained attempt that do not stay; return whether none is left.
+
+    Live Pods do not stay, and no Pods of roles without Retain.
 
     A Pod with the wrapper gets its termination grace period to end by itself. An unclaimed Pod must
     be gone, too: the ConfigMap stays, so the garbage collector does not delete it.
@@ -69,7 +70,7 @@ def end_live_pods(draft: Draft, urgency: Urgency) -> bool:
             is_done = False
         if pod is None or pod.uid != task.attempt_status.pod_uid:
             is_done = _is_known_gone(draft, task) and is_done
-        elif not pod.is_ended:
+        elif not (pod.is_ended and _stays(draft, role)):
             is_done = False
             _end_pod(draft, role, task, pod, urgency)
     return is_done
@@ -117,6 +118,10 @@ def is_released(draft: Draft, task: TaskStatus) -> bool:
     return draft.is_gone(ObjectKind.POD, attempt.pod_name, attempt.pod_uid)
 
 
+def _stays(draft: Draft, role: RoleDraft) -> bool:
+    return draft.spec.get_pod_policy(role.spec) is CompletedPodPolicy.RETAIN
+
+
 def _end_pod(
     draft: Draft,
     role: RoleDraft,
@@ -127,7 +132,8 @@ def _end_pod(
     if pod.is_terminating:
         return
     grace_seconds = pod.termination_grace_seconds
-    if is_wrapped(pod) and not draft.has_elapsed(draft.status.transition_time, grace_seconds):
+    is_waited_for = is_wrapped(pod) and not pod.is_ended
+    if is_waited_for and not draft.has_elapsed(draft.status.transition_time, grace_seconds):
         return
     cause = f"{role.name}/{task.index}: the attempt has ended"
     draft.add_action(DeleteObject(ObjectKind.POD, pod.name, pod.uid, cause, urgency=urgency))

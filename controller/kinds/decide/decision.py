@@ -76,7 +76,7 @@ class Delete:
     """Delete the object with this UID; it may be gone."""
 
     kind: str
-    """``Service`` or ``Pod``."""
+    """``Service``."""
     name: str
     uid: str
 

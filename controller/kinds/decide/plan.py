@@ -232,13 +232,11 @@ def render_faults(errors: FieldErrors) -> str:
     return "; ".join(str(error) for error in errors.errors)
 
 
-def build_decision(
-    snapshot: Snapshot, status: Object, plan: Plan, first: tuple[Action, ...] = ()
-) -> Decision:
+def build_decision(snapshot: Snapshot, status: Object, plan: Plan) -> Decision:
     """Join the parts of a decision in their order.
 
     The status is written before the Framework is put back, so that a crash between them does not
-    lose the condition; ``first`` is what must be done before the status says so.
+    lose the condition.
     """
     is_changed = status != snapshot.job.get("status")
     written = (WriteStatus(status),) if is_changed else ()
@@ -251,7 +249,7 @@ def build_decision(
     bindings = tuple(action for action in plan.creates if _is_binding(action))
     others = tuple(action for action in plan.creates if not _is_binding(action))
     created = (plan.question, others, bindings, plan.framework)
-    stages = (first, written, events, *created, plan.deletes)
+    stages = (written, events, *created, plan.deletes)
     is_blocked = any(added.type == BLOCKED for added in plan.added_conditions)
     return Decision(tuple(stage for stage in stages if stage), is_blocked, plan.has_more)
 

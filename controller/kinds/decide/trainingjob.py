@@ -5,16 +5,15 @@
 3. Its spec is faulty: the status has field, reason and remedy. A job that has a Framework goes on.
 4. It is suspended and has no Framework: only its status is written.
 5. Else its objects are planned (``plan``): also the Secret with its ssh key, if it names none.
-6. When its Framework is Completed, ``cleanPodPolicy`` All and Running delete the Pods of workers
-   that the Framework names, and the Services. The status has the end only after that.
+6. When its Framework is Completed, ``cleanPodPolicy`` All and Running delete the Services. The
+   Framework has deleted the Pods of workers before (``completedPodPolicy`` of its role).
 
 The wanted workers are those of the spec, unless a scaler decides them (``Snapshot.workers``).
 """
 
-from collections.abc import Iterator
 from typing import Any
 
-from controller.kinds.decide.decision import Action, CreateKey, Decision, Delete, Snapshot
+from controller.kinds.decide.decision import CreateKey, Decision, Snapshot
 from controller.kinds.decide.ownership import get_metadata, mark
 from controller.kinds.decide.plan import (
     Plan,
@@ -30,7 +29,6 @@ from framework.api import constants
 from framework.api.fielderrors import FieldErrors
 from framework.api.types import Framework
 from framework.kinds.compiled import Object
-from framework.kinds.observing import list_tasks
 from framework.kinds.trainingjob.compile import compile_trainingjob
 from framework.kinds.trainingjob.status import (
     FAILED,
@@ -41,7 +39,6 @@ from framework.kinds.trainingjob.status import (
 from framework.kinds.trainingjob.types import (
     SECRET_ANNOTATION,
     SUSPENDED_ANNOTATION,
-    WORKER,
     AttachMode,
     CleanPodPolicy,
 )
@@ -70,8 +67,7 @@ def decide_trainingjob(snapshot: Snapshot) -> Decision:
     name = get_metadata(job)["name"]
     before = None if _is_refused_no_more(old, fault) else old
     status = map_trainingjob_status(name, framework, before, snapshot.now, facts)
-    first = () if is_ended else tuple(_clean_pods(job, framework))
-    return build_decision(snapshot, status, plan, first)
+    return build_decision(snapshot, status, plan)
 
 
 def _plan(snapshot: Snapshot, framework: Framework | None, *, is_ended: bool) -> tuple[Plan, str]:
@@ -155,13 +151,3 @@ def _build_secret(job: Object, name: str) -> Object:
 def _is_cleaned(job: Object) -> bool:
     policy = _read_spec(job, "cleanPodPolicy") or CleanPodPolicy.RUNNING
     return bool(policy != CleanPodPolicy.NONE)
-
-
-def _clean_pods(job: Object, framework: Framework | None) -> Iterator[Action]:
-    """Delete the Pods of the workers of a Completed Framework."""
-    if framework is None or not is_completed(framework) or not _is_cleaned(job):
-        return
-    for task in list_tasks(framework, WORKER):
-        attempt = task.attempt_status
-        if attempt.pod_name and attempt.pod_uid:
-            yield Delete("Pod", attempt.pod_name, attempt.pod_uid)

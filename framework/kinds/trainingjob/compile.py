@@ -22,6 +22,7 @@ from typing import Any
 
 from framework.api import constants, images
 from framework.api.fielderrors import FieldErrors
+from framework.api.types import CompletedPodPolicy
 from framework.kinds import agents
 from framework.kinds.agent_objects import build_rights
 from framework.kinds.compiled import Compiled, Note, Object, WantedWorkers
@@ -202,6 +203,8 @@ def _build_role(name: str, count: int, pod: Object, retry: tuple[bool, int]) -> 
 def _build_workers(job: CompleteJob, pod: Object) -> Object:
     retry = _RETRIES[job.worker_restart_policy]
     role = _build_role(WORKER, job.worker_count, pod, retry)
+    if job.clean_pod_policy is not CleanPodPolicy.NONE:
+        role[constants.COMPLETED_POD_POLICY_FIELD] = CompletedPodPolicy.RETAIN_UNTIL_END.value
     if job.absent_workers:
         role[constants.ABSENT_TASK_INDICES_FIELD] = sorted(job.absent_workers)
     if job.drain_seconds:

@@ -223,6 +223,7 @@ def test_lint_elastic_settings_in_two_containers_are_seen_together() -> None:
 def test_lint_for_the_original_finds_the_fields_it_does_not_know() -> None:
     framework = build(minMemberCount=1, drain={"timeoutSec": 1}, absentTaskIndices=[1])
     framework["spec"]["completedPodPolicy"] = "Retain"
+    framework["spec"]["taskRoles"][0]["completedPodPolicy"] = "Delete"
     lifetime = {"suspend": False, "activeDeadlineSeconds": 9, "ttlSecondsAfterFinished": 9}
     framework["spec"].update(lifetime)
     found = lint(framework, LintOptions(for_original=True))
@@ -231,6 +232,7 @@ def test_lint_for_the_original_finds_the_fields_it_does_not_know() -> None:
         "spec.completedPodPolicy",
         "spec.suspend",
         "spec.taskRoles[0].absentTaskIndices",
+        "spec.taskRoles[0].completedPodPolicy",
         "spec.taskRoles[0].drain",
         "spec.taskRoles[0].minMemberCount",
         "spec.ttlSecondsAfterFinished",

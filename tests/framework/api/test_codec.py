@@ -122,7 +122,10 @@ def test_spec_absent_empty_and_null_are_the_defaults() -> None:
 
 
 def test_role_nulls_are_the_defaults_and_nullable_ones_stay_null() -> None:
-    keys = ("absentTaskIndices", "minMemberCount", "drain", "frameworkAttemptCompletionPolicy")
+    keys = (
+        *("absentTaskIndices", "minMemberCount", "drain", "frameworkAttemptCompletionPolicy"),
+        "completedPodPolicy",
+    )
     null = codec.decode_spec({"taskRoles": [dict.fromkeys(keys) | {"name": "a"}]})
     absent = codec.decode_spec({"taskRoles": [{"name": "a"}]})
     assert null == absent
@@ -131,7 +134,7 @@ def test_role_nulls_are_the_defaults_and_nullable_ones_stay_null() -> None:
 
 def test_extensions_decode_to_their_attributes() -> None:
     extensions = {"absentTaskIndices": [3, 1], "minMemberCount": 0, "drain": {"timeoutSec": 30}}
-    role = {"name": "a", **extensions}
+    role = {"name": "a", **extensions, "completedPodPolicy": "RetainUntilEnd"}
     lifetime = {"suspend": True, "activeDeadlineSeconds": 0, "ttlSecondsAfterFinished": 0}
     wire = {"taskRoles": [role], "completedPodPolicy": "Retain", **lifetime}
     spec = codec.decode_spec(wire)
@@ -144,6 +147,7 @@ def test_extensions_decode_to_their_attributes() -> None:
     assert decoded.drain is not None
     assert decoded.drain.timeout_seconds == 30
     assert spec.completed_pod_policy is CompletedPodPolicy.RETAIN
+    assert decoded.completed_pod_policy is CompletedPodPolicy.RETAIN_UNTIL_END
     [wire] = codec.encode_spec(spec)["taskRoles"]
     assert {key: wire[key] for key in role} == role
 
@@ -184,7 +188,7 @@ def test_spec_faults_are_all_named_with_their_paths() -> None:
         "spec.executionType": "must be one of Create, Start, Stop; not 'start'",
         "spec.retryPolicy.fancyRetryPolicy": "must be true or false, not string 'yes'",
         "spec.retryPolicy.maxRetryCount": "must be an integer, not number 1.5",
-        "spec.completedPodPolicy": "must be one of Delete, Retain; not 1",
+        "spec.completedPodPolicy": "must be one of Delete, RetainUntilEnd, Retain; not 1",
         "spec.suspend": "must be true or false, not string 'true'",
         "spec.activeDeadlineSeconds": "must be an integer, not string '60'",
         "spec.ttlSecondsAfterFinished": "must be an integer, not boolean False",

@@ -246,6 +246,19 @@ def test_suspended_job_does_not_start() -> None:
     assert compile_with().framework["spec"]["executionType"] == "Start"
 
 
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [("All", "RetainUntilEnd"), ("Running", "RetainUntilEnd"), ("None", None)],
+)
+def test_clean_pod_policy_decides_whether_workers_stay_and_the_launcher_stays(
+    policy: str, expected: str | None
+) -> None:
+    spec = compile_with(cleanPodPolicy=policy).framework["spec"]
+    launcher, worker = spec["taskRoles"]
+    assert worker.get("completedPodPolicy") == expected
+    assert (spec["completedPodPolicy"], launcher.get("completedPodPolicy")) == ("Retain", None)
+
+
 def test_what_is_left_out_is_noted() -> None:
     compiled = compile_with(
         edit("spec", "etReplicaSpecs", "launcher", restartPolicy="Always"),

@@ -119,6 +119,7 @@ role_specs = st.builds(
     absent_task_indices=st.lists(st.integers(0, MAX_TASKS), unique=True, max_size=2).map(tuple),
     min_member_count=st.none() | st.integers(0, MAX_TASKS + 1),
     drain=st.none() | st.builds(DrainSpec, st.integers(0, 60), extra=extras),
+    completed_pod_policy=st.none() | st.sampled_from(CompletedPodPolicy),
     extra=extras,
 )
 

@@ -254,7 +254,7 @@ class Auditor:
                 forced = request.grace_seconds == 0 and task.state is TaskState.ATTEMPT_DELETING
                 done = task.state is TaskState.COMPLETED and task.deletion_pending
                 # The attempt ends, and its ConfigMap stays.
-                is_kept = _is_retaining(framework) and framework.status.state in _ENDING
+                is_kept = framework.spec.retains_pods and framework.status.state in _ENDING
                 if task.state not in _TASK_ENDING and not forced and not done and not is_kept:
                     self.fail(f"I2: {request} while its Task is {task.state}")
                 return
@@ -327,7 +327,7 @@ class Auditor:
         was_ended = before is not None and before.state in _ENDED
         if was_ended or after.state not in _ENDED or uid not in self.configmaps:
             return
-        if not _is_retaining(framework) or after.state is not FrameworkState.COMPLETED:
+        if not framework.spec.retains_pods or after.state is not FrameworkState.COMPLETED:
             self.fail(f"P4: the attempt is {after.state}, but ConfigMap {uid} is there")
         self.kept.add(uid)
 
@@ -345,11 +345,12 @@ class Auditor:
             pod = self.pods.get(uid or "")
             if pod is None or task.state not in TASK_ENDED or uid in ended:
                 continue
-            if _is_retaining(framework) and pod.is_ended:
+            is_kept = pod.is_ended and _keeps_pods(framework, role.name)
+            if is_kept:
                 self.kept.add(pod.uid)
             if self._may_outlive(pod):
                 continue
-            if not _is_retaining(framework) or not pod.is_ended:
+            if not is_kept:
                 self.fail(f"P4: {role.name}/{task.index} is {task.state}, but Pod {uid} is there")
             elif task.state is not TaskState.COMPLETED:
                 self.fail(f"P4: {role.name}/{task.index} is retried, but Pod {uid} is kept")
@@ -441,8 +442,10 @@ class Auditor:
         return self.last.get(annotations.get(constants.FRAMEWORK_UID))
 
 
-def _is_retaining(framework: Framework) -> bool:
-    return framework.spec.completed_pod_policy is CompletedPodPolicy.RETAIN
+def _keeps_pods(framework: Framework, role: str) -> bool:
+    """Return whether Pods of a role stay until the end, or also after it."""
+    policy = framework.spec.get_pod_policy(framework.spec.find_role(role))
+    return policy is not CompletedPodPolicy.DELETE
 
 
 def _list_owners(body: Object) -> list[str]:

@@ -126,6 +126,10 @@ def _edit_retries(draw: random.Random, spec: Object) -> None:
 def _edit_retention(draw: random.Random, spec: Object) -> None:
     policy = draw.choice((*CompletedPodPolicy, CompletedPodPolicy.RETAIN))
     spec[constants.COMPLETED_POD_POLICY_FIELD] = policy.value
+    for role in spec["taskRoles"]:
+        role.pop(constants.COMPLETED_POD_POLICY_FIELD, None)
+        if draw.random() < 0.3:
+            role[constants.COMPLETED_POD_POLICY_FIELD] = draw.choice((*CompletedPodPolicy,)).value
 
 
 def _edit_lifetime(draw: random.Random, spec: Object) -> None:

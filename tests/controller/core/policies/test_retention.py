@@ -1,4 +1,4 @@
-"""completedPodPolicy Retain: Pods that ended stay; all other Pods are deleted as usual."""
+"""completedPodPolicy, of a Framework or of a role: which Pods that ended stay, and until when."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -324,3 +324,106 @@ def test_retained_attempt_at_its_end_keeps_pods_that_ended() -> None:
     decision = decide_end(end(TaskState.ATTEMPT_RUNNING), pods=build_pods("Succeeded"))
     assert [a.key.name for a in decision.actions if a.key.verb is Verb.DELETE] == []
     assert get_task(get_status(decision)).state is TaskState.COMPLETED
+
+
+WORKER_POD, LAUNCHER_POD = "gang-worker-0", "gang-launcher-0"
+
+
+def run_mixed(
+    policy: CompletedPodPolicy, default: CompletedPodPolicy = CompletedPodPolicy.RETAIN, **pod: Any
+) -> World:
+    """A World with a launcher that decides the end, and two workers with a policy of their own."""
+    template = build_template_wire(**pod)
+    if pod:
+        template["metadata"] = {"annotations": {constants.WRAPPER_ANNOTATION: "1"}}
+    ends = CompletionPolicySpec(min_failed_task_count=1, min_succeeded_task_count=1)
+    launcher = build_role("launcher", 1, completion_policy=ends)
+    workers = build_role(
+        number=2, task=TaskSpec(pod=template), completed_pod_policy=policy,
+        completion_policy=CompletionPolicySpec(-1, -1),
+    )  # fmt: skip
+    world = World(build_spec(launcher, workers, completed_pod_policy=default))
+    world.settle()
+    for number, name in enumerate(sorted(world.pods)):
+        world.run_pod(name, number)
+    world.settle()
+    return world
+
+
+def finish(world: World) -> None:
+    """End the launcher, and let the Pods that are being deleted go."""
+    world.end_pod(LAUNCHER_POD)
+    world.settle()
+    # First the Pod that decides the end may have to go, then those of its peers.
+    for _ in range(2):
+        for name in [name for name, pod in world.pods.items() if pod.is_terminating]:
+            world.remove_pod(name)
+        world.settle()
+    assert world.status.state is S.COMPLETED
+
+
+@pytest.mark.parametrize("policy", list(CompletedPodPolicy))
+def test_policy_of_a_role_decides_about_its_pods_only(policy: CompletedPodPolicy) -> None:
+    world = run_mixed(policy)
+    world.end_pod(WORKER_POD, 3)
+    world.settle()
+    assert world.pods[WORKER_POD].is_terminating is (policy is CompletedPodPolicy.DELETE)
+    if policy is CompletedPodPolicy.DELETE:
+        world.remove_pod(WORKER_POD)
+        world.settle()
+    assert get_task(world.status, 0, "worker").state is TaskState.COMPLETED
+    finish(world)
+    stay = [WORKER_POD] if policy is CompletedPodPolicy.RETAIN else []
+    assert_completed_with(world, LAUNCHER_POD, *stay)
+    assert get_code(get_task(world.status, 0, "worker")) == 3
+
+
+def test_framework_waits_until_the_ended_pods_of_a_role_are_gone() -> None:
+    world = run_mixed(CompletedPodPolicy.RETAIN_UNTIL_END)
+    world.end_pod(WORKER_POD)
+    world.settle()
+    world.end_pod(LAUNCHER_POD)
+    world.settle()
+    assert world.pods[WORKER_POD].is_terminating
+    assert not world.pods[LAUNCHER_POD].is_terminating
+    world.remove_pod("gang-worker-1")
+    world.settle()
+    assert world.status.state is S.ATTEMPT_DELETION_PENDING
+    world.remove_pod(WORKER_POD)
+    world.settle()
+    assert_completed_with(world, LAUNCHER_POD)
+
+
+def test_pod_with_a_wrapper_that_has_ended_is_deleted_without_its_grace_period() -> None:
+    world = run_mixed(CompletedPodPolicy.RETAIN_UNTIL_END, terminationGracePeriodSeconds=20)
+    world.end_pod(WORKER_POD)
+    world.settle()
+    world.end_pod(LAUNCHER_POD)
+    world.settle()
+    assert world.pods[WORKER_POD].is_terminating
+    assert not world.pods["gang-worker-1"].is_terminating
+
+
+@pytest.mark.parametrize("default", list(CompletedPodPolicy))
+def test_role_that_retains_keeps_its_pods_whatever_the_framework_says(
+    default: CompletedPodPolicy,
+) -> None:
+    world = run_mixed(CompletedPodPolicy.RETAIN, default)
+    world.end_pod(WORKER_POD)
+    world.settle()
+    finish(world)
+    stay = [LAUNCHER_POD] if default is CompletedPodPolicy.RETAIN else []
+    assert_completed_with(world, WORKER_POD, *stay)
+
+
+def test_nothing_stays_if_no_role_retains_though_the_framework_does() -> None:
+    policy = CompletedPodPolicy.RETAIN_UNTIL_END
+    role = build_role(number=2, completed_pod_policy=policy)
+    world = World(build_spec(role, completed_pod_policy=CompletedPodPolicy.RETAIN))
+    world.settle()
+    for number, name in enumerate(sorted(world.pods)):
+        world.run_pod(name, number)
+        world.end_pod(name)
+    world.settle()
+    assert world.configmap is not None
+    assert world.configmap.is_terminating
