@@ -367,7 +367,7 @@ def _check_local(manifest: Manifest) -> None:
     if manifest.resource is _CLAIMS:
         raise _fault("kind", f"{_CLAIMS.kind} {_NO_CLAIMS}")
     if manifest.resource is _DEPLOYMENTS:
-        raise _fault("kind", "Deployment is not served by a local cluster: leave it out")
+        raise _fault("kind", "Deployment is not run by a local cluster: leave it out")
     if manifest.resource is not resources.FRAMEWORKS:
         return
     errors = [

@@ -26,6 +26,8 @@ import yaml
 from framework.api.constants import GPU_RESOURCE
 from framework.api.crd import build_crd
 from framework.clock import Clock, Random, UidSource
+from framework.kinds.catalog import KINDS
+from framework.kinds.crd import build_crds
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
 from framework.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
@@ -54,6 +56,7 @@ NODE_NAME = "local"
 HOST = "127.0.0.1"
 # Several local clusters on one machine must not fight for the default port.
 CONTROLLER_ARGUMENTS = ("--health-port", "0")
+KINDS_ARGUMENTS = ("--kinds", ",".join(kind.lower() for _, kind in KINDS))
 # Ours has less than 1 KiB.
 _MAX_KUBECONFIG_BYTES = 65536
 # Longer than the kubelet gives its Pods.
@@ -80,6 +83,8 @@ class ClusterOptions:
     """Off: Pods stay Pending, for tests that play the kubelet."""
     with_controller: bool = True
     """Off: for a controller that is run by hand, in a debugger."""
+    with_kinds: bool = False
+    """Serve the other kinds of jobs, which the controller then runs."""
     kubeconfig_path: Path | None = None
     """Where the kubeconfig is written; None for one in the directory."""
     isolation: Isolation = Isolation.AUTO
@@ -170,7 +175,9 @@ class LocalCluster:
     async def _start_parts(self, stack: contextlib.AsyncExitStack) -> None:
         # Plain HTTP has no certificate, but manifests made for a cluster mount it.
         storage = Storage(self._clock, self._uids, root_certificate="")
-        _create(storage, CUSTOM_RESOURCE_DEFINITIONS, build_crd())
+        definitions = build_crds() if self.options.with_kinds else {}
+        for definition in (build_crd(), *definitions.values()):
+            _create(storage, CUSTOM_RESOURCE_DEFINITIONS, definition)
         server = self._build_server(storage)
         await stack.enter_async_context(server)
         address = await self._start_server(server)
@@ -227,6 +234,7 @@ class LocalCluster:
         command += ["--kubeconfig", str(self.kubeconfig_path)]
         # It sends its token in a header, so that no log has it.
         command += ["--address", self.kube_config.server, *CONTROLLER_ARGUMENTS]
+        command += KINDS_ARGUMENTS if self.options.with_kinds else ()
         # The kubeconfig decides, not variables of this user's shell for another cluster.
         env = {k: v for k, v in os.environ.items() if not k.startswith(("KUBE", "FRAMEWORKC"))}
         return Supervisor(

@@ -60,6 +60,7 @@ def up(  # noqa: PLR0913 one argument for each option
         kubeconfig=kubeconfig,
         with_kubelet=not no_kubelet,
         with_controller=not no_controller,
+        with_kinds=True,
         port=port,
         isolation=isolation,
         network=network,

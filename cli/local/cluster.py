@@ -43,6 +43,7 @@ class UpOptions:
     kubeconfig: str | None = None
     with_kubelet: bool = True
     with_controller: bool = True
+    with_kinds: bool = False
     port: int = 0
     isolation: str = "auto"
     network: str = "auto"
@@ -63,6 +64,7 @@ async def open_local_cluster(directory: Path, *, options: UpOptions) -> AsyncIte
             port=options.port,
             with_kubelet=options.with_kubelet,
             with_controller=options.with_controller,
+            with_kinds=options.with_kinds,
             kubeconfig_path=Path(options.kubeconfig) if options.kubeconfig else None,
             isolation=Isolation(options.isolation),
             network=NetworkChoice(options.network),

@@ -1,9 +1,10 @@
-"""TfJobs and TrainingJobs run to their end on a local cluster, as they are and converted.
+"""TfJobs and TrainingJobs run to their end on a local cluster: run, converted, and applied.
 
 The objects are those of the examples of the originals, with scripts in place of the training.
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,18 @@ from click.testing import CliRunner
 
 from cli.exitcodes import ExitCode
 from cli.main import main
-from tests.cli.test_sessions import call, list_local
+from framework.clock import SystemClock
+from framework.kube.client import KubeClient
+from framework.kube.config import load_kube_config
+from framework.kube.resources import (
+    DEPLOYMENTS,
+    TFJOBS,
+    TRAININGJOBS,
+    Object,
+    Resource,
+)
+from tests.cli.test_sessions import call, list_local, read_until, start
+from tests.examples.stage import watch_until
 
 pytestmark = [pytest.mark.local, pytest.mark.slow]
 
@@ -156,11 +168,16 @@ def test_tfjob_of_the_first_dialect_runs_converted(tmp_path: Path) -> None:
     check_tfjob(run(tmp_path, replace_servers(convert(TFJOB))))
 
 
-def test_tfjob_of_the_second_dialect_runs_as_it_is(tmp_path: Path) -> None:
+def build_second_dialect() -> str:
+    """Build the TfJob in camelCase; its parameter servers have a template, which is a script."""
     text = f"{TFJOB}      template: *template\n"
     for old, new in CAMEL.items():
         text = text.replace(old, new)
-    check_tfjob(run(tmp_path, text))
+    return text
+
+
+def test_tfjob_of_the_second_dialect_runs_as_it_is(tmp_path: Path) -> None:
+    check_tfjob(run(tmp_path, build_second_dialect()))
 
 
 def test_tfjob_by_services_gets_their_names(tmp_path: Path) -> None:
@@ -177,9 +194,54 @@ def test_trainingjob_finds_its_hosts(
     is_converted: bool,  # noqa: FBT001  # a parameter of pytest
 ) -> None:
     output = run(tmp_path, convert(TRAININGJOB) if is_converted else TRAININGJOB)
-    lines = [line.split("] ")[1] for line in output.splitlines() if line.startswith("[launcher/0]")]
+    launcher = [line for line in output.splitlines() if line.startswith("[launcher/0]")]
+    check_trainingjob([line.split("] ")[1] for line in launcher])
+
+
+def check_trainingjob(lines: list[str]) -> None:
     discovered, hosts, deepspeed, files = lines[:2], lines[2:4], lines[4:6], lines[6:]
     assert discovered == hosts
     assert all(line.endswith(":2") for line in hosts)
     assert deepspeed == [line.replace(":", " slots=") for line in hosts]
     assert files == ["authorized_keys", "config", "id_rsa", "id_rsa.pub"]
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Iterator[Path]:
+    """A local cluster that runs until the end of the test."""
+    directory = tmp_path / "state"
+    with start("local", "up", "--directory", str(directory)) as program:
+        read_until(program, "Ctrl-C stops it")
+        yield directory / "kubeconfig"
+        program.terminate()
+        program.communicate()
+
+
+async def apply_until(kube: KubeClient, resource: Resource, text: str, **status: str) -> Object:
+    """Create the job of a file; return it when its status has these fields."""
+
+    def check(_: str, body: Object) -> Object | None:
+        found = body.get("status") or {}
+        return body if all(found.get(key) == value for key, value in status.items()) else None
+
+    await kube.create(resource, "default", next(iter(yaml.safe_load_all(text))))
+    return await watch_until(kube, resource, "default", check)
+
+
+def read_logs(kubeconfig: Path, name: str) -> str:
+    code, output = call("logs", name, "--kubeconfig", str(kubeconfig))
+    assert code == ExitCode.SUCCEEDED, output
+    return output
+
+
+async def test_jobs_applied_to_a_local_cluster_run_to_their_end(kubeconfig: Path) -> None:
+    config = load_kube_config(None, str(kubeconfig), {})
+    tfjob = build_second_dialect().replace("spec:", "spec:\n  tensorboard: {logDir: /logs}", 1)
+    async with KubeClient(config, user_agent="test", clock=SystemClock()) as kube:
+        await apply_until(kube, TFJOBS, tfjob, phase="Done", state="Succeeded")
+        await apply_until(kube, TRAININGJOBS, TRAININGJOB, phase="Succeeded")
+        boards = (await kube.list(DEPLOYMENTS, "default"))["items"]
+        assert [board["metadata"]["name"] for board in boards] == ["tensorboard-1234"]
+        check_tfjob(read_logs(kubeconfig, "example-job"))
+        # One container is left, so its lines have no prefix.
+        check_trainingjob(read_logs(kubeconfig, "elastic-training").splitlines())

@@ -25,6 +25,7 @@ METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 _PAUSE_SECONDS = 0.05
 
 _BASES = {
+    "deployments": "/apis/apps/v1",
     "leases": "/apis/coordination.k8s.io/v1",
     "widgets": f"/apis/{GROUP}/v1",
     "customresourcedefinitions": "/apis/apiextensions.k8s.io/v1",

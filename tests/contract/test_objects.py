@@ -262,3 +262,18 @@ async def test_unknown_fields_under_no_validation_are_silent(api: Api) -> None:
     answer = await api.create("configmaps", {**config_map("one"), "x": 1}, fieldValidation="Ignore")
     assert "x" not in answer.ok()
     assert "Warning" not in answer.headers
+
+
+async def test_deployment_is_stored_with_the_pods_that_it_wants(api: Api) -> None:
+    container = {"name": "board", "image": "app:1", "args": ["a"]}
+    labels = {"app": "board"}
+    spec = {
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+    }
+    made = (await api.create("deployments", {"metadata": {"name": "board"}, "spec": spec})).ok()
+    assert made["spec"]["selector"] == spec["selector"]
+    (stored,) = made["spec"]["template"]["spec"]["containers"]
+    assert {name: stored[name] for name in container} == container
+    wrong = {"metadata": {"name": "odd"}, "spec": {**spec, "paused": "yes"}}
+    assert (await api.create("deployments", wrong)).status == 400

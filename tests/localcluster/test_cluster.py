@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 import yaml
 
+from controller.config.config_file import KIND_NAMES
 from framework.api import constants
 from framework.clock import SystemClock, SystemRandom, SystemUids
+from framework.kinds.crd import build_crds
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig, load_kube_config
 from framework.kube.errors import KubeError, UnauthorizedError
 from framework.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, FRAMEWORKS, NAMESPACES, Object
 from localcluster.cluster import (
+    KINDS_ARGUMENTS,
     NAME,
     ClusterOptions,
     LocalCluster,
@@ -63,6 +66,25 @@ async def test_cluster_serves_frameworks_to_the_owner_of_the_kubeconfig(tmp_path
             assert (await client.list(FRAMEWORKS))["items"] == []
             names = [n["metadata"]["name"] for n in (await client.list(NAMESPACES))["items"]]
             assert "default" in names
+
+
+@pytest.mark.parametrize("with_kinds", [True, False])
+async def test_cluster_serves_other_kinds_if_it_runs_them(
+    tmp_path: Path,
+    with_kinds: bool,  # noqa: FBT001  # a parameter of pytest
+) -> None:
+    kinds = {definition["metadata"]["name"] for definition in build_crds().values()}
+    wanted = {constants.FRAMEWORK_CRD_NAME, *(kinds if with_kinds else ())}
+    async with (
+        build(tmp_path, with_kinds=with_kinds) as cluster,
+        open_client(cluster.kube_config) as client,
+    ):
+        found = (await client.list(CUSTOM_RESOURCE_DEFINITIONS))["items"]
+    assert {definition["metadata"]["name"] for definition in found} == wanted
+
+
+def test_cluster_runs_each_kind_that_the_controller_knows() -> None:
+    assert ("--kinds", ",".join(KIND_NAMES)) == KINDS_ARGUMENTS
 
 
 async def test_cluster_answers_kubectl_with_the_kubeconfig_it_writes(tmp_path: Path) -> None:

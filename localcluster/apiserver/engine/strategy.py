@@ -12,6 +12,9 @@ from localcluster.apiserver.model.registry import ResourceType
 class Strategy:
     """Rules of one type; this one has none but the status subresource and the generation."""
 
+    create_warning = ""
+    """Warning that the answer to each create has; empty for none."""
+
     def __init__(self, rt: ResourceType) -> None:
         """Serve objects of ``rt``."""
         self.rt = rt

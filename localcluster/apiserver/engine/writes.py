@@ -61,6 +61,8 @@ class Writer:
         if self._state.find(rt.key, key) is not None:
             raise errors.already_exists(rt, key[1])
         _check_size(obj)
+        if strategy.create_warning:
+            options.warnings.append(strategy.create_warning)
         if options.dry_run:
             return obj
         return self._state.commit(rt.key, key, obj)

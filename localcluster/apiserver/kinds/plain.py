@@ -1,4 +1,4 @@
-"""The small built-in kinds: ConfigMap, Secret, Service, Namespace, Event, Lease, PriorityClass.
+"""The small built-in kinds, for example ConfigMap, Secret, Service, Event and Deployment.
 
 Only the rules that clients of this project meet are here.
 """
@@ -221,3 +221,9 @@ class PriorityClassStrategy(Strategy):
             for name in ("value", "preemptionPolicy")
             if new.get(name) != old.get(name)
         ]
+
+
+class DeploymentStrategy(Strategy):
+    """A Deployment is stored; no controller here creates Pods for it."""
+
+    create_warning = "a local cluster stores Deployments, and runs no Pods of them"

@@ -6,6 +6,7 @@ from localcluster.apiserver.kinds.crds import Definitions, DefinitionStrategy
 from localcluster.apiserver.kinds.customs import CustomStrategy
 from localcluster.apiserver.kinds.plain import (
     ConfigMapStrategy,
+    DeploymentStrategy,
     EventStrategy,
     LeaseStrategy,
     NamespaceStrategy,
@@ -43,6 +44,7 @@ class Strategies:
             return PodStrategy(rt, self._state)
         kinds: dict[str, type[Strategy]] = {
             "configmaps": ConfigMapStrategy,
+            "deployments": DeploymentStrategy,
             "secrets": SecretStrategy,
             "services": ServiceStrategy,
             "namespaces": NamespaceStrategy,

@@ -124,6 +124,15 @@ NETWORK_POLICIES = _build(
     short_names=("netpol",),
     has_generation=True,
 )
+DEPLOYMENTS = _build(
+    "apps",
+    "deployments",
+    "Deployment",
+    short_names=("deploy",),
+    categories=("all",),
+    subresources=("status",),
+    has_generation=True,
+)
 _RBAC = tuple(
     _build(
         "rbac.authorization.k8s.io",
@@ -149,4 +158,5 @@ BUILTIN_TYPES: tuple[ResourceType, ...] = (
     *_RBAC,
     PRIORITY_CLASSES,
     NETWORK_POLICIES,
+    DEPLOYMENTS,
 )

@@ -120,6 +120,12 @@ async def test_warnings_with_quotes_survive_the_header(running: Running) -> None
     assert "\n" not in answer.headers["Warning"]
 
 
+async def test_create_of_a_deployment_warns_that_its_pods_do_not_run(running: Running) -> None:
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": {"spec": {"containers": []}}}
+    answer = await running.api.create("deployments", {"metadata": {"name": "a"}, "spec": spec})
+    assert (answer.status, "runs no Pods" in answer.headers["Warning"]) == (201, True)
+
+
 async def test_openapi_address_changes_with_the_content(running: Running) -> None:
     async def find_address() -> Object:
         paths: Object = (await running.api.send("GET", "/openapi/v3")).ok()["paths"]
