@@ -8,11 +8,12 @@
 Other errors are those of ``framework.kube.errors``; the caller tries again after a pause.
 
 A create whose name is in use succeeds if the job owns the object of this name: an earlier try has
-created it. Of such a Secret, only the metadata is requested.
+created it. Of such a Secret, only the metadata is requested. Such a RoleBinding gets the wanted
+accounts.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar, assert_never
 
 from controller.gate.write_gate import WriteGate
@@ -24,11 +25,12 @@ from controller.kinds.decide.decision import (
     Delete,
     EmitEvent,
     Obstacle,
+    Patch,
     Replace,
     TryCreate,
     WriteStatus,
 )
-from controller.kinds.decide.ownership import is_marked, is_owned
+from controller.kinds.decide.ownership import is_bound_otherwise, is_marked, is_owned
 from controller.kinds.decide.plan import NAME_TAKEN, describe_taken
 from controller.kinds.ssh_key import add_key
 from controller.kinds.store import JobStore
@@ -36,7 +38,7 @@ from controller.report.events import EventRecorder
 from controller.serve.metrics import Metrics
 from framework.clock import Clock, KeySource
 from framework.kube import resources
-from framework.kube.client import KubeClient
+from framework.kube.client import KubeClient, PatchContent
 from framework.kube.errors import (
     AlreadyExistsError,
     ApiError,
@@ -44,7 +46,7 @@ from framework.kube.errors import (
     KubeError,
     NotFoundError,
 )
-from framework.kube.resources import FRAMEWORKS, SERVICES, Object, Resource
+from framework.kube.resources import FRAMEWORKS, ROLE_BINDINGS, SERVICES, Object, Resource
 
 _Answer = TypeVar("_Answer")
 
@@ -144,6 +146,8 @@ class JobExecutor:
                 await self._create(job, body, add_key(body, self._keys))
             case Replace(body):
                 await self._replace(body)
+            case Patch(kind, name, uid, fields):
+                await self._patch(job, _RESOURCES[kind], name, uid, fields)
             case Delete(kind, name, uid):
                 await self._delete(job, _RESOURCES[kind], name, uid)
             case WriteStatus(status):
@@ -166,7 +170,7 @@ class JobExecutor:
                 lambda: self._client.create(resource, namespace, body, dry_run=is_dry_run),
             )
         except AlreadyExistsError:
-            await self._check_existing(job, resource, name)
+            await self._check_existing(job, resource, name, shown)
         except ApiError as e:
             if e.is_transient:
                 raise
@@ -179,14 +183,21 @@ class JobExecutor:
             elif resource is SERVICES:
                 self._store.services.put(stored)
 
-    async def _check_existing(self, job: Object, resource: Resource, name: str) -> None:
+    async def _check_existing(
+        self, job: Object, resource: Resource, name: str, wanted: Object
+    ) -> None:
         namespace = job["metadata"]["namespace"]
         if resource is FRAMEWORKS:
             raise FrameworkFoundError(await self._client.get(resource, namespace, name))
-        found = await self._client.get_metadata(resource, namespace, name)
+        # Of a Secret, only the metadata is requested.
+        get = self._client.get if resource is ROLE_BINDINGS else self._client.get_metadata
+        found = await get(resource, namespace, name)
         if not (is_owned(found, job) and is_marked(found, job)):
             message = describe_taken(resource.kind, name)
             raise ObstacleError(Obstacle(NAME_TAKEN, message))
+        if resource is ROLE_BINDINGS and is_bound_otherwise(found, wanted):
+            uid, fields = found["metadata"]["uid"], {"/subjects": wanted["subjects"]}
+            await self._patch(job, resource, name, uid, fields)
 
     async def _replace(self, body: Object) -> None:
         metadata = {k: v for k, v in body["metadata"].items() if k != "managedFields"}
@@ -205,6 +216,35 @@ class JobExecutor:
                 raise
             raise _build_refused(FRAMEWORKS.kind, name, e) from e
         self._store.frameworks.put(stored)
+
+    async def _patch(
+        self, job: Object, resource: Resource, name: str, uid: str, fields: Mapping[str, object]
+    ) -> None:
+        """Set fields of an object; the test makes the API server refuse another of this name."""
+        namespace = job["metadata"]["namespace"]
+        test: Object = {"op": "test", "path": "/metadata/uid", "value": uid}
+        # "add" replaces a member that exists.
+        sets = ({"op": "add", "path": path, "value": value} for path, value in fields.items())
+        body = [test, *sets]
+        try:
+            stored = await self._send(
+                resource,
+                "patch",
+                lambda: self._client.patch(
+                    resource, namespace, name, body, content=PatchContent.JSON
+                ),
+            )
+        except NotFoundError:
+            # The watch shows it, and the next decision creates it again.
+            return
+        except ConflictError:
+            raise
+        except ApiError as e:
+            if e.is_transient:
+                raise
+            raise _build_refused(resource.kind, name, e) from e
+        if resource is SERVICES:
+            self._store.services.put(stored)
 
     async def _delete(self, job: Object, resource: Resource, name: str, uid: str) -> None:
         namespace = job["metadata"]["namespace"]

@@ -7,13 +7,14 @@
    Snapshot, whose decision writes it into the status.
 4. After an error, and while a job is blocked, the key is enqueued again after a growing pause.
 
-Only these pauses are kept in memory: another controller that takes over makes the same decisions.
+Only these pauses are kept in memory, and which jobs have all Services as wanted, so that these are
+not compiled again: another controller that takes over makes the same decisions.
 ScaleIns and ScaleOuts are not observed: no controller carries them out yet.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
 from controller.gate.write_gate import WriteGate
@@ -27,7 +28,7 @@ from controller.kinds.execute import (
     JobExecutor,
     ObstacleError,
 )
-from controller.kinds.store import JobStore, trim_to_owners
+from controller.kinds.store import JobStore, trim_service
 from controller.queues.workqueue import WorkQueue
 from controller.report.events import EventRecorder
 from controller.serve.metrics import Metrics
@@ -106,6 +107,8 @@ class JobReconciler:
         self._queue = WorkQueue(lambda _: _NAMESPACE_WORKERS)
         self._store = JobStore(self._queue.add)
         self._pauses: dict[str, Backoff] = {}
+        # Of which job, spec, workers and Services the last decision found nothing to do for them.
+        self._settled: dict[str, Hashable] = {}
         self._executor = JobExecutor(
             client,
             kind.resource,
@@ -131,7 +134,7 @@ class JobReconciler:
             )
             for resource, sink, selector, trim in (
                 (FRAMEWORKS, self._store.frameworks, label, None),
-                (SERVICES, self._store.services, label, trim_to_owners),
+                (SERVICES, self._store.services, label, trim_service),
                 (kind.resource, self._store.jobs, None, None),
             )
         ]
@@ -207,10 +210,11 @@ class JobReconciler:
         job = self._store.find_job(key)
         if job is None or not self._write_gate.may_write():
             self._queue.forget(key)
+            self._settled.pop(key, None)
             return True
         job.setdefault("apiVersion", self._kind.resource.api_version)
         job.setdefault("kind", self._kind.resource.kind)
-        snapshot = self._observe(key, job)
+        snapshot, version = self._observe(key, job)
         for _ in range(_MAX_DECISIONS):
             decision = self._kind.decide(snapshot)
             try:
@@ -220,16 +224,30 @@ class JobReconciler:
             except FrameworkFoundError as e:
                 snapshot = replace(snapshot, framework=e.found, now=self._clock.now())
             else:
+                if decision.has_settled_services:
+                    self._settled[key] = version
                 if decision.has_more:
                     self._queue.add(key)
                 return not decision.is_blocked
         return False
 
-    def _observe(self, key: str, job: Object) -> Snapshot:
-        """Build the Snapshot of a job. Without scalers, the workers are those of its spec."""
-        return Snapshot(
+    def _observe(self, key: str, job: Object) -> tuple[Snapshot, Hashable]:
+        """Build the Snapshot of a job, and the version of all that decides about its Services.
+
+        Without scalers, the workers are those of its spec.
+        """
+        metadata = job["metadata"]
+        snapshot = Snapshot(
             job=job,
             framework=self._store.find_framework(key),
             services=self._store.list_services(key, job),
             now=self._clock.now(),
         )
+        version = (
+            metadata.get("uid"),
+            metadata.get("generation"),
+            snapshot.workers,
+            self._store.get_services_version(key),
+        )
+        is_settled = self._settled.get(key) == version
+        return replace(snapshot, has_settled_services=is_settled), version

@@ -7,12 +7,15 @@ Jobs and Frameworks wait as JSON (``DeferredObject``) and are decoded for a deci
 from collections.abc import Callable
 from typing import Any
 
+from controller.kinds.decide.decision import ServiceView
 from controller.kinds.decide.ownership import JOB_LABEL, is_owned
+from controller.kinds.decide.services import compute_form
 from controller.store.object_identity import parse_version
 from framework.kube.deferred import DeferredObject
 from framework.kube.resources import Object
 
 _KEPT = ("name", "namespace", "uid", "labels", "ownerReferences", "deletionTimestamp")
+_FORM = "form"
 
 
 class JobStore:
@@ -22,7 +25,7 @@ class JobStore:
         """Call ``on_change`` with the key of a job when one of its objects has changed."""
         self._jobs: dict[str, Object] = {}
         self._frameworks: dict[str, Object] = {}
-        # Of the Services: metadata only, by the key of their job and their name.
+        # Of the Services: metadata and form, by the key of their job and their name.
         self._services: dict[str, dict[str, Object]] = {}
         self.jobs = ObjectSink(self._jobs, on_change)
         self.frameworks = ObjectSink(self._frameworks, on_change)
@@ -52,11 +55,15 @@ class JobStore:
         """
         return _decode(self._frameworks.get(key))
 
-    def list_services(self, key: str, job: Object) -> dict[str, str]:
-        """List the Services that a job owns: name -> UID."""
+    def get_services_version(self, key: str) -> int:
+        """Return a number that changes with each change of the Services of a job."""
+        return self.services.versions.get(key, 0)
+
+    def list_services(self, key: str, job: Object) -> dict[str, ServiceView]:
+        """List the Services that a job owns, by name."""
         found = self._services.get(key, {})
         return {
-            name: str(service["metadata"].get("uid"))
+            name: ServiceView(str(service["metadata"].get("uid")), service[_FORM])
             for name, service in found.items()
             if is_owned(service, job) and not service["metadata"].get("deletionTimestamp")
         }
@@ -110,7 +117,21 @@ class ObjectSink(_Sink):
 
 
 class ServiceSink(_Sink):
-    """Keeps the metadata of Services, by the job that their label names, and by their name."""
+    """Keeps metadata and form of Services, by the job that their label names, and by their name."""
+
+    def __init__(
+        self, kept: dict[str, dict[str, Object]], on_change: Callable[[str], None]
+    ) -> None:
+        """Keep the Services in ``kept``."""
+        super().__init__(kept, on_change)
+        self.versions: dict[str, int] = {}
+        """Number of the last change, for each job that has Services."""
+        self._changes = 0
+
+    def replace(self, items: list[Object], resource_version: str) -> None:
+        """Take a whole list."""
+        self.versions.clear()
+        super().replace(items, resource_version)
 
     def apply(self, event_type: str, obj: Object) -> None:
         """Take a change."""
@@ -118,22 +139,34 @@ class ServiceSink(_Sink):
         if event_type == "DELETED":
             found = self._kept.get(key, {})
             found.pop(obj["metadata"]["name"], None)
+            self._count(key)
             if not found:
                 self._kept.pop(key, None)
+                self.versions.pop(key, None)
         else:
             self.put(obj)
         self._on_change(key)
 
     def put(self, obj: Object) -> None:
         """Take a Service."""
-        found = self._kept.setdefault(_find_owner_key(obj), {})
-        found[obj["metadata"]["name"]] = trim_to_owners(obj)
+        key = _find_owner_key(obj)
+        self._kept.setdefault(key, {})[obj["metadata"]["name"]] = trim_service(obj)
+        self._count(key)
+
+    def _count(self, key: str) -> None:
+        self._changes += 1
+        self.versions[key] = self._changes
 
 
-def trim_to_owners(obj: Object) -> Object:
-    """Keep only the metadata that shows to which job an object belongs."""
+def trim_service(obj: Object) -> Object:
+    """Keep only the form of a Service, and the metadata that shows to which job it belongs."""
+    if _FORM in obj:
+        return obj
     metadata = obj["metadata"]
-    return {"metadata": {key: metadata[key] for key in _KEPT if key in metadata}}
+    return {
+        "metadata": {key: metadata[key] for key in _KEPT if key in metadata},
+        _FORM: compute_form(obj),
+    }
 
 
 def _find_key(obj: Object) -> str:

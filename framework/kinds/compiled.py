@@ -1,6 +1,8 @@
 """The result of a compile step: what an object of another kind becomes. Pure."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from framework.api.fielderrors import FieldError, FieldErrors
@@ -32,15 +34,25 @@ class WantedWorkers:
     """Limit of the drain of workers that leave; 0 for no drain."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Compiled:
-    """A Framework and the objects that it needs, in the order in which to apply them."""
+    """A Framework and the objects that it needs."""
 
     framework: Object
-    supporting: tuple[Object, ...] = ()
-    """Services, accounts and rights: to be applied before the Framework."""
+    build_supporting: Callable[[], Iterable[Object]] = tuple
+    """Builds ``supporting``. A job of many replicas has many Services, and few decisions need
+    them."""
     notes: tuple[Note, ...] = ()
     """What was translated, for the user."""
+    needs_key: bool = False
+    """Whether the controller is to create a Secret with an ssh key for the job."""
+    keeps_services: bool = True
+    """Whether the Services stay after the end of the job."""
+
+    @cached_property
+    def supporting(self) -> tuple[Object, ...]:
+        """Services, accounts and rights: to be applied before the Framework, in this order."""
+        return tuple(self.build_supporting())
 
 
 def refuse(path: str, message: str) -> FieldErrors:

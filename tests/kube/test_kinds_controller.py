@@ -16,6 +16,7 @@ from framework.kube.client import KubeClient
 from framework.kube.resources import (
     FRAMEWORKS,
     PODS,
+    ROLE_BINDINGS,
     SECRETS,
     SERVICES,
     TFJOBS,
@@ -159,6 +160,38 @@ async def check_edit(stage: Stage) -> None:
     await watch_until(stage.kube, TRAININGJOBS, stage.namespace, edited)
 
 
+EDITS_OF_A_SERVICE: tuple[Object, ...] = (
+    {"op": "replace", "path": "/spec/ports/0/port", "value": 23},
+    {"op": "add", "path": "/spec/selector/more", "value": "x"},
+    {"op": "add", "path": "/spec/publishNotReadyAddresses", "value": True},
+)
+BINDING = "frameworkbarrier-elastic"
+
+
+async def check_services(stage: Stage) -> None:
+    """A Service that a user changes is put back: the API server accepts the patch."""
+    for change in EDITS_OF_A_SERVICE:
+        before = await stage.kube.get(SERVICES, stage.namespace, "elastic-worker-0")
+        edit = json.dumps([change])
+        await stage.kubectl("patch", "services/elastic-worker-0", "--type=json", "-p", edit)
+
+        def is_back(_: str, body: Object, wanted: Object = before) -> Object | None:
+            old, new = wanted["metadata"], body["metadata"]
+            is_new = new["uid"] == old["uid"] and new["resourceVersion"] != old["resourceVersion"]
+            return body if is_new and body["spec"] == wanted["spec"] else None
+
+        await watch_until(stage.kube, SERVICES, stage.namespace, is_back)
+
+
+async def edit_binding(stage: Stage) -> Object:
+    """Bind another account; return the RoleBinding as it was."""
+    before = await stage.kube.get(ROLE_BINDINGS, stage.namespace, BINDING)
+    subject = {"kind": "ServiceAccount", "name": "stranger"}
+    edit = json.dumps([{"op": "add", "path": "/subjects/-", "value": subject}])
+    await stage.kubectl("patch", f"rolebindings/{BINDING}", "--type=json", "-p", edit)
+    return before
+
+
 async def check_deleted_framework(stage: Stage, name: str) -> None:
     """A Framework that another client deletes comes back, beside what exists already."""
     before = await stage.kube.get(FRAMEWORKS, stage.namespace, name)
@@ -198,9 +231,13 @@ async def test_job_of_each_kind_runs_with_the_rights_of_the_component(
     await check_columns(stage)
     await check_scale(stage)
     await check_edit(stage)
+    await check_services(stage)
+    binding = await edit_binding(stage)
     for name in ("job", "elastic"):
         await check_deleted_framework(stage, name)
     await stage.wait_for_phases("Running", "Running")
+    stored = await kube.get(ROLE_BINDINGS, namespace, BINDING)
+    assert stored["subjects"] == binding["subjects"]
     await check_taken_name(stage)
 
     ends.is_told.set()

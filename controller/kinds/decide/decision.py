@@ -24,6 +24,15 @@ class Obstacle:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceView:
+    """A Service that exists."""
+
+    uid: str
+    form: str
+    """Digest of its spec, see ``services.compute_form``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """A job, and what exists of its objects."""
 
@@ -31,8 +40,8 @@ class Snapshot:
     """As the API server has it."""
     framework: Object | None
     """The Framework of its name, whoever created it; None if none is known."""
-    services: Mapping[str, str]
-    """Services that the job owns: name -> UID."""
+    services: Mapping[str, ServiceView]
+    """Services that the job owns, by name."""
     now: datetime
     """Time of conditions that change."""
     workers: WantedWorkers | None = None
@@ -41,6 +50,9 @@ class Snapshot:
     """Scaler that is in progress: ``ScaleIn:namespace/name``; "" if there is none."""
     obstacle: Obstacle | None = None
     """Why the execution of the last decision stopped; None if it did not."""
+    has_settled_services: bool = False
+    """Whether an earlier decision found all Services as wanted, and since then neither they nor the
+    spec of the job have changed: then the Services are not compiled again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +84,17 @@ class Replace:
 
 
 @dataclass(frozen=True, slots=True)
+class Patch:
+    """Set fields of the object with this UID; it may be gone."""
+
+    kind: str
+    name: str
+    uid: str
+    fields: Mapping[str, object]
+    """Value by the JSON pointer of its field."""
+
+
+@dataclass(frozen=True, slots=True)
 class Delete:
     """Delete the object with this UID; it may be gone."""
 
@@ -97,7 +120,9 @@ class EmitEvent:
     message: str
 
 
-Action: TypeAlias = Create | TryCreate | CreateKey | Replace | Delete | WriteStatus | EmitEvent
+Action: TypeAlias = (
+    Create | TryCreate | CreateKey | Replace | Patch | Delete | WriteStatus | EmitEvent
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +135,5 @@ class Decision:
     """Whether to decide again after a pause, because no event shows the end of the obstacle."""
     has_more: bool = False
     """Whether to decide again in the next turn, because a decision does not create all at once."""
+    has_settled_services: bool = False
+    """Whether the Services were compared, and all are as wanted."""

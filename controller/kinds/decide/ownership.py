@@ -45,6 +45,16 @@ def is_marked(body: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
     return isinstance(labels, Mapping) and build_labels(job).items() <= labels.items()
 
 
+def is_bound_otherwise(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Return whether a RoleBinding binds other accounts than wanted."""
+    return _list_subjects(stored) != _list_subjects(wanted)
+
+
+def _list_subjects(binding: Mapping[str, Any]) -> list[tuple[str, str]]:
+    # The API server adds the namespace of the binding's own accounts only on request.
+    return sorted((str(s.get("kind")), str(s.get("name"))) for s in binding.get("subjects") or ())
+
+
 def build_labels(job: Mapping[str, Any]) -> dict[str, str]:
     """Build the labels of objects of a job."""
     return {KIND_LABEL: str(job["kind"]), JOB_LABEL: str(get_metadata(job)["name"])}

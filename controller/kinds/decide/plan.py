@@ -4,12 +4,11 @@
 2. It does not exist: ask whether it can be created, because the objects beside it give rights on
    a Framework of this name. Then create those objects, the RoleBindings as the last of them, and
    then the Framework. After the end of the job, it is not created again.
-3. It exists: create missing Services, delete those that are not wanted any more, and replace the
-   Framework if the job has changed (its hash differs) or another client has changed it (its hash
-   is that of the job, its spec is not). An executionType of Stop stays, because it is final.
+3. It exists: create missing Services, put changed ones back, delete those that are not wanted any
+   more (``services``), and replace the Framework if the job has changed (its hash differs) or
+   another client has changed it (its hash is that of the job, its spec is not). An executionType of
+   Stop stays, because it is final.
 4. It is being deleted, or Completed: it is not changed.
-
-A decision has at most 256 creates and 256 deletes of Services; the next decision has the others.
 
 Invariants: no object that the job does not own is replaced or deleted; no RoleBinding is created
 for a Framework that cannot be created, or to a Role that the job does not own.
@@ -19,7 +18,7 @@ FrameworkEdited with the field and what to change instead, and taskNumber become
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,6 +43,7 @@ from controller.kinds.decide.ownership import (
     is_owned,
     mark,
 )
+from controller.kinds.decide.services import SERVICE, plan_services
 from framework.api import codec, constants
 from framework.api.fielderrors import FieldErrors
 from framework.api.states import FrameworkState
@@ -51,10 +51,7 @@ from framework.api.types import ExecutionType, Framework
 from framework.kinds.compiled import Compiled, Object
 from framework.kinds.observing import BLOCKED, EDITED, INVALID_SPEC, AddedCondition
 
-_SERVICE = "Service"
 _BINDING = "RoleBinding"
-# In one decision, so that a job of ten thousand replicas does not hold up the others.
-_MAX_SERVICES = 256
 NAME_TAKEN = "NameTaken"
 
 
@@ -68,12 +65,14 @@ class Plan:
     """Objects beside the Framework, which are created before it."""
     framework: tuple[Action, ...] = ()
     """The create or replacement of the Framework."""
-    deletes: tuple[Action, ...] = ()
-    """Services that are not wanted any more."""
+    changes: tuple[Action, ...] = ()
+    """Services that are put back, or not wanted any more."""
     added_conditions: tuple[AddedCondition, ...] = ()
     """Problems that the status shows."""
     has_more: bool = False
     """Whether Services are left for the next decision."""
+    has_settled_services: bool = False
+    """Whether the Services were compared, and all are as wanted."""
 
     @property
     def is_pending(self) -> bool:
@@ -126,30 +125,46 @@ def plan_objects(
     if blocked is not None:
         return Plan(added_conditions=(blocked,))
     stored = snapshot.framework
-    supporting = [mark(body, snapshot.job) for body in compiled.supporting]
-    wanted = [body for body in supporting if body["kind"] == _SERVICE and has_services]
-    names = {body["metadata"]["name"] for body in wanted}
-    missing = [Create(s) for s in wanted if s["metadata"]["name"] not in snapshot.services]
-    extra = tuple(
-        Delete(_SERVICE, name, uid) for name, uid in snapshot.services.items() if name not in names
-    )
-    others = [Create(body) for body in supporting if body["kind"] != _SERVICE]
-    has_more = max(len(missing), len(extra)) > _MAX_SERVICES
-    creates = tuple(missing[:_MAX_SERVICES])
-    plan = Plan(creates=creates, deletes=extra[:_MAX_SERVICES], has_more=has_more)
     if stored is not None and is_deleting(stored):
         return Plan()
-    if is_completed(framework) or (stored is None and is_ended):
-        return replace(plan, creates=())
+    is_at_end = is_completed(framework) or (stored is None and is_ended)
+    if snapshot.has_settled_services and stored is not None and not is_at_end:
+        plan = Plan(has_settled_services=True)
+    else:
+        plan = _plan_services(snapshot, compiled if has_services else None)
+    if is_at_end:
+        deletes = tuple(change for change in plan.changes if isinstance(change, Delete))
+        return replace(plan, creates=(), changes=deletes, has_settled_services=False)
     if stored is not None:
-        return _plan_change(snapshot, stored, compiled, plan, (*others, *beside))
+        return _plan_change(snapshot, stored, compiled, plan, beside)
     body = _build_framework(compiled.framework, snapshot.job)
     return replace(
         plan,
         question=(TryCreate(body),),
-        creates=(*others, *beside, *creates),
-        framework=() if has_more else (Create(body),),
+        creates=(*_create_others(snapshot, compiled), *beside, *plan.creates),
+        framework=() if plan.has_more else (Create(body),),
     )
+
+
+def _plan_services(snapshot: Snapshot, compiled: Compiled | None) -> Plan:
+    """Plan the Services; without ``compiled``, no Service is wanted."""
+    supporting = () if compiled is None else compiled.supporting
+    wanted = (mark(body, snapshot.job) for body in supporting if body["kind"] == SERVICE)
+    services = plan_services(wanted, snapshot.services)
+    changes: tuple[Action, ...] = (*services.patches, *services.deletes)
+    return Plan(
+        creates=services.creates,
+        changes=changes,
+        has_more=services.has_more,
+        has_settled_services=not (services.creates or changes),
+    )
+
+
+def _create_others(snapshot: Snapshot, compiled: Compiled) -> Iterator[Action]:
+    """Create what is beside the Framework and its Services; what exists is compared."""
+    for body in compiled.supporting:
+        if body["kind"] != SERVICE:
+            yield Create(mark(body, snapshot.job))
 
 
 def find_obstacle(snapshot: Snapshot) -> AddedCondition | None:
@@ -183,7 +198,7 @@ def _plan_change(
     stored: Object,
     compiled: Compiled,
     plan: Plan,
-    others: tuple[Action, ...],
+    beside: tuple[Action, ...],
 ) -> Plan:
     # The same types as in the answers of the API server: no tuples.
     spec: Object = json.loads(json.dumps(compiled.framework["spec"]))
@@ -208,7 +223,9 @@ def _plan_change(
         },
     }
     edited = (_build_edited(snapshot.job, path),) if is_same_job and path else ()
-    creates = plan.creates if is_same_job else (*others, *plan.creates)
+    creates = plan.creates
+    if not is_same_job:
+        creates = (*_create_others(snapshot, compiled), *beside, *creates)
     return replace(plan, creates=creates, framework=(Replace(body),), added_conditions=edited)
 
 
@@ -249,9 +266,14 @@ def build_decision(snapshot: Snapshot, status: Object, plan: Plan) -> Decision:
     bindings = tuple(action for action in plan.creates if _is_binding(action))
     others = tuple(action for action in plan.creates if not _is_binding(action))
     created = (plan.question, others, bindings, plan.framework)
-    stages = (written, events, *created, plan.deletes)
+    stages = (written, events, *created, plan.changes)
     is_blocked = any(added.type == BLOCKED for added in plan.added_conditions)
-    return Decision(tuple(stage for stage in stages if stage), is_blocked, plan.has_more)
+    return Decision(
+        tuple(stage for stage in stages if stage),
+        is_blocked,
+        plan.has_more,
+        plan.has_settled_services,
+    )
 
 
 def _is_binding(action: Action) -> bool:

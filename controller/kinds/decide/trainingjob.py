@@ -11,8 +11,6 @@
 The wanted workers are those of the spec, unless a scaler decides them (``Snapshot.workers``).
 """
 
-from typing import Any
-
 from controller.kinds.decide.decision import CreateKey, Decision, Snapshot
 from controller.kinds.decide.ownership import get_metadata, mark
 from controller.kinds.decide.plan import (
@@ -36,12 +34,7 @@ from framework.kinds.trainingjob.status import (
     TrainingJobFacts,
     map_trainingjob_status,
 )
-from framework.kinds.trainingjob.types import (
-    SECRET_ANNOTATION,
-    SUSPENDED_ANNOTATION,
-    AttachMode,
-    CleanPodPolicy,
-)
+from framework.kinds.trainingjob.types import SUSPENDED_ANNOTATION
 
 SECRET_SUFFIX = "-ssh"
 """The Secret with the key of a job: its name and this."""
@@ -80,8 +73,8 @@ def _plan(snapshot: Snapshot, framework: Framework | None, *, is_ended: bool) ->
         return Plan(added_conditions=(build_invalid(fault),)) if framework else Plan(), fault
     if _is_suspended(job) and snapshot.framework is None:
         return Plan(), ""
-    key = (CreateKey(_build_secret(job, secret)),) if _needs_key(job) else ()
-    has_services = not (is_completed(framework) and _is_cleaned(job))
+    key = (CreateKey(_build_secret(job, secret)),) if compiled.needs_key else ()
+    has_services = compiled.keeps_services or not is_completed(framework)
     plan = plan_objects(
         snapshot, compiled, framework, key, is_ended=is_ended, has_services=has_services
     )
@@ -112,20 +105,8 @@ def _is_final(status: Object) -> bool:
 
 
 def _is_suspended(job: Object) -> bool:
-    return bool(_read_annotation(job, SUSPENDED_ANNOTATION) == "true")
-
-
-def _read_annotation(job: Object, name: str) -> Any:
-    return (get_metadata(job).get("annotations") or {}).get(name)
-
-
-def _read_spec(job: Object, name: str) -> Any:
-    return (job.get("spec") or {}).get(name)
-
-
-def _needs_key(job: Object) -> bool:
-    is_ssh = (_read_spec(job, "launcherAttachMode") or AttachMode.SSH) == AttachMode.SSH
-    return is_ssh and not _read_annotation(job, SECRET_ANNOTATION)
+    annotations = get_metadata(job).get("annotations") or {}
+    return bool(annotations.get(SUSPENDED_ANNOTATION) == "true")
 
 
 def _name_secret(job: Object) -> str:
@@ -146,8 +127,3 @@ def _build_secret(job: Object, name: str) -> Object:
         "type": "Opaque",
     }
     return mark(body, job)
-
-
-def _is_cleaned(job: Object) -> bool:
-    policy = _read_spec(job, "cleanPodPolicy") or CleanPodPolicy.RUNNING
-    return bool(policy != CleanPodPolicy.NONE)

@@ -15,7 +15,8 @@ ps/1, and the Services master-76no-0, worker-76no-0, ps-76no-0 and ps-76no-1.
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from framework.api import constants
@@ -78,9 +79,7 @@ def compile_tfjob(body: Mapping[str, Any]) -> Compiled:
             ],
         },
     }
-    supporting = [*_build_rights(framework), *build_services(job)]
     if job.spec.tensorboard is not None:
-        supporting += build_tensorboard(job, job.spec.tensorboard)
         notes.append(
             Note(
                 "spec.tensorboard",
@@ -88,7 +87,16 @@ def compile_tfjob(body: Mapping[str, Any]) -> Compiled:
                 "a local cluster does not run it",
             )
         )
-    return Compiled(framework, tuple(supporting), job.spelling.show_notes(notes))
+    return Compiled(
+        framework, partial(_build_supporting, job, framework), job.spelling.show_notes(notes)
+    )
+
+
+def _build_supporting(job: TfJob, framework: Object) -> Iterator[Object]:
+    yield from _build_rights(framework)
+    yield from build_services(job)
+    if job.spec.tensorboard is not None:
+        yield from build_tensorboard(job, job.spec.tensorboard)
 
 
 def _note_unknown_fields(job: TfJob) -> list[Note]:

@@ -18,6 +18,7 @@ elastic-training-worker-0 and elastic-training-worker-1, and a Service for each 
 
 import copy
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from framework.api import constants, images
@@ -46,6 +47,7 @@ from framework.kinds.trainingjob.defaults import (
 from framework.kinds.trainingjob.supporting import build_labels, build_services
 from framework.kinds.trainingjob.types import (
     LAUNCHER,
+    SECRET_ANNOTATION,
     WORKER,
     AttachMode,
     CleanPodPolicy,
@@ -129,8 +131,18 @@ def compile_trainingjob(
     }
     with_agents = [launcher, worker] if _uses_kubexec(job) else [launcher]
     accounts = sorted({str(pod["spec"]["serviceAccountName"]) for pod in with_agents})
-    supporting = (*build_rights(framework, accounts, drains=True), *build_services(job))
-    return Compiled(framework, supporting, tuple(notes))
+    return Compiled(
+        framework,
+        partial(_build_supporting, job, framework, accounts),
+        tuple(notes),
+        needs_key=not _uses_kubexec(job) and not job.meta.annotations.get(SECRET_ANNOTATION),
+        keeps_services=job.clean_pod_policy is CleanPodPolicy.NONE,
+    )
+
+
+def _build_supporting(job: CompleteJob, framework: Object, accounts: list[str]) -> Iterator[Object]:
+    yield from build_rights(framework, accounts, drains=True)
+    yield from build_services(job)
 
 
 def _note_unknown_fields(job: TrainingJob) -> Iterator[Note]:

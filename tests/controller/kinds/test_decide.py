@@ -16,11 +16,14 @@ from controller.kinds.decide.decision import (
     Delete,
     EmitEvent,
     Obstacle,
+    Patch,
     Replace,
+    ServiceView,
     Snapshot,
     TryCreate,
     WriteStatus,
 )
+from controller.kinds.decide.services import compute_form
 from controller.kinds.decide.tfjob import decide_tfjob
 from controller.kinds.decide.trainingjob import decide_trainingjob
 from framework.api import codec
@@ -87,7 +90,10 @@ def build_running(kind: str, **fields: Any) -> Snapshot:
     first = decide(snapshot)
     (framework,) = find_created(first, "Framework")
     framework["metadata"] |= {"uid": "framework-uid", "resourceVersion": "5", "generation": 1}
-    services = {body["metadata"]["name"]: "u" for body in find_created(first, "Service")}
+    services = {
+        body["metadata"]["name"]: ServiceView("u", compute_form(body))
+        for body in find_created(first, "Service")
+    }
     snapshot = replace(snapshot, framework=framework, services=services)
     snapshot.job["status"] = find_status(decide(snapshot))
     return replace(snapshot, **fields)
@@ -130,7 +136,7 @@ def test_new_job_gets_its_status_then_all_beside_the_framework_and_its_rights_an
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_job_at_rest_needs_nothing(kind: str) -> None:
-    assert decide(build_running(kind)) == Decision()
+    assert decide(build_running(kind)) == Decision(has_settled_services=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -138,10 +144,72 @@ def test_missing_service_is_created_and_one_that_is_not_wanted_is_deleted(kind: 
     snapshot = build_running(kind)
     services = dict(snapshot.services)
     gone, _ = services.popitem()
-    decision = decide(replace(snapshot, services={**services, "old": "old-uid"}))
+    decision = decide(replace(snapshot, services={**services, "old": ServiceView("old-uid", "")}))
     (created,) = find_created(decision, "Service")
     assert created["metadata"]["name"] == gone
     assert list_actions(decision)[1:] == [Delete("Service", "old", "old-uid")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_changed_service_is_put_back_by_one_write(kind: str) -> None:
+    snapshot = build_running(kind)
+    name = next(iter(snapshot.services))
+    changed = {**snapshot.services, name: ServiceView("u", "other")}
+    (patch,) = list_actions(decide(replace(snapshot, services=changed)))
+    assert isinstance(patch, Patch)
+    assert (patch.kind, patch.name, patch.uid) == ("Service", name, "u")
+    ports: Any = patch.fields["/spec/ports"]
+    assert ports[0]["port"] == (2222 if kind == "TfJob" else 22)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_settled_services_are_not_compared_until_the_end(kind: str) -> None:
+    snapshot = build_running(kind, services={}, has_settled_services=True)
+    assert decide(snapshot) == Decision(has_settled_services=True)
+    completed = replace(build_completed(kind), has_settled_services=True)
+    decision = decide(completed)
+    assert ("Delete" in list_kinds(decision)) is (kind == "TrainingJob")
+    assert not decision.has_settled_services
+    # Without its Framework, it is created again with all that it needs.
+    assert "Create" in list_kinds(decide(replace(snapshot, framework=None)))
+
+
+SERVER_DEFAULTS: dict[str, Any] = {
+    "sessionAffinity": "None", "ipFamilies": ["IPv4"], "clusterIPs": ["None"], "type": "ClusterIP",
+}  # fmt: skip
+EDITS_OF_A_SERVICE: dict[str, Callable[[Object], object]] = {
+    "port": lambda spec: spec["ports"][0].update(port=23, targetPort=23),
+    "target": lambda spec: spec["ports"][0].update(targetPort=23),
+    "protocol": lambda spec: spec["ports"][0].update(protocol="UDP"),
+    "a port more": lambda spec: spec["ports"].append({"port": 80}),
+    "no ports": lambda spec: spec.pop("ports"),
+    "selector": lambda spec: spec["selector"].update(a="b"),
+    "type": lambda spec: spec.update(type="NodePort"),
+    "unready": lambda spec: spec.update(
+        publishNotReadyAddresses=not spec.get("publishNotReadyAddresses")
+    ),
+}
+
+
+def build_stored_service(kind: str) -> tuple[Object, Object]:
+    """Build a Service as the compile step wants it, and as an API server stores it."""
+    service = next(find_created(decide(build_snapshot(kind)), "Service"))
+    stored = copy.deepcopy(service)
+    stored["spec"] |= SERVER_DEFAULTS
+    for port in stored["spec"]["ports"]:
+        port |= {"protocol": "TCP", "targetPort": port["port"]}
+    return service, stored
+
+
+@pytest.mark.parametrize("edit", EDITS_OF_A_SERVICE.values(), ids=EDITS_OF_A_SERVICE.keys())
+@pytest.mark.parametrize("kind", KINDS)
+def test_form_of_a_service_shows_edits_and_no_defaults_of_the_server(
+    kind: str, edit: Callable[[Object], object]
+) -> None:
+    service, stored = build_stored_service(kind)
+    assert compute_form(stored) == compute_form(service)
+    edit(stored["spec"])
+    assert compute_form(stored) != compute_form(service)
 
 
 FOREIGN_OWNERS: dict[str, Any] = {
@@ -249,7 +317,7 @@ def test_execution_type_stop_of_another_client_stays(kind: str) -> None:
     snapshot = build_running(kind)
     assert snapshot.framework is not None
     snapshot.framework["spec"]["executionType"] = "Stop"
-    assert decide(snapshot) == Decision()
+    assert decide(snapshot).stages == ()
 
 
 def test_workers_that_a_scaler_wants_are_no_edit() -> None:
@@ -265,9 +333,10 @@ def test_workers_that_a_scaler_wants_are_no_edit() -> None:
     assert Delete("Service", "elastic-worker-1", "u") in list_actions(decision)
     assert "EmitEvent" not in list_kinds(decision)
     # The next decision finds the Framework as the scaler wants it.
-    after = replace(
-        snapshot, framework=body, services=dict.fromkeys(["elastic-worker-0", *names], "u")
-    )
+    created = {body["metadata"]["name"]: body for body in find_created(decision, "Service")}
+    added = {name: ServiceView("u", compute_form(body)) for name, body in created.items()}
+    kept = {"elastic-worker-0": snapshot.services["elastic-worker-0"]}
+    after = replace(snapshot, framework=body, services={**kept, **added})
     after.job["status"] = find_status(decision)
     assert not {"Replace", "Create"} & set(list_kinds(decide(after)))
 
@@ -334,11 +403,11 @@ def test_job_of_many_replicas_creates_its_services_in_several_turns() -> None:
     job = build_job("TfJob")
     job["spec"]["replicaSpecs"][1]["replicas"] = 600
     snapshot = Snapshot(job, None, {}, AT)
-    services: dict[str, str] = {}
+    services: dict[str, ServiceView] = {}
     for rest in (347, 91, 0):
         decision = decide(replace(snapshot, services=services))
-        created = [body["metadata"]["name"] for body in find_created(decision, "Service")]
-        services = services | dict.fromkeys(created, "u")
+        for body in find_created(decision, "Service"):
+            services[body["metadata"]["name"]] = ServiceView("u", compute_form(body))
         assert 603 - len(services) == rest
         assert decision.has_more == (rest > 0)
         assert any(find_created(decision, "Framework")) == (rest == 0)

@@ -1,0 +1,136 @@
+"""What other clients change of a job's Services and RoleBindings is put back, in virtual time."""
+
+import asyncio
+import copy
+from typing import Any
+
+import pytest
+
+from controller.kinds.decide.services import plan_services
+from framework.kube.resources import FRAMEWORKS, PODS, ROLE_BINDINGS, SERVICES, Object, Resource
+from tests.controller.kinds.jobworlds import KINDS, Jobs, open_jobs
+from tests.controller.kinds.test_jobs import (
+    REST_SECONDS,
+    build_foreign,
+    edit,
+    end,
+    list_names,
+    run,
+)
+from tests.support.builders import NAMESPACE
+
+pytestmark = pytest.mark.looptime
+
+
+def add_worker(job: Object) -> None:
+    spec = job["spec"]
+    if "replicaSpecs" in spec:
+        (role,) = [r for r in spec["replicaSpecs"] if r.get("tfReplicaType") == "WORKER"]
+    else:
+        role = spec["etReplicaSpecs"]["worker"]
+    role["replicas"] += 1
+
+
+def list_requests(jobs: Jobs, resource: Resource) -> list[str]:
+    """The verbs of all requests of the controller for a resource that write."""
+    (program,) = jobs.world.programs
+    return [request.verb for request in program.client.sent if request.resource == resource]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_edit_of_a_service_is_put_back_by_one_write(kind: str) -> None:
+    async with open_jobs(kind) as jobs:
+        await run(jobs)
+        name, other = list_names(jobs, SERVICES)[:2]
+        before, rest = jobs.find(SERVICES, name), jobs.find(SERVICES, other)
+        assert before is not None
+        foreign = build_foreign(SERVICES, "foreign")
+        foreign["metadata"]["labels"] = before["metadata"]["labels"]
+        created = await jobs.world.user.create(SERVICES, NAMESPACE, foreign)
+        count = len(list_requests(jobs, SERVICES))
+        stored = copy.deepcopy(before)
+        stored["spec"]["ports"][0]["port"] = 23
+        stored["spec"]["selector"]["more"] = "x"
+        await jobs.world.user.replace(SERVICES, NAMESPACE, name, stored)
+        await asyncio.sleep(REST_SECONDS)
+        after = jobs.find(SERVICES, name)
+        assert after is not None
+        assert after["metadata"]["uid"] == before["metadata"]["uid"]
+        assert after["spec"] == {"publishNotReadyAddresses": False, **before["spec"]}
+        assert jobs.find(SERVICES, other) == rest
+        assert jobs.find(SERVICES, "foreign") == created
+        assert list_requests(jobs, SERVICES)[count:] == ["patch"]
+        await end(jobs)
+
+
+async def test_change_of_the_port_of_a_job_changes_its_services() -> None:
+    async with open_jobs("TfJob") as jobs:
+        await run(jobs)
+
+        def change(job: Object) -> None:
+            for replica in job["spec"]["replicaSpecs"]:
+                replica["tfPort"] = 3333
+
+        await edit(jobs, jobs.resource, change)
+        await asyncio.sleep(REST_SECONDS)
+        found = [jobs.find(SERVICES, name) for name in list_names(jobs, SERVICES)]
+        ports = {each["spec"]["ports"][0]["port"] for each in found if each is not None}
+        assert ports == {3333}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_change_of_the_account_of_a_job_changes_its_rolebinding(kind: str) -> None:
+    async with open_jobs(kind) as jobs:
+        await run(jobs)
+        binding = f"frameworkbarrier-{jobs.name}"
+        before = jobs.find(ROLE_BINDINGS, binding)
+        assert before is not None
+
+        def change(job: Object) -> None:
+            spec = job["spec"]
+            roles = spec.get("replicaSpecs") or [spec["etReplicaSpecs"]["launcher"]]
+            for role in roles:
+                if role.get("template"):
+                    role["template"]["spec"]["serviceAccountName"] = "mine"
+
+        await edit(jobs, jobs.resource, change)
+        await asyncio.sleep(REST_SECONDS)
+        after = jobs.find(ROLE_BINDINGS, binding)
+        assert after is not None
+        assert "mine" in {subject["name"] for subject in after["subjects"]}
+        assert after["metadata"]["uid"] == before["metadata"]["uid"]
+        assert after["roleRef"] == before["roleRef"]
+        # A change of another kind does not write it again.
+        count = list_requests(jobs, ROLE_BINDINGS).count("patch")
+        assert count == len(list_names(jobs, ROLE_BINDINGS))
+        await edit(jobs, jobs.resource, add_worker)
+        await asyncio.sleep(REST_SECONDS)
+        assert list_requests(jobs, ROLE_BINDINGS).count("patch") == count
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_services_of_a_job_at_rest_are_not_compiled_again(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+
+    def plan(wanted: Any, stored: Any) -> Any:
+        counts.append(1)
+        return plan_services(wanted, stored)
+
+    monkeypatch.setattr("controller.kinds.decide.plan.plan_services", plan)
+    async with open_jobs(kind) as jobs:
+        await run(jobs)
+        await asyncio.sleep(REST_SECONDS)
+        before = len(counts)
+        number = jobs.read_framework()["metadata"]["resourceVersion"]
+        await edit(jobs, FRAMEWORKS, lambda body: body["metadata"].update(annotations={"a": "b"}))
+        await asyncio.sleep(REST_SECONDS)
+        assert jobs.read_framework()["metadata"]["resourceVersion"] != number
+        await jobs.world.set_pod(list_names(jobs, PODS)[-1], "Failed")
+        await asyncio.sleep(REST_SECONDS)
+        assert len(counts) <= before + 1
+        await jobs.world.user.delete(SERVICES, NAMESPACE, list_names(jobs, SERVICES)[0])
+        await asyncio.sleep(REST_SECONDS)
+        assert len(counts) > before + 1
+        await end(jobs)
