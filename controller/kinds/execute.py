@@ -30,7 +30,12 @@ from controller.kinds.decide.decision import (
     TryCreate,
     WriteStatus,
 )
-from controller.kinds.decide.ownership import is_bound_otherwise, is_marked, is_owned
+from controller.kinds.decide.ownership import (
+    binds_same_role,
+    is_bound_otherwise,
+    is_marked,
+    is_owned,
+)
 from controller.kinds.decide.plan import NAME_TAKEN, describe_taken
 from controller.kinds.ssh_key import add_key
 from controller.kinds.store import JobStore
@@ -192,7 +197,8 @@ class JobExecutor:
         # Of a Secret, only the metadata is requested.
         get = self._client.get if resource is ROLE_BINDINGS else self._client.get_metadata
         found = await get(resource, namespace, name)
-        if not (is_owned(found, job) and is_marked(found, job)):
+        is_own = is_owned(found, job) and is_marked(found, job)
+        if not is_own or (resource is ROLE_BINDINGS and not binds_same_role(found, wanted)):
             message = describe_taken(resource.kind, name)
             raise ObstacleError(Obstacle(NAME_TAKEN, message))
         if resource is ROLE_BINDINGS and is_bound_otherwise(found, wanted):

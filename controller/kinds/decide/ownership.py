@@ -45,6 +45,11 @@ def is_marked(body: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
     return isinstance(labels, Mapping) and build_labels(job).items() <= labels.items()
 
 
+def binds_same_role(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Return whether two RoleBindings bind the same Role; it never changes."""
+    return all(stored["roleRef"].get(key) == wanted["roleRef"][key] for key in ("kind", "name"))
+
+
 def is_bound_otherwise(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Return whether a RoleBinding binds other accounts than wanted."""
     return _list_subjects(stored) != _list_subjects(wanted)

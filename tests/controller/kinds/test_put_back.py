@@ -108,6 +108,24 @@ async def test_change_of_the_account_of_a_job_changes_its_rolebinding(kind: str)
         assert list_requests(jobs, ROLE_BINDINGS).count("patch") == count
 
 
+async def test_rolebinding_to_another_role_gets_no_accounts() -> None:
+    async with open_jobs("TrainingJob") as jobs:
+        await run(jobs)
+        name = f"frameworkbarrier-{jobs.name}"
+        binding = jobs.find(ROLE_BINDINGS, name)
+        assert binding is not None
+        await jobs.world.user.delete(ROLE_BINDINGS, NAMESPACE, name)
+        metadata = {key: binding["metadata"][key] for key in ("name", "labels", "ownerReferences")}
+        role = {**binding["roleRef"], "name": "other"}
+        forged = {**binding, "metadata": metadata, "roleRef": role, "subjects": []}
+        await jobs.world.user.create(ROLE_BINDINGS, NAMESPACE, forged)
+        await jobs.world.user.delete(FRAMEWORKS, NAMESPACE, jobs.name)
+        await jobs.world.wait_for("Blocked", lambda: "Blocked" in jobs.read_conditions())
+        stored = jobs.find(ROLE_BINDINGS, name)
+        assert stored is not None
+        assert not stored["subjects"]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_services_of_a_job_at_rest_are_not_compiled_again(
     kind: str, monkeypatch: pytest.MonkeyPatch
