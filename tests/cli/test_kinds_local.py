@@ -206,6 +206,19 @@ def check_trainingjob(lines: list[str]) -> None:
     assert files == ["authorized_keys", "config", "id_rsa", "id_rsa.pub"]
 
 
+def test_trainingjob_with_names_has_those_of_its_workers_in_the_host_files(tmp_path: Path) -> None:
+    annotated = "annotations: {frameworkbarrier.io/hosts: names}"
+    text = TRAININGJOB.replace(
+        "name: elastic-training", f"name: elastic-training\n  {annotated}", 1
+    )
+    output = run(tmp_path, text)
+    hosts = [f"elastic-training-worker-{index}" for index in range(2)]
+    horovod, deepspeed = [f"{host}:2" for host in hosts], [f"{host} slots=2" for host in hosts]
+    written = [line for line in output.splitlines() if line.startswith("[launcher/0]")]
+    lines = [line.split("] ")[1] for line in written]
+    assert lines[:6] == [*horovod, *horovod, *deepspeed]
+
+
 @pytest.fixture
 def kubeconfig(tmp_path: Path) -> Iterator[Path]:
     """A local cluster that runs until the end of the test."""

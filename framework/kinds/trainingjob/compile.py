@@ -52,6 +52,7 @@ from framework.kinds.trainingjob.types import (
     AttachMode,
     CleanPodPolicy,
     CompleteJob,
+    HostStyle,
     ReplicaRestartPolicy,
     TrainingJob,
 )
@@ -234,6 +235,8 @@ def _build_launcher(job: CompleteJob, notes: list[Note]) -> Object:
         "reach-running": WORKER,
         "reach-timeout-sec": _START_SECONDS,
     }
+    if job.host_style is HostStyle.NAMES:
+        settings["host-style"] = "name"
     names = {name: f"FB_{name.replace('-', '_').upper()}" for name in settings}
     agents.add_sidecar(template, {names[name]: value for name, value in settings.items()})
     if container.get("command") or _uses_kubexec(job):

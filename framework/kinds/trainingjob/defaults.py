@@ -15,6 +15,7 @@ from framework.kinds.compiled import WantedWorkers
 from framework.kinds.decoding import check_range
 from framework.kinds.templates import check_template
 from framework.kinds.trainingjob.types import (
+    HOSTS_ANNOTATION,
     LAUNCHER,
     SECRET_ANNOTATION,
     SUSPENDED_ANNOTATION,
@@ -22,6 +23,7 @@ from framework.kinds.trainingjob.types import (
     AttachMode,
     CleanPodPolicy,
     CompleteJob,
+    HostStyle,
     JobRestartPolicy,
     ReplicaRestartPolicy,
     ReplicaSpec,
@@ -72,6 +74,7 @@ def complete(
         attach_mode=spec.attach_mode or AttachMode.SSH,
         secret=job.meta.annotations.get(SECRET_ANNOTATION) or secret or job.meta.name,
         is_suspended=job.meta.annotations.get(SUSPENDED_ANNOTATION) == "true",
+        host_style=HostStyle(job.meta.annotations.get(HOSTS_ANNOTATION, HostStyle.ADDRESSES)),
     )
 
 
@@ -97,7 +100,7 @@ def find_faults(job: TrainingJob) -> Iterator[FieldError]:
             f"must be from 0 to {_MAX_BACKOFF}, not {spec.backoff_limit}: it is the number of "
             "restarts of the job",
         )
-    yield from _check_secret(job)
+    yield from _check_annotations(job)
     if spec.replica_specs is None:
         yield FieldError(_ROOT, f"is required: write an object with {LAUNCHER} and {WORKER}")
         return
@@ -105,12 +108,18 @@ def find_faults(job: TrainingJob) -> Iterator[FieldError]:
     yield from _check_worker(spec.replica_specs.worker, f"{_ROOT}.{WORKER}")
 
 
-def _check_secret(job: TrainingJob) -> Iterator[FieldError]:
+def _check_annotations(job: TrainingJob) -> Iterator[FieldError]:
     name = job.meta.annotations.get(SECRET_ANNOTATION)
     if name and not is_object_name(name):
         yield FieldError(
             f"metadata.annotations[{SECRET_ANNOTATION}]",
             f"{name!r} is not the name of a Secret: use a-z, 0-9, '-' and '.'",
+        )
+    style = job.meta.annotations.get(HOSTS_ANNOTATION)
+    if style is not None and style not in list(HostStyle):
+        yield FieldError(
+            f"metadata.annotations[{HOSTS_ANNOTATION}]",
+            f"is {style!r}; write {' or '.join(HostStyle)}",
         )
 
 

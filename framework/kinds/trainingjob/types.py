@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from framework.api.constants import ANNOTATION_PREFIX
 from framework.kinds.decoding import JobMeta
 
 GROUP = "kai.alibabacloud.com"
@@ -13,6 +14,8 @@ KIND = "TrainingJob"
 LAUNCHER, WORKER = "launcher", "worker"
 SUSPENDED_ANNOTATION = "job-supervisor.kube-ai.io/job-suspended"
 SECRET_ANNOTATION = "arena.kubeflow.org/ssh-secret"
+HOSTS_ANNOTATION = ANNOTATION_PREFIX + "hosts"
+"""Ours: whether the host files have names or addresses of workers."""
 
 Extra = Mapping[str, Any]
 
@@ -46,6 +49,13 @@ class ReplicaRestartPolicy(StrEnum):
     ON_FAILURE = "OnFailure"
     NEVER = "Never"
     EXIT_CODE = "ExitCode"
+
+
+class HostStyle(StrEnum):
+    """What the host files have for a worker."""
+
+    ADDRESSES = "addresses"
+    NAMES = "names"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +143,5 @@ class CompleteJob:
     """Secret with the ssh key; not used with kubexec."""
     is_suspended: bool
     """Whether the job is stopped by its annotation."""
+    host_style: HostStyle
+    """What the host files have for a worker."""

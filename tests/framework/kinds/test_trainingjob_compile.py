@@ -48,6 +48,21 @@ def test_framework_is_valid_lints_clean_and_ends_with_its_launcher() -> None:
     assert ends == {"launcher": (1, 1, 1), "worker": (2, -1, -1)}
 
 
+HOSTS = "frameworkbarrier.io/hosts"
+
+
+@pytest.mark.parametrize(("hosts", "style"), [("names", "name"), ("addresses", None)])
+def test_annotation_puts_names_of_workers_into_the_host_files(
+    hosts: str, style: str | None
+) -> None:
+    compiled = compile_with(edit("metadata", annotations={HOSTS: hosts}))
+    pod = get_pod(compiled, "launcher")
+    sidecar = next(c for c in pod["spec"]["initContainers"] if c["name"] == "rendezvous")
+    assert get_env(sidecar).get("FB_HOST_STYLE") == style
+    companion = " ".join(get_container(compiled, "launcher")["command"])
+    assert ("--host-style name" in companion) is (style is not None)
+
+
 def test_launcher_waits_for_running_workers_and_gets_their_slots() -> None:
     compiled = compile_with()
     pod = get_pod(compiled, "launcher")

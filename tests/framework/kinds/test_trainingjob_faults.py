@@ -25,6 +25,11 @@ MISTAKES: dict[str, tuple[Change, str, str]] = {
         f"metadata.annotations[{SECRET}]",
         "'my key' is not the name of a Secret: use a-z, 0-9, '-' and '.'",
     ),
+    "hosts": (
+        edit("metadata", annotations={"frameworkbarrier.io/hosts": "name"}),
+        "metadata.annotations[frameworkbarrier.io/hosts]",
+        "is 'name'; write addresses or names",
+    ),
     "attach-mode": (
         edit("spec", launcherAttachMode="rsh"),
         "spec.launcherAttachMode",
