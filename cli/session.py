@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cli.checkedclient import CheckedClient
 from cli.clusterchoice import ClusterChoice
@@ -68,9 +68,10 @@ def find_cluster(choice: ClusterChoice, *, otherwise: str | None = None) -> Kube
         is_open = not stale and choice.context is None and isinstance(e, NoServerError)
         local = list_local_clusters() if is_open else []
         if local:
-            config, directory = local[0]
-            print_error(f"note: no cluster is configured; using the local cluster in {directory}")
-            return _with_namespace(config, choice)
+            print_error(
+                f"note: no cluster is configured; using the local cluster in {local[0].directory}"
+            )
+            return _with_namespace(local[0].config, choice)
         if not isinstance(e, NoServerError):
             raise CliError(ExitCode.USAGE, *stale, fault) from e
         lines = [*stale, fault, *([otherwise] if otherwise else [])]
@@ -85,8 +86,17 @@ def _with_namespace(config: KubeConfig, choice: ClusterChoice) -> KubeConfig:
     return replace(config, namespace=choice.namespace or config.namespace)
 
 
-def list_local_clusters() -> list[tuple[KubeConfig, Path]]:
-    """List the local clusters of this user that run, with the directories of their logs."""
+class LocalCluster(NamedTuple):
+    """A local cluster of this user that runs."""
+
+    config: KubeConfig
+    directory: Path
+    """Of its logs."""
+    kubeconfig: Path
+
+
+def list_local_clusters() -> list[LocalCluster]:
+    """List the local clusters of this user that run."""
     try:
         with requires_local_cluster():
             from cli.local.state import list_running
@@ -99,14 +109,26 @@ def list_local_clusters() -> list[tuple[KubeConfig, Path]]:
         # A user may have removed its kubeconfig.
         with suppress(ConfigError):
             config = load_kube_config(None, str(cluster.kubeconfig), {})
-            found.append((_without_token_path(config), cluster.directory))
+            own = _without_token_path(config)
+            found.append(LocalCluster(own, cluster.directory, cluster.kubeconfig))
     return found
 
 
 def find_local_directory(config: KubeConfig) -> Path | None:
     """Find the directory of the local cluster at this address; None if it is another cluster."""
+    found = _find_local(config)
+    return found and found.directory
+
+
+def find_local_kubeconfig(config: KubeConfig) -> Path | None:
+    """Find the kubeconfig of the local cluster at this address; None if it is another cluster."""
+    found = _find_local(config)
+    return found and found.kubeconfig
+
+
+def _find_local(config: KubeConfig) -> LocalCluster | None:
     clusters = list_local_clusters()
-    return next((place for local, place in clusters if local.server == config.server), None)
+    return next((each for each in clusters if each.config.server == config.server), None)
 
 
 def _explain_stale() -> list[str]:

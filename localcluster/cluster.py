@@ -224,7 +224,7 @@ class LocalCluster:
             logs=self.logs,
             random=self._random,
         )
-        server.attach_commands(kubelet)
+        server.attach_pods(kubelet)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         task = tasks.create_task(kubelet.run(), name="kubelet")
         stack.push_async_callback(_stop_kubelet, kubelet, task)

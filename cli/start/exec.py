@@ -5,8 +5,8 @@ import sys
 from dataclasses import dataclass
 
 from cli.clusterchoice import ClusterChoice
-from cli.exitcodes import CliError, ExitCode
-from cli.session import explained, find_cluster, open_client
+from cli.exitcodes import ExitCode
+from cli.session import explained, find_cluster, find_local_kubeconfig, open_client
 from cli.start.channel import Command, run_remote
 from cli.start.kubectl import become_kubectl, build_call
 from cli.start.pods import PodChoice, TaskName, find_pod, parse_task
@@ -76,14 +76,12 @@ def forward_ports(name: str, task_text: str, ports: tuple[str, ...], choice: Clu
     """Run ``framework port-forward``: kubectl takes over.
 
     Raises:
-        CliError: there is no such Task, or it is on a local cluster.
+        CliError: there is no such Task, or no kubectl.
     """
     config = find_cluster(choice)
     pod = asyncio.run(_find(config, parse_task(name, task_text), None, runs_in_container=False))
-    if is_local(config):
-        raise CliError(
-            ExitCode.USAGE,
-            "a local cluster forwards no ports: start it with --network loopback, then connect to "
-            'the address of the Pod (docs/local-cluster.md, "The network of its Pods")',
-        )
+    # kubectl does not find the local cluster that runs without its kubeconfig.
+    kubeconfig = find_local_kubeconfig(config) if is_local(config) else None
+    if kubeconfig is not None:
+        choice = ClusterChoice(str(kubeconfig), None, choice.namespace)
     become_kubectl(build_call(choice, pod.namespace, "port-forward", f"pod/{pod.pod}", *ports))

@@ -22,8 +22,8 @@ from aiohttp.http import RawRequestMessage
 from framework.clock import Clock
 from localcluster.apiserver.front.auth import OPEN_PATHS, BearerTokens
 from localcluster.apiserver.front.payloads import MAX_BODY_BYTES
-from localcluster.apiserver.front.pod_exec import PodCommands
 from localcluster.apiserver.front.pod_logs import PodLogSource
+from localcluster.apiserver.front.pods import RunningPods
 from localcluster.apiserver.front.routes import Routes, status_answer
 from localcluster.apiserver.front.unauthenticated import GuardedServer
 from localcluster.apiserver.front.watches import WatchStream
@@ -75,9 +75,12 @@ class ApiServer:
         self._guard: GuardedServer | None = None
         self._collection: asyncio.Handle | None = None
 
-    def attach_commands(self, commands: PodCommands) -> None:
-        """Have requests for ``pods/exec`` run commands; the kubelet starts after the server."""
-        self._routes.attach_commands(commands)
+    def attach_pods(self, pods: RunningPods) -> None:
+        """Answer requests for ``pods/exec`` and ``pods/portforward``.
+
+        The kubelet starts after the server.
+        """
+        self._routes.attach_pods(pods)
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
         """Listen and return the server's URL; called again, it listens on one more address.

@@ -30,7 +30,7 @@ from localcluster.kubelet.pod.writes import ABANDONED_MESSAGE, PodWrites
 from localcluster.kubelet.volumes.pod_directory import PodDirectory
 from localcluster.network.choice import NetworkChoice, NetworkNeeds, open_network
 from localcluster.network.cluster_names import ClusterNames
-from localcluster.network.pod_network import PodNetwork
+from localcluster.network.pod_network import PodNetwork, Streams
 from localcluster.stdio import StartError, Stdio
 
 logger = logging.getLogger(__name__)
@@ -203,6 +203,17 @@ class Kubelet:
         if worker is None:
             raise StartError("the Pod does not run on this node")
         return await worker.run_command(container, argv, stdio)
+
+    async def connect(self, uid: str, port: int) -> Streams:
+        """Connect to a port of the Pod with this UID, as ``kubectl port-forward`` does.
+
+        Raises:
+            OSError: nothing listens there, or the Pod does not run.
+        """
+        worker = self._workers.get(uid)
+        if worker is None:
+            raise OSError("the Pod does not run on this node")
+        return await worker.connect(port)
 
     async def stop(self) -> None:
         """End all Pods (SIGTERM, 2 s, SIGKILL), set them Failed and return when all is over."""

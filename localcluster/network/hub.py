@@ -51,16 +51,18 @@ def _open_own(name: str) -> int:
 
 def _serve(connection: socket.socket, hub: "Hub") -> None:
     while True:
-        request, _ = messages.receive(connection)
+        request, received = messages.receive(connection)
         if request is None:
             return
         number, verb, arguments = request
         try:
-            descriptors = getattr(hub, verb)(*arguments)
+            descriptors = getattr(hub, verb)(*arguments, *received)
         except OSError as error:
             _answer(connection, number, error, [])
         else:
             _answer(connection, number, None, descriptors)
+        for descriptor in received:
+            os.close(descriptor)
 
 
 def _answer(
@@ -74,7 +76,10 @@ def _answer(
 
 
 class Hub:
-    """The router. Methods but the first are requests; they return open descriptors."""
+    """The router. Methods but the first are requests; they return open descriptors.
+
+    Open files of a request are its last arguments; they are closed when it is answered.
+    """
 
     def __init__(self, gateway: str) -> None:
         """Take the gateway's address."""
@@ -128,6 +133,14 @@ class Hub:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             made.bind((address, port))
         return [made.detach()]
+
+    def open_socket_in(self, namespace: int) -> "list[int]":
+        """Make a TCP socket of a Pod's network namespace."""
+        syscalls.set_namespace(namespace, syscalls.CLONE_NEWNET)
+        try:
+            return [socket.socket(socket.AF_INET, socket.SOCK_STREAM).detach()]
+        finally:
+            syscalls.set_namespace(self._namespace, syscalls.CLONE_NEWNET)
 
 
 def _find(device: str) -> int:

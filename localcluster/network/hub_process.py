@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Sequence
 
 from localcluster.child_program import ChildProgram, ProgramEndedError, RequestError
 from localcluster.network.pod_network import NetworkError
@@ -53,20 +54,32 @@ class HubProcess:
         Raises:
             NetworkError: the kernel refuses.
         """
-        made = socket.socket(fileno=await self._ask("open_socket", int(kind), address, port))
-        made.setblocking(False)  # noqa: FBT003 the standard library's
-        return made
+        return _take_socket(await self._ask("open_socket", int(kind), address, port))
+
+    async def open_socket_in(self, namespace: int) -> socket.socket:
+        """Make a TCP socket in the network namespace of a Pod, which is open here.
+
+        Raises:
+            NetworkError: the kernel refuses.
+        """
+        return _take_socket(await self._ask("open_socket_in", descriptors=(namespace,)))
 
     async def stop(self) -> None:
         """End it."""
         await self._program.stop()
 
-    async def _ask(self, verb: str, *arguments: str | int) -> int:
+    async def _ask(self, verb: str, *arguments: str | int, descriptors: Sequence[int] = ()) -> int:
         """Send a request and return the open file that is its answer."""
         try:
-            answer = await self._program.request(verb, *arguments).answered
+            answer = await self._program.request(verb, *arguments, descriptors=descriptors).answered
         except ProgramEndedError as e:
             raise NetworkError("the network of Pods is down") from e
         except RequestError as e:
             raise NetworkError(str(e)) from e
         return answer.descriptors[0]
+
+
+def _take_socket(descriptor: int) -> socket.socket:
+    made = socket.socket(fileno=descriptor)
+    made.setblocking(False)  # noqa: FBT003 the standard library's
+    return made

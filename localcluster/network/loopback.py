@@ -12,7 +12,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Protocol
 
-from localcluster.network.pod_network import NetworkError, OpenNamespace, Streams
+from localcluster.network.pod_network import (
+    NO_NETWORK,
+    NetworkError,
+    OpenNamespace,
+    Streams,
+)
 
 # Blocks 127.64.0 to 127.127.255: servers started by hand on loopback addresses are usually below.
 _FIRST_BLOCK, _LAST_BLOCK = 64 * 256, 127 * 256 + 255
@@ -82,6 +87,13 @@ class LoopbackNetwork:
     async def connect(self, host: str, port: int) -> Streams:
         """Connect to a Pod."""
         return await asyncio.open_connection(host, port)
+
+    async def connect_inside(self, uid: str, port: int) -> Streams:
+        """Connect to the address of a Pod: 127.0.0.1 is not of the Pod alone."""
+        address = self._taken.get(uid)
+        if address is None:
+            raise OSError(NO_NETWORK)
+        return await asyncio.open_connection(address, port)
 
     async def detach(self, uid: str) -> None:
         """Take the address back."""

@@ -18,7 +18,12 @@ from localcluster.network.cluster_names import ClusterNames
 from localcluster.network.egress import PORTS, Egress
 from localcluster.network.hub_process import HubProcess
 from localcluster.network.name_server import NameServer, read_upstreams
-from localcluster.network.pod_network import NetworkError, OpenNamespace, Streams
+from localcluster.network.pod_network import (
+    NO_NETWORK,
+    NetworkError,
+    OpenNamespace,
+    Streams,
+)
 
 API_PORT = 6443
 DNS_PORT = 53
@@ -113,16 +118,13 @@ class NamespaceNetwork:
         """Connect to a Pod, or as this machine to anything else."""
         if not self._has(host):
             return await asyncio.open_connection(host, port)
-        try:
-            inside = await self._hub.open_socket(socket.SOCK_STREAM)
-        except NetworkError as e:
-            raise OSError(str(e)) from e
-        try:
-            await asyncio.get_running_loop().sock_connect(inside, (host, port))
-            return await asyncio.open_connection(sock=inside)
-        except BaseException:
-            inside.close()
-            raise
+        return await _connect(self._hub.open_socket(socket.SOCK_STREAM), host, port)
+
+    async def connect_inside(self, uid: str, port: int) -> Streams:
+        """Connect to 127.0.0.1 in the namespace of a Pod."""
+        if uid not in self._opened:
+            raise OSError(NO_NETWORK)
+        return await _connect(self._hub.open_socket_in(self._opened[uid]), "127.0.0.1", port)
 
     def _has(self, host: str) -> bool:
         try:
@@ -149,3 +151,21 @@ class NamespaceNetwork:
                 os.close(descriptor)
         self._opened.clear()
         self._user = None
+
+
+async def _connect(opening: Awaitable[socket.socket], host: str, port: int) -> Streams:
+    """Connect a socket of the Pods' network.
+
+    Raises:
+        OSError: nothing answers, or there is no socket.
+    """
+    try:
+        made = await opening
+    except NetworkError as e:
+        raise OSError(str(e)) from e
+    try:
+        await asyncio.get_running_loop().sock_connect(made, (host, port))
+        return await asyncio.open_connection(sock=made)
+    except BaseException:
+        made.close()
+        raise

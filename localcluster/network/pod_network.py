@@ -11,6 +11,9 @@ OpenNamespace: TypeAlias = tuple[int, int]
 Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
+NO_NETWORK = "the Pod has no network yet"
+
+
 class NetworkError(Exception):
     """It is not to be had."""
 
@@ -49,6 +52,14 @@ class PodNetwork(Protocol):
 
         Raises:
             OSError: it does not answer.
+        """
+        ...
+
+    async def connect_inside(self, uid: str, port: int) -> Streams:
+        """Connect to a port of a Pod as a program in the Pod does, to 127.0.0.1 if it has its own.
+
+        Raises:
+            OSError: it does not answer, or it is not attached.
         """
         ...
 

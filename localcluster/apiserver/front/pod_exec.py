@@ -20,6 +20,7 @@ from aiohttp import WSMsgType, web
 
 from localcluster.apiserver.front.pod_logs import choose_container
 from localcluster.apiserver.front.targets import read_flag
+from localcluster.apiserver.front.websockets import drain_while_connected, is_websocket
 from localcluster.apiserver.model.errors import Object, StatusError, bad_request
 from localcluster.stdio import StartError, Stdio
 
@@ -29,8 +30,6 @@ STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 _CHUNK_BYTES = 32 * 1024
 _MAX_MESSAGE_BYTES = 1024 * 1024
 _MAX_SIDE = 10_000
-_PING_SECONDS = 1.0
-"""While a command does not read its input, how often to find out whether the client is there."""
 
 
 class PodCommands(Protocol):
@@ -69,7 +68,7 @@ async def serve_command(
     call = _read_call(request, pod)
     if commands is None:
         raise StatusError(501, "NotImplemented", "this server has no kubelet, so no Pods run")
-    if request.headers.get("Upgrade", "").lower() != "websocket":
+    if not is_websocket(request):
         raise bad_request(
             "Upgrade request required: this server has WebSockets only, which kubectl 1.31 or "
             "newer and `framework exec` use"
@@ -211,24 +210,8 @@ class _Session:
             self._input.close()
         elif channel == STDIN and not self._input.is_closing():
             self._input.write(content)
-            await self._drain(self._input)
-
-    async def _drain(self, stdin: asyncio.StreamWriter) -> None:
-        """Wait until the command has read its input, or the client has gone.
-
-        Raises:
-            ConnectionError: the client has gone.
-        """
-        draining = asyncio.create_task(stdin.drain(), name="exec drain")
-        try:
-            while not (await asyncio.wait({draining}, timeout=_PING_SECONDS))[0]:
-                # The client's messages are not read now, so only a write finds that it has gone.
-                await self._socket.ping()
-            # The command may have ended, or closed its input.
-            with contextlib.suppress(ConnectionError):
-                await draining
-        finally:
-            draining.cancel()
+            # The command may end, or close its input.
+            await drain_while_connected(self._input, self._socket.ping)
 
 
 async def _await_status(running: "asyncio.Task[int]") -> Object:

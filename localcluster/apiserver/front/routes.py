@@ -9,8 +9,8 @@ from aiohttp import web
 
 from framework.clock import Clock
 from localcluster.apiserver.front.payloads import body_too_large
-from localcluster.apiserver.front.pod_exec import PodCommands
 from localcluster.apiserver.front.pod_logs import PodLogSource
+from localcluster.apiserver.front.pods import RunningPods
 from localcluster.apiserver.front.targets import Target, parse_target
 from localcluster.apiserver.front.verbs import ResourceVerbs, json_answer, no_such_path
 from localcluster.apiserver.front.watches import WatchStream
@@ -52,9 +52,9 @@ class Routes:
         self._storage = storage
         self._verbs = ResourceVerbs(storage, clock, streams, logs)
 
-    def attach_commands(self, commands: PodCommands) -> None:
-        """Have requests for ``pods/exec`` run commands."""
-        self._verbs.commands = commands
+    def attach_pods(self, pods: RunningPods) -> None:
+        """Answer requests for ``pods/exec`` and ``pods/portforward``."""
+        self._verbs.pods = pods
 
     async def answer(self, request: web.Request, path: str) -> web.StreamResponse:
         """Return the answer to a request for ``path``; every refusal is a Status object."""

@@ -12,8 +12,10 @@ from aiohttp import web
 from framework.clock import Clock
 from localcluster.apiserver.engine.selectors import Selector
 from localcluster.apiserver.front.payloads import decode_object, decode_patch
-from localcluster.apiserver.front.pod_exec import PodCommands, serve_command
+from localcluster.apiserver.front.pod_exec import serve_command
 from localcluster.apiserver.front.pod_logs import PodLogSource, open_log
+from localcluster.apiserver.front.pod_ports import serve_ports
+from localcluster.apiserver.front.pods import RunningPods
 from localcluster.apiserver.front.targets import (
     Target,
     check_field_validation,
@@ -61,8 +63,8 @@ class ResourceVerbs:
         self._clock = clock
         self._streams = streams
         self._logs = logs
-        self.commands: PodCommands | None = None
-        """Runs commands in containers; None without a kubelet."""
+        self.pods: RunningPods | None = None
+        """Reaches into Pods; None without a kubelet."""
 
     def choose(self, method: str, rt: ResourceType, target: Target) -> Verb:
         """Return the verb of a request.
@@ -94,7 +96,11 @@ class ResourceVerbs:
 
     def _choose_subresource(self, method: str, name: str) -> Verb:
         allowed = SUBRESOURCES[name].verbs
-        own: dict[str, Verb] = {"log": self._log, "exec": self._exec}
+        own: dict[str, Verb] = {
+            "log": self._log,
+            "exec": self._exec,
+            "portforward": self._portforward,
+        }
         known: dict[str, Verb] = {"GET": own.get(name, self._get), "PUT": self._update}
         known |= {"PATCH": self._patch, "POST": own.get(name, self._create)}
         verbs = {"GET": "get", "PUT": "update", "PATCH": "patch", "POST": "create"}
@@ -186,7 +192,11 @@ class ResourceVerbs:
 
     async def _exec(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:
         pod = self._storage.get(rt, target.namespace, target.name or "")
-        return await serve_command(request, self.commands, pod)
+        return await serve_command(request, self.pods, pod)
+
+    async def _portforward(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:
+        pod = self._storage.get(rt, target.namespace, target.name or "")
+        return await serve_ports(request, self.pods, pod)
 
     # --- writing -----------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ SUBRESOURCES = {
     "status": Subresource(("get", "patch", "update")),
     "log": Subresource(("get",)),
     "exec": Subresource(("create", "get"), kind="PodExecOptions"),
+    "portforward": Subresource(("create", "get"), kind="PodPortForwardOptions"),
     "binding": Subresource(("create",), kind="Binding"),
 }
 
@@ -97,7 +98,7 @@ def verbs_of(rt: ResourceType) -> tuple[str, ...]:
 
 def subresources_of(rt: ResourceType) -> tuple[str, ...]:
     """Return the names of a resource's subresources, the front's own included."""
-    own = ("exec", "log") if rt.key == ("", "pods") else ()
+    own = ("exec", "log", "portforward") if rt.key == ("", "pods") else ()
     return tuple(sorted((*rt.subresources, *own)))
 
 

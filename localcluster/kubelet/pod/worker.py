@@ -30,7 +30,7 @@ from localcluster.kubelet.status import PodView, build_status
 from localcluster.kubelet.volumes.pod_directory import PodDirectory
 from localcluster.kubelet.volumes.volumes import Volume, list_volume_references, plan_volumes
 from localcluster.network.name_files import list_name_files
-from localcluster.network.pod_network import NetworkError, OpenNamespace
+from localcluster.network.pod_network import NetworkError, OpenNamespace, Streams
 from localcluster.stdio import StartError, Stdio
 
 logger = logging.getLogger(__name__)
@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 _DEFAULT_GRACE_SECONDS = 30
 _VOLUME_RETRY_SECONDS = 1.0
 _LAST_STATUS_SECONDS = 2.0
+_LOCALHOST = "127.0.0.1"
 
 
 class StopCause(Enum):
@@ -198,6 +199,16 @@ class PodWorker:
             if runner.view.name == container:
                 return await runner.run_command(argv, stdio)
         raise StartError(f"the Pod has no container {container}")
+
+    async def connect(self, port: int) -> Streams:
+        """Connect to a port of this Pod from inside of it.
+
+        Raises:
+            OSError: nothing listens there, or the Pod has no network yet.
+        """
+        if self.pod["spec"].get("hostNetwork"):
+            return await asyncio.open_connection(_LOCALHOST, port)
+        return await self._machine.network.connect_inside(self.uid, port)
 
     def _list_runners(self, *, is_init: bool) -> list[ContainerRunner]:
         return [runner for runner in self._runners if runner.view.is_init is is_init]

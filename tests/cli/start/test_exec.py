@@ -190,14 +190,6 @@ def test_exec_needs_a_task(gang: dict[str, str], task: str) -> None:
     assert "is not a Task: write it as worker/0" in answer.err
 
 
-def test_port_forward_says_how_to_reach_a_local_pod(gang: dict[str, str]) -> None:
-    answer = call_in_process("port-forward", "gang", "worker/0", "6006", **gang)
-    assert (answer.code, "--network loopback" in answer.err) == (ExitCode.USAGE, True), answer.err
-    answer = call_in_process("port-forward", "gang", "worker/0", "6006/tcp", **gang)
-    assert answer.code == ExitCode.USAGE
-    assert "write it as 6006, 8080:6006 or :6006" in answer.err
-
-
 def test_exec_with_a_file_as_input_reads_it_to_its_end(
     gang: dict[str, str], tmp_path: Path
 ) -> None:

@@ -205,3 +205,23 @@ async def test_pod_of_the_host_network_reaches_this_machine(node: Node) -> None:
     ask = f"exec 3<>/dev/tcp/127.0.0.1/{node.address.rpartition(':')[2]} && echo reached"
     await node.finish(build_pod("host", build_command("bash", "-c", ask), hostNetwork=True))
     assert await node.read_log("host") == "reached\n"
+
+
+async def test_the_kubelet_reaches_a_server_that_listens_in_its_pod_only(tmp_path: Path) -> None:
+    """As TensorBoard does by default: on 127.0.0.1."""
+    server = SERVER.replace('("", 2222)', '("127.0.0.1", 2222)')
+    async with open_node(tmp_path, network=NetworkChoice.NAMESPACE) as node:
+        uids = {}
+        for name in ("one", "two"):
+            pod = await node.create(build_pod(name, build_python(server)))
+            uids[name] = pod["metadata"]["uid"]
+            await node.wait_for_phase(name, "Running")
+            await node.wait_for_log(name, "listening")
+        for name, uid in uids.items():
+            reader, writer = await node.kubelet.connect(uid, 2222)
+            assert await reader.read() == name.encode()
+            writer.close()
+        with pytest.raises(ConnectionRefusedError):
+            await node.kubelet.connect(uids["one"], 2223)
+        with pytest.raises(OSError, match="the Pod does not run on this node"):
+            await node.kubelet.connect("other", 2222)

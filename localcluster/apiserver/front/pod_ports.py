@@ -1,0 +1,254 @@
+"""``GET pods/NAME/portforward``: connects a client to ports of a Pod, through one WebSocket.
+
+The WebSocket carries SPDY frames, as kubectl 1.31 or newer sends them. The client opens two streams
+for each connection: one with the streamtype ``error``, then one with ``data``. Both name the port
+and the same requestid. The message of a failure goes to the error stream.
+
+Memory is bounded: content is not read from the WebSocket while a Pod does not take what came before
+it, so a connection that is stuck also stops the other connections of the same WebSocket.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Protocol, TypeAlias
+
+from aiohttp import WSMsgType, web
+
+from localcluster.apiserver.front.spdy import (
+    INTERNAL_ERROR,
+    REFUSED_STREAM,
+    Decoder,
+    Encoder,
+    Frame,
+    Goodbye,
+    Opened,
+    Ping,
+    ProtocolError,
+    Received,
+    Reset,
+    build_data,
+    build_ping,
+    build_reset,
+)
+from localcluster.apiserver.front.websockets import drain_while_connected, is_websocket
+from localcluster.apiserver.model.errors import StatusError, bad_request
+
+PROTOCOL = "SPDY/3.1+portforward.k8s.io"
+MAX_CONNECTIONS = 256
+"""At a time, in one WebSocket."""
+_CONNECT_SECONDS = 10.0
+_CHUNK_BYTES = 32 * 1024
+_MAX_MESSAGE_BYTES = 1024 * 1024
+_MAX_PORT, _PORT_DIGITS = 65535, 5
+
+Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+_Send: TypeAlias = Callable[[bytes], Awaitable[None]]
+
+
+class PodPorts(Protocol):
+    """Connects to programs in Pods."""
+
+    async def connect(self, uid: str, port: int) -> Streams:
+        """Connect to a port of the Pod with this UID.
+
+        Raises:
+            OSError: nothing listens there, or the Pod does not run.
+        """
+        ...
+
+
+async def serve_ports(
+    request: web.Request, ports: PodPorts | None, pod: dict[str, Any]
+) -> web.StreamResponse:
+    """Forward connections until the client goes.
+
+    Raises:
+        StatusError: 400, the Pod does not run, or no such WebSocket; 501, there is no kubelet.
+    """
+    if ports is None:
+        raise StatusError(501, "NotImplemented", "this server has no kubelet, so no Pods run")
+    phase = (pod.get("status") or {}).get("phase")
+    if phase != "Running":
+        raise bad_request(f"pod is not running. Current status={phase or 'Pending'}")
+    offered = request.headers.get("Sec-WebSocket-Protocol", "")
+    if not is_websocket(request) or PROTOCOL not in (word.strip() for word in offered.split(",")):
+        raise bad_request(
+            f"Upgrade request required: this server has WebSockets with {PROTOCOL} only, which "
+            "kubectl 1.31 or newer uses"
+        )
+    socket = web.WebSocketResponse(
+        protocols=(PROTOCOL,), max_msg_size=_MAX_MESSAGE_BYTES, compress=False
+    )
+    await socket.prepare(request)
+    await _Session(socket, ports, pod["metadata"]).run()
+    await socket.close()
+    return socket
+
+
+class _Connection:
+    """A connection of the client to the Pod, with its two streams."""
+
+    def __init__(self, send: _Send, error_stream: int, data_stream: int) -> None:
+        self._send = send
+        self._error_stream = error_stream
+        self._data_stream = data_stream
+        self._writer: asyncio.StreamWriter | None = None
+        self._has_started = asyncio.Event()
+        """Set when the Pod is connected, or will not be."""
+        self._input_ended = asyncio.Event()
+
+    async def run(self, connect: Callable[[], Awaitable[Streams]], description: str) -> None:
+        """Connect to the Pod and copy its content to the client, until both directions end."""
+        last = b""
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                reader, self._writer = await connect()
+            self._has_started.set()
+            while chunk := await reader.read(_CHUNK_BYTES):
+                await self._send(build_data(self._data_stream, chunk))
+            await self._send(build_data(self._data_stream, b"", is_last=True))
+            await self._input_ended.wait()
+        except asyncio.CancelledError:
+            # A Pod that reads nothing must not keep what it was sent.
+            self.abort()
+            raise
+        except OSError as e:
+            if self._writer is None:
+                fault = f"error forwarding {description}: {_describe(e)}"
+                await self._send(build_data(self._error_stream, fault.encode()))
+                last = build_data(self._data_stream, b"", is_last=True)
+            else:
+                # The client must not take what it has for the whole.
+                last = build_reset(self._data_stream, INTERNAL_ERROR)
+        finally:
+            self._has_started.set()
+            if self._writer is not None:
+                self._writer.close()
+        await self._send(build_data(self._error_stream, b"", is_last=True) + last)
+
+    async def take(
+        self, content: bytes, *, is_last: bool, ping: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Pass content of the client on; return when there is room for more.
+
+        Raises:
+            ConnectionError: the client has gone.
+        """
+        await self._has_started.wait()
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(content)
+            await drain_while_connected(self._writer, ping)
+            if is_last and not self._writer.is_closing():
+                with contextlib.suppress(OSError):
+                    self._writer.write_eof()
+        if is_last:
+            self._input_ended.set()
+
+    def abort(self) -> None:
+        """End both directions: the client has given the connection up."""
+        self._input_ended.set()
+        if self._writer is not None:
+            self._writer.transport.abort()
+
+
+def _describe(error: OSError) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused: no program in the Pod listens on this port"
+    if isinstance(error, TimeoutError):
+        return f"no answer after {_CONNECT_SECONDS:g} s"
+    return str(error.strerror or error)
+
+
+class _Session:
+    """The streams of one WebSocket."""
+
+    def __init__(
+        self, socket: web.WebSocketResponse, ports: PodPorts, metadata: dict[str, Any]
+    ) -> None:
+        self._socket = socket
+        self._ports = ports
+        self._uid = str(metadata["uid"])
+        self._pod = str(metadata["name"])
+        self._decoder = Decoder()
+        self._encoder = Encoder()
+        self._waiting: dict[str, int] = {}
+        """Error streams without a data stream yet, by requestid."""
+        self._connections: dict[int, _Connection] = {}
+        """By data stream."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Take frames until the client goes; then no connection is left."""
+        try:
+            # The end of the WebSocket is all that such a client can be told.
+            with contextlib.suppress(ProtocolError, ConnectionError):
+                await self._receive()
+        finally:
+            tasks = tuple(self._tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _receive(self) -> None:
+        async for message in self._socket:
+            if message.type is not WSMsgType.BINARY:
+                continue
+            for frame in self._decoder.feed(message.data):
+                if isinstance(frame, Goodbye):
+                    return
+                await self._take(frame)
+
+    async def _take(self, frame: Frame) -> None:
+        match frame:
+            case Opened(stream, headers):
+                await self._open(stream, headers)
+            case Received(stream, content, is_last) if stream in self._connections:
+                connection = self._connections[stream]
+                await connection.take(content, is_last=is_last, ping=self._socket.ping)
+            case Reset(stream) if stream in self._connections:
+                self._connections[stream].abort()
+            case Ping(number):
+                await self._send(build_ping(number))
+            case _:
+                # Of an error stream, or of a connection that has ended.
+                pass
+
+    async def _open(self, stream: int, headers: Mapping[str, str]) -> None:
+        request, kind = headers.get("requestid", ""), headers.get("streamtype")
+        is_full = len(self._waiting) + len(self._connections) >= MAX_CONNECTIONS
+        if kind == "error" and not is_full and request not in self._waiting:
+            self._waiting[request] = stream
+            await self._send(self._encoder.accept(stream))
+        elif kind == "data" and request in self._waiting and stream not in self._connections:
+            await self._send(self._encoder.accept(stream))
+            self._start(self._waiting.pop(request), stream, headers.get("port", ""))
+        else:
+            await self._send(build_reset(stream, REFUSED_STREAM))
+
+    def _start(self, error_stream: int, data_stream: int, port: str) -> None:
+        connection = _Connection(self._send, error_stream, data_stream)
+        self._connections[data_stream] = connection
+        description = f"port {port[:_PORT_DIGITS]} to pod {self._pod}"
+        task = asyncio.create_task(
+            connection.run(partial(self._connect, port), description), name=f"forward {description}"
+        )
+        self._tasks.add(task)
+
+        def remove(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            self._connections.pop(data_stream, None)
+
+        task.add_done_callback(remove)
+
+    async def _connect(self, port: str) -> Streams:
+        is_number = port.isascii() and port.isdecimal() and len(port) <= _PORT_DIGITS
+        if not is_number or not 0 < int(port) <= _MAX_PORT:
+            raise OSError("it must be a number from 1 to 65535")
+        return await self._ports.connect(self._uid, int(port))
+
+    async def _send(self, frame: bytes) -> None:
+        """Send a frame; if the client has gone, ``run`` ends."""
+        with contextlib.suppress(ConnectionError):
+            await self._socket.send_bytes(frame)
