@@ -10,6 +10,17 @@ from typing import NamedTuple
 class StartError(Exception):
     """The command could not be started; the text is for the container's status."""
 
+    def __init__(self, message: str, exit_code: int | None = None) -> None:
+        """Take the text, and the exit code of a shell that cannot run the program.
+
+        Args:
+            message: what is wrong.
+            exit_code: 127 if there is no such program, 126 if it cannot be executed; None if the
+                program is not the fault.
+        """
+        super().__init__(message)
+        self.exit_code = exit_code
+
 
 class Stdio(NamedTuple):
     """Open descriptors for a command; the caller closes them."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from itertools import islice
 
+from cli.authoring.containerfields import find_invalid_image, find_invalid_ports
 from cli.authoring.findings import Finding, error, warning
 from cli.templates import ContainerTemplate, RoleTemplate, is_open
 from framework.api import constants
@@ -51,6 +52,8 @@ def pod_template(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]
     for container in role.list_containers():
         for key in ("name", "image"):
             yield from _find_no_word(container, key)
+        yield from find_invalid_image(container)
+        yield from find_invalid_ports(container)
         for key in ("command", "args"):
             yield from _find_no_texts(container.body.get(key), f"{container.path}.{key}")
         yield from _find_no_variables(container)

@@ -21,12 +21,14 @@ import aiohttp
 
 from cli.exitcodes import CliError, ExitCode
 from cli.start.pods import PodChoice
+from cli.terminal import print_error
 from framework.api.text import describe_server
 from framework.kube.config import KubeConfig
 from framework.kube.resources import PODS
 
 _PROTOCOL = "v5.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
+_EXITED = "NonZeroExitCode"
 _CHUNK_BYTES = 32 * 1024
 
 
@@ -109,6 +111,9 @@ def _read_exit_code(status: dict[str, Any] | None) -> int:
     causes = (status.get("details") or {}).get("causes") or ()
     for cause in causes:
         if cause.get("reason") == "ExitCode":
+            if status.get("reason") != _EXITED:
+                # It did not start.
+                print_error(f"error: {status.get('message')}")
             return int(cause["message"])
     raise CliError(ExitCode.FAILED, str(status.get("message")))
 

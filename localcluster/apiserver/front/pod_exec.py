@@ -218,16 +218,22 @@ async def _await_status(running: "asyncio.Task[int]") -> Object:
     try:
         code = await running
     except StartError as e:
-        return _fail("InternalError", f"cannot run the command: {e}")
+        # kubectl prints the message and ends with 1, as on a cluster; our client takes the code.
+        causes = [] if e.exit_code is None else [_build_cause(e.exit_code)]
+        message = f"cannot run the command: {e}"
+        return _fail("InternalError", message, {"causes": causes} if causes else None)
     except asyncio.CancelledError:
         if not running.cancelled():
             raise
         return _fail("InternalError", "the client has gone")
     if code == 0:
         return {"metadata": {}, "status": "Success"}
-    causes = [{"reason": "ExitCode", "message": str(code)}]
     message = f"command terminated with non-zero exit code: exit status {code}"
-    return _fail("NonZeroExitCode", message, {"causes": causes})
+    return _fail("NonZeroExitCode", message, {"causes": [_build_cause(code)]})
+
+
+def _build_cause(exit_code: int) -> Object:
+    return {"reason": "ExitCode", "message": str(exit_code)}
 
 
 def _fail(reason: str, message: str, details: Object | None = None) -> Object:

@@ -32,7 +32,9 @@ _WORDS = (
     "content-language content-length content-location content-md5 content-range content-type date "
     "etag expect expires from host if-match if-modified-since if-none-match if-range "
     "if-unmodified-since last-modified location max-forwards pragma proxy-authenticate "
-    "proxy-authorization range referer retry-after server te trailer transfer-encoding upgrade "
+    "proxy-authorization range referer retry-after server "
+    "te "  # codespell:ignore te
+    "trailer transfer-encoding upgrade "
     "user-agent vary via warning www-authenticate method get status"
 )
 _TAIL = (

@@ -37,6 +37,8 @@ _LINE_LIMIT = 16 * 1024
 _CHUNK = 64 * 1024
 # The exit code of a failure before the command runs; the report has its text.
 START_FAILED = 128
+# The exit codes of a shell that cannot run a program.
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
 
 
 class Spec:
@@ -102,7 +104,10 @@ def run_supervisor(parent: int, descriptors: "list[int]") -> NoReturn:
 
 
 def report(descriptor: int, message: "dict[str, object]") -> None:
-    """Tell the kubelet how the start goes: ``pid`` of the init, or ``error``."""
+    """Tell the kubelet how the start goes: ``pid`` of the init, or ``error``.
+
+    With an ``error`` of the program itself comes the ``code`` that a shell ends with.
+    """
     # A kubelet that no longer listens is dead or has given this container up.
     try:
         os.write(descriptor, marshal.dumps(message))
@@ -361,7 +366,10 @@ def _run_command(spec: Spec, output: int, errors: int) -> None:
         # It closes the report, which shows the kubelet that the command runs.
         os.execvpe(spec.argv[0], spec.argv, spec.env)  # noqa: S606 no shell is wanted
     except OSError as error:
-        report(spec.report, {"error": _describe(spec, error)})
+        message: dict[str, object] = {"error": _describe(spec, error)}
+        if spec.is_executing:
+            message["code"] = NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
+        report(spec.report, message)
     except ValueError as error:
         # A NUL in an argument, a variable or the directory.
         report(spec.report, {"error": str(error)})

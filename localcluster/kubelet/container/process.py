@@ -136,9 +136,9 @@ class ContainerProcess:
         for message in _parse_report(b"".join(self._report_parts)):
             self.init_pid = message.get("pid", self.init_pid)
             if "error" in message:
-                errors.append(str(message["error"]))
+                errors.append(StartError(str(message["error"]), message.get("code")))
         if errors:
-            raise StartError(errors[0])
+            raise errors[0]
         if not self.init_pid:
             code = await self.wait()
             raise StartError(f"the container's launcher ended with exit code {code}")

@@ -25,6 +25,8 @@ def check_refused(framework: dict[str, Any], path: str, fix: str = "") -> None:
 
 QUOTE = "put it into quotes"
 VARIABLE = "write `- {name: NAME, value: TEXT}` for each variable"
+PORT = "write `- containerPort: NUMBER` for each port"
+NAME_OF_IMAGE = "write it as REGISTRY/NAME:TAG, in lower-case letters and without spaces"
 VOLUME = "add it to `volumes` of the Pod's spec"
 
 
@@ -36,6 +38,32 @@ VOLUME = "add it to `volumes` of the Pod's spec"
         ("env", {"A": "b"}, "", VARIABLE),
         ("env", ["A=b"], "[0]", VARIABLE),
         ("env", [{"value": "b"}], "[0].name", VARIABLE),
+        ("command", "python x.py", "", "write a list of strings"),
+        ("args", [8080], "[0]", QUOTE),
+        ("image", "busy box", "", "write `busybox`"),
+        ("image", "BusyBox:1", "", "write `busybox:1`"),
+        ("image", " busybox", "", "write `busybox`"),
+        ("image", "team//train", "", NAME_OF_IMAGE),
+        ("image", "train:", "", NAME_OF_IMAGE),
+        ("image", "train:a:b", "", NAME_OF_IMAGE),
+        ("image", "train@sha256:12", "", NAME_OF_IMAGE),
+        ("image", "https://registry.team/train", "", NAME_OF_IMAGE),
+        ("image", "a" * 64, "", NAME_OF_IMAGE),
+        ("image", "a" * 256, "", NAME_OF_IMAGE),
+        ("ports", [{"containerPort": "80"}], "[0].containerPort", "write 80 without quotes"),
+        ("ports", [{"containerPort": "-1"}], "[0].containerPort", "write a number from 1 to 65535"),
+        ("ports", [{"containerPort": "http"}], "[0].containerPort", "write a number from 1"),
+        ("ports", [{"containerPort": True}], "[0].containerPort", "write a number from 1"),
+        ("ports", [{"containerPort": 80.5}], "[0].containerPort", "write a number from 1"),
+        ("ports", [{"containerPort": 0}], "[0].containerPort", "write a number from 1 to 65535"),
+        ("ports", [{"containerPort": 65536}], "[0].containerPort", "write a number from 1 to"),
+        ("ports", [{"containerPort": 80, "hostPort": -1}], "[0].hostPort", "write a number from 0"),
+        ("ports", [{"port": 80}], "[0].containerPort", PORT),
+        ("ports", [80], "[0]", PORT),
+        ("ports", {"containerPort": 80}, "", PORT),
+        ("ports", [{"containerPort": 80, "name": "Web_UI"}], "[0].name", "write at most 15"),
+        ("ports", [{"containerPort": 80, "name": "80"}], "[0].name", "write at most 15"),
+        ("ports", [{"containerPort": 80, "protocol": "tcp"}], "[0].protocol", "write `TCP`"),
         ("volumeMounts", [{"name": "lost", "mountPath": "/lost"}], "[0].name", VOLUME),
         ("volumeMounts", [{"name": "scrtch", "mountPath": "/lost"}], "[0].name", "write `scratch`"),
         ("volumeMounts", [{"name": "scratch"}], "[0].mountPath", "write `- {name:"),
@@ -50,6 +78,24 @@ def test_lint_container_that_the_api_server_refuses_is_found(
     spec["volumes"] = [{"name": "scratch", "emptyDir": {}}]
     spec["containers"][0][field] = value
     check_refused(framework, f"{MAIN}.{field}{path}", fix)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "busybox",
+        "team/train:1.0_x-Y",
+        "localhost/train",
+        "Registry.team:5000/a__b/c.d---e:1",
+        "[::1]:5000/train",
+        f"registry.team/train:2@sha256:{'0a' * 32}",
+        "train-{{FC_TASKROLE_NAME}}: x",
+    ],
+)
+def test_lint_accepts_images_that_a_registry_can_have(image: str) -> None:
+    framework = build()
+    get_spec([framework])["containers"][0]["image"] = image
+    assert find_places(framework) == []
 
 
 @pytest.mark.parametrize(
@@ -72,6 +118,10 @@ def test_lint_container_that_the_api_server_accepts_is_accepted() -> None:
             {"name": "B"},
             {"name": "C", "value": None},
             {"name": "D", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        ],
+        "ports": [
+            {"containerPort": 1, "name": "http-1", "protocol": "UDP"},
+            {"containerPort": 65535, "hostPort": 0},
         ],
         "volumeMounts": [
             {"name": "scratch", "mountPath": "/scratch"},

@@ -168,7 +168,6 @@ class ReadingEnd:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["gang", "worker/0", "--", "nosuch"], 'cannot run the command: exec: "nosuch": '),
         (["gang", "worker/0", "-c", "x", "--", "ls"], "no container 'x': there are main, log"),
         (["gang", "worker/1", "--", "ls"], "no Task worker/1: its Tasks are worker/0"),
         (["gang", "ps/0", "--", "ls"], "no role 'ps': its Tasks are worker/0, short/0"),
@@ -181,6 +180,23 @@ def test_exec_without_what_was_asked_for_says_what_there_is(
 ) -> None:
     answer = call_in_process("exec", *words, **gang)
     assert (answer.code, message in answer.err) == (ExitCode.FAILED, True), answer.err
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "message"),
+    [
+        ("nosuch", 127, 'exec: "nosuch": executable file not found in $PATH'),
+        ("/nosuch/program", 127, 'exec: "/nosuch/program": No such file or directory'),
+        ("/etc/passwd", 126, 'exec: "/etc/passwd": Permission denied'),
+        ("/etc", 126, 'exec: "/etc": '),
+    ],
+)
+def test_exec_of_a_program_that_cannot_run_ends_as_a_shell_does(
+    gang: dict[str, str], program: str, code: int, message: str
+) -> None:
+    ran = run(gang, "gang", "worker/0", "--", program)
+    assert ran.returncode == code
+    assert ran.stderr.decode().startswith(f"error: cannot run the command: {message}")
 
 
 @pytest.mark.parametrize("task", ["worker", "worker/", "worker/00", "Worker/0", "worker/0/1"])
