@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.consumers.examples import run_example
 from tests.consumers.stacks import HANG_SECONDS, require_program
 from tests.support.servers.frameworkserver import build_env
 
@@ -124,3 +125,14 @@ def test_open_mpi_runs_by_kubexec_without_ssh(tmp_path: Path) -> None:
     logs = run_job(tmp_path, job)
     assert read_ranks(logs) == TWO_ON_EACH
     assert "agent: mpi-worker-1 7" in logs
+
+
+def test_example_of_kubexec_trains_on_its_workers(tmp_path: Path) -> None:
+    example = run_example("trainingjob-kubexec.yaml", "openmpi5", tmp_path)
+    log = example.read_log("launcher/0")
+    ran = sorted(re.findall(r"^rank (\d) of 4 on trainingjob-kubexec-(\S+)$", log, re.MULTILINE))
+    wanted = [(str(rank), f"worker-{rank // 2}") for rank in range(4)]
+    assert ran == wanted, example.explain("ranks")
+    losses = re.findall(r"^step \d+: loss (\S+)$", log, re.MULTILINE)
+    assert losses[0] > "5", example.explain("the first loss")
+    assert losses[-1] == "0.00000"

@@ -1,5 +1,7 @@
 """`framework convert`: what it prints, warns of and refuses; `lint` takes the same files."""
 
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +10,11 @@ import yaml
 from click.testing import CliRunner, Result
 
 from cli.main import main
-from tests.framework.kinds.jobs import build_template, build_tfjob, build_trainingjob
+from tests.framework.kinds import test_scaling_faults, test_tfjob_faults, test_trainingjob_faults
+from tests.framework.kinds.jobs import Change, build_template, build_tfjob, build_trainingjob
+from tests.support.servers.frameworkcrd import ROOT
 
+KUBEXEC = ROOT / "examples" / "stacks" / "trainingjob-kubexec.yaml"
 CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app"}, "data": {"a": "b"}}
 
 
@@ -158,3 +163,46 @@ def test_missing_field_of_a_job_offers_the_misspelt_one() -> None:
     done = call("convert", job)
     assert done.exit_code == 2
     assert done.stderr.endswith("; write `etReplicaSpecs` for `etReplicaSpec`\n")
+
+
+def test_lint_finds_nothing_in_the_example_of_a_trainingjob() -> None:
+    done = CliRunner().invoke(main, ["lint", str(KUBEXEC)])
+    assert (done.exit_code, done.stdout) == (0, "nothing found\n")
+
+
+def list_mistakes() -> Iterator[Any]:
+    """List faulty objects of each kind: body, path of the fault, part of its message."""
+    for build, mistakes in (
+        (build_tfjob, test_tfjob_faults.MISTAKES),
+        (build_trainingjob, test_trainingjob_faults.MISTAKES),
+    ):
+        for name, (change, path, message) in mistakes.items():
+            yield build_mistake(build(), change, path, message, name)
+    for kind, change, path, message, name in test_scaling_faults.MISTAKES:
+        body = test_scaling_faults.build_scaler(kind)
+        yield build_mistake(body, change, path, message, name)
+
+
+def build_mistake(body: Any, change: Change, path: str, message: str, name: str) -> Any:
+    kind = body["kind"]
+    change(body)
+    return pytest.param(body, path, message, id=f"{kind}-{name}")
+
+
+MISTAKES = list(list_mistakes())
+
+
+@pytest.mark.parametrize(("body", "path", "message"), MISTAKES)
+def test_lint_names_the_field_of_a_mistake_with_reason_and_remedy(
+    body: Any, path: str, message: str
+) -> None:
+    done = call("lint", body)
+    assert (done.exit_code, done.stdout) == (2, "")
+    lines = [line.partition(f"standard input: {path}: ")[2] for line in done.stderr.splitlines()]
+    assert any(message in line for line in lines), done.stderr
+
+
+def test_each_kind_has_at_least_fifteen_mistakes() -> None:
+    kinds = Counter(str(mistake.id).partition("-")[0] for mistake in MISTAKES)
+    assert set(kinds) == {"TfJob", "TrainingJob", "ScaleIn", "ScaleOut"}
+    assert min(kinds.values()) >= 15
