@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from framework.api.fielderrors import FieldErrors
+from framework.api.fielderrors import FieldError, FieldErrors
 from framework.api.scalerequest import (
     MAX_SCRIPT_CHARS,
     MAX_VARIABLES,
@@ -14,8 +14,10 @@ from framework.api.scalerequest import (
     encode_request,
 )
 from framework.kinds.scaling.decode import decode_scaler_spec, find_scaler_kind
-from framework.kinds.scaling.types import ScalerKind, ScalerSpec
+from framework.kinds.scaling.types import Scaler, ScalerKind, ScalerSpec
 from tests.framework.kinds.jobs import DROPPED, Change, Wire, edit
+from tests.framework.kinds.scalers import Simulation
+from tests.support.builders import at
 
 IN, OUT = ScalerKind.SCALE_IN, ScalerKind.SCALE_OUT
 LIST = "toDelete"
@@ -121,20 +123,42 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(
+EACH_MISTAKE = pytest.mark.parametrize(
     ("kind", "change", "path", "message"),
     [each[:4] for each in MISTAKES],
     ids=[each[4] for each in MISTAKES],
 )
-def test_mistake_is_named_by_field_with_a_remedy(
-    kind: ScalerKind, change: Change, path: str, message: str
-) -> None:
+
+
+def find_errors(kind: ScalerKind, change: Change) -> tuple[FieldError, ...]:
     body = build_scaler(kind)
     change(body)
     with pytest.raises(FieldErrors) as raised:
         decode_scaler_spec(kind, body)
-    assert [error.path for error in raised.value.errors] == [path]
-    assert message in raised.value.errors[0].message
+    return raised.value.errors
+
+
+@EACH_MISTAKE
+def test_mistake_is_named_by_field_with_a_remedy(
+    kind: ScalerKind, change: Change, path: str, message: str
+) -> None:
+    (error,) = find_errors(kind, change)
+    assert error.path == path
+    assert message in error.message
+
+
+@EACH_MISTAKE
+def test_mistake_is_in_the_condition_of_the_scaler(
+    kind: ScalerKind, change: Change, path: str, message: str
+) -> None:
+    simulation = Simulation()
+    faults = find_errors(kind, change)
+    simulation.add(Scaler(kind, "team", "s", "uid", at(0), faults=faults))
+    simulation.run()
+    type_, reason, text = simulation.get_last()
+    assert (type_, reason) == ("ScaleFailed", "InvalidSpec")
+    assert text.startswith(f"{path}: ")
+    assert message in text
 
 
 def test_all_faults_are_named_together() -> None:
