@@ -177,7 +177,8 @@ async def check_services(stage: Stage) -> None:
 
         def is_back(_: str, body: Object, wanted: Object = before) -> Object | None:
             old, new = wanted["metadata"], body["metadata"]
-            is_new = new["uid"] == old["uid"] and new["resourceVersion"] != old["resourceVersion"]
+            is_same = new.get("uid") == old["uid"]
+            is_new = is_same and new["resourceVersion"] != old["resourceVersion"]
             return body if is_new and body["spec"] == wanted["spec"] else None
 
         await watch_until(stage.kube, SERVICES, stage.namespace, is_back)
