@@ -23,7 +23,10 @@ SITE_METADATA = {
     "entry_points.txt": "[torchrun.handlers]\nframework = peers.torchrun:get_handler\n",
 }
 _PACKAGE_DIRECTORY = SITE_DIRECTORY + "/peers"
+# On the PYTHONPATH of TfJobs that ask for JSON logs.
+_LOGS_DIRECTORY = SITE_DIRECTORY + "/peers_logs"
 _METADATA_DIRECTORY = f"{SITE_DIRECTORY}/frameworkbarrier_peers-{VERSION}.dist-info"
+_SITE_FOLDERS = (_PACKAGE_DIRECTORY, _LOGS_DIRECTORY, _METADATA_DIRECTORY)
 _FILES = (
     "framework/__init__.py",
     "framework/version.py",
@@ -64,7 +67,7 @@ def install(directory: str) -> None:
         OSError: It cannot be written to.
     """
     sources = dict(read_sources())
-    for folder in (AGENT_DIRECTORY, SITE_DIRECTORY, _PACKAGE_DIRECTORY, _METADATA_DIRECTORY):
+    for folder in (AGENT_DIRECTORY, SITE_DIRECTORY, *_SITE_FOLDERS):
         os.makedirs(os.path.join(directory, folder), exist_ok=True)
         os.chmod(os.path.join(directory, folder), 0o755)  # noqa: S103  (whatever the umask is)
     for name, source in sources.items():

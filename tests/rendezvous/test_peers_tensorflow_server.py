@@ -35,10 +35,13 @@ def test_server_serves_its_task_until_it_is_ended(tmp_path: Path, version: str) 
     config = {"cluster": cluster, "task": {"type": "ps", "index": 1}, "environment": "cloud"}
     done = subprocess.run(
         [sys.executable, str(ROOT / "rendezvous" / "site" / "peers_tensorflow_server.py")],
-        env={"PYTHONPATH": str(tmp_path), "TF_CONFIG": json.dumps(config)},
+        env={"PYTHONPATH": str(tmp_path), "TF_CONFIG": json.dumps(config), "FC_TASK_INDEX": "1"},
         capture_output=True,
         text=True,
         check=True,
         timeout=HANG_SECONDS,
     )
-    assert done.stdout.splitlines() == [f"{cluster} ps 1", "ps/1 serves", "joined"]
+    given, serves, joined = done.stdout.splitlines()
+    assert (given, joined) == (f"{cluster} ps 1", "joined")
+    entry = json.loads(serves)
+    assert (entry["message"], entry["level"], entry["index"]) == ("ps/1 serves", "INFO", 1)

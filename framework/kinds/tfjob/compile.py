@@ -44,6 +44,11 @@ from framework.kinds.tfjob.types import CONTAINER, MASTER, TfJob, TfReplicaSpec
 TF_CONFIG_ANNOTATION = constants.ANNOTATION_PREFIX + "tf-config"
 """On a TfJob: ``services`` takes TF_CONFIG with the names of the Services for all containers."""
 _BY_SERVICES = "services"
+JSON_LOGS_ANNOTATION = constants.ANNOTATION_PREFIX + "json-logs"
+"""On a TfJob: ``true`` formats the records of Python's logging in its containers as JSON."""
+_LOGS = f"{constants.WORKING_DIR}/agent/site/peers_logs"
+# Before the PYTHONPATH of the image, which a variable of the Pod would replace.
+_WITH_JSON_LOGS = f'export PYTHONPATH="{_LOGS}${{PYTHONPATH:+:$PYTHONPATH}}"; exec "$@"'
 _SERVER = f"{constants.WORKING_DIR}/agent/site/peers_tensorflow_server.py"
 # Images of TensorFlow before 1.14 have Python 2.7 by the name python, newer ones Python 3.
 _RUN_SERVER = f'exec "$(command -v python || command -v python3)" {_SERVER}'
@@ -151,8 +156,14 @@ def _build_pod(job: TfJob, replica: TfReplicaSpec, path: str, notes: list[Note])
         raise AssertionError("find_faults requires the container")
     if not container.get("command"):
         notes.append(_explain_services(path, template, container))
+    has_json_logs = _wants_json_logs(job) and replica.template is not None
+    if has_json_logs:
+        notes += _add_json_logs(path, template, container)
     if _is_by_services(job):
-        _set_tf_config(job, replica, template, container)
+        _set_tf_config(job, replica, container)
+        if replica.template is None or has_json_logs:
+            agents.add_installer(template)
+        agents.add_barrier(template)
     else:
         agents.add_installer(template)
         agents.wrap(template, container, _build_settings(job))
@@ -175,12 +186,25 @@ def _is_by_services(job: TfJob) -> bool:
     return is_chosen or any(each and not each.get("command") for each in containers)
 
 
-def _set_tf_config(job: TfJob, replica: TfReplicaSpec, template: Object, container: Object) -> None:
-    """Give the container TF_CONFIG as the original does, when the gang is complete."""
+def _set_tf_config(job: TfJob, replica: TfReplicaSpec, container: Object) -> None:
+    """Give the container TF_CONFIG as the original does."""
     add_env(container, {"TF_CONFIG": render_tf_config(job, replica)})
-    if replica.template is None:
-        agents.add_installer(template)
-    agents.add_barrier(template)
+
+
+def _wants_json_logs(job: TfJob) -> bool:
+    return job.meta.annotations.get(JSON_LOGS_ANNOTATION) == "true"
+
+
+def _add_json_logs(path: str, template: Object, container: Object) -> Iterator[Note]:
+    """Start the command with the folder whose ``sitecustomize`` formats records as JSON."""
+    if container.get("command"):
+        container["command"] = ["sh", "-c", _WITH_JSON_LOGS, "sh", *container["command"]]
+        return
+    index = template["spec"]["containers"].index(container)
+    yield Note(
+        f"{path}.template.spec.containers[{index}].command",
+        f"is missing, so that {JSON_LOGS_ANNOTATION} has no effect: write the command of the image",
+    )
 
 
 def _explain_services(path: str, template: Object, container: Object) -> Note:

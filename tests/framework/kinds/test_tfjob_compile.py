@@ -8,6 +8,7 @@ import pytest
 
 from cli.authoring.rules import LintOptions, lint
 from framework.api.codec import decode_framework
+from framework.api.images import RENDEZVOUS
 from framework.api.validation import validate_framework
 from framework.kinds.tfjob.compile import TF_CONFIG_ANNOTATION, compile_tfjob
 from framework.kinds.tfjob.defaults import build_runtime_id
@@ -244,3 +245,36 @@ def test_account_of_the_user_is_kept_and_bound() -> None:
     assert get_pod(compiled, "master")["spec"]["serviceAccountName"] == "mine"
     binding = next(b for b in compiled.supporting if b["kind"] == "RoleBinding")
     assert [s["name"] for s in binding["subjects"]] == ["frameworkbarrier-job", "mine"]
+
+
+@pytest.mark.parametrize("tf_config", ["", "services"])
+def test_json_logs_are_switched_on_by_one_annotation(tf_config: str) -> None:
+    annotations = {"frameworkbarrier.io/tf-config": tf_config}
+    plain = compile_tfjob(annotate(build_tfjob(), annotations)).framework
+    json_logs = {**annotations, "frameworkbarrier.io/json-logs": "true"}
+    changed = compile_tfjob(annotate(build_tfjob(), json_logs)).framework
+    for before, after in zip(plain["spec"]["taskRoles"], changed["spec"]["taskRoles"], strict=True):
+        old, new = (role["task"]["pod"]["spec"]["containers"][0] for role in (before, after))
+        if before["name"] == "ps":
+            assert new == old
+            continue
+        command = ["python3", "/app.py"]
+        assert old["command"][-2:] == new["command"][-2:] == command
+        prefix = new["command"][len(old["command"]) - 2 : -2]
+        assert prefix[:2] == ["sh", "-c"]
+        assert "agent/site/peers_logs" in prefix[2]
+        names = [each["name"] for each in after["task"]["pod"]["spec"]["initContainers"]]
+        assert RENDEZVOUS in names
+
+
+def test_json_logs_without_a_command_are_noted() -> None:
+    job = annotate(build_tfjob(), {"frameworkbarrier.io/json-logs": "true"})
+    del job["spec"]["replicaSpecs"][1]["template"]["spec"]["containers"][0]["command"]
+    notes = [str(note) for note in compile_tfjob(job).notes]
+    (note,) = [note for note in notes if "json-logs" in note]
+    assert note.startswith("spec.replicaSpecs[1].template.spec.containers[0].command: is missing")
+
+
+def annotate(job: Wire, annotations: dict[str, str]) -> Wire:
+    job["metadata"]["annotations"] = annotations
+    return job

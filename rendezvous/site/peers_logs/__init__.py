@@ -1,0 +1,1 @@
+"""On the PYTHONPATH of a TfJob with JSON logs: ``sitecustomize``, and what it calls."""
