@@ -54,6 +54,7 @@ else:
         while True:
             server.accept()[0].sendall(f"serves {task['type']}/{task['index']}\\n".encode())
 """
+LOG = json.dumps("import logging; print('loss 1', flush=True); logging.error('step %d', 7)")
 TFJOB = """
 apiVersion: "mlkube.io/v1beta1"
 kind: "TfJob"
@@ -186,6 +187,22 @@ def test_tfjob_by_services_gets_their_names(tmp_path: Path) -> None:
     config = next(line for line in run(tmp_path, text).splitlines() if "[master/0] config" in line)
     cluster = json.loads(config.partition(" config ")[2])["cluster"]
     assert cluster["ps"] == ["ps-1234-0:2224", "ps-1234-1:2224"]
+
+
+@pytest.mark.parametrize("tf_config", ["", "services"])
+def test_tfjob_with_json_logs_writes_records_with_their_tags(
+    tmp_path: Path, tf_config: str
+) -> None:
+    prefix = "frameworkbarrier.io"
+    annotations = f"{{{prefix}/json-logs: 'true', {prefix}/tf-config: '{tf_config}'}}"
+    name = f'name: "example-job"\n  annotations: {annotations}'
+    text = TFJOB.replace('name: "example-job"', name, 1).replace(json.dumps(TRAIN), LOG)
+    output = run(tmp_path, text).splitlines()
+    assert "[master/0] loss 1" in output
+    (record,) = [line for line in output if line.startswith("[master/0] {")]
+    entry = json.loads(record.partition("] ")[2])
+    assert (entry["message"], entry["job"]) == ("step 7", "example-job")
+    assert (entry["replicaType"], entry["index"], entry["attempt"]) == ("MASTER", 0, 0)
 
 
 @pytest.mark.parametrize("is_converted", [True, False], ids=["converted", "as-it-is"])
