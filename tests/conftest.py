@@ -7,6 +7,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,9 +46,15 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        folder = item.path.relative_to(TESTS).parts[0] if TESTS in item.path.parents else ""
+        folder = find_folder(item.path)
         if folder in KINDS:
             item.add_marker(folder)
+
+
+@cache
+def find_folder(path: Path) -> str:
+    """Return the folder of tests/ that a file of tests is in; empty if it is in no such folder."""
+    return path.relative_to(TESTS).parts[0] if TESTS in path.parents else ""
 
 
 @pytest.fixture(scope="session", autouse=True)

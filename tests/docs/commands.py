@@ -7,6 +7,7 @@ inside (``<<END``) is one command. A command in the text (`` `make images` ``) i
 import re
 import shlex
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -87,14 +88,15 @@ def _is_whole(text: str) -> bool:
     return True
 
 
-def list_commands() -> list[Command]:
+@cache
+def list_commands() -> tuple[Command, ...]:
     """List the commands of all blocks."""
-    return [
+    return tuple(
         Command(page, text, is_usage=language == "sh" and page.startswith("docs/cli"))
         for page in PAGES
         for language, block in read_blocks(page)
         for text in split_commands(block)
-    ]
+    )
 
 
 def list_mentions(page: str) -> list[Command]:
