@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli.exitcodes import ExitCode
-from tests.cli.test_sessions import call, finish, read_until, start
+from tests.cli.test_sessions import call, call_here, finish, read_until, start
 
 pytestmark = pytest.mark.local
 
@@ -43,39 +43,42 @@ def test_logs_finds_the_run_while_it_lasts_and_after_its_end(tmp_path: Path) -> 
             go.touch()
             assert finish(logs) == "bye\n"
         finish(program)
-    code, output = call("logs", "talk", "w/0", **home)
+    code, output = call_here("logs", "talk", "w/0", **home)
     assert code == ExitCode.SUCCEEDED, output
     assert "printing the logs kept in" in output
     assert output.endswith("hello\nbye\n")
-    code, output = call("logs", "talk", "w/1", **home)
+    code, output = call_here("logs", "talk", "w/1", **home)
     assert (code, "has no Task w/1: its Tasks are w/0" in output) == (ExitCode.FAILED, True)
-    assert call("logs", "--tail", "0", "talk", "w/0", **home)[1].count("\n") == 1
-    code, output = call("logs", "other", **home)
+    assert call_here("logs", "--tail", "0", "talk", "w/0", **home)[1].count("\n") == 1
+    code, output = call_here("logs", "other", **home)
     assert code == ExitCode.USAGE
     assert "no cluster is configured" in output
     assert re.search(r"the newest `run --local` left the logs of talk in /\S+$", output.strip())
 
 
+@pytest.mark.slow
 def test_run_in_another_namespace_prints_a_command_that_finds_the_logs(tmp_path: Path) -> None:
     file = write_framework(tmp_path, "echo hello")
     code, output = call("run", "--local", "--namespace", "other", file, HOME=str(tmp_path))
     assert code == ExitCode.SUCCEEDED, output
     _, *arguments = shlex.split(output.splitlines()[-1])
-    assert call(*arguments) == (ExitCode.SUCCEEDED, "hello\n")
+    assert call_here(*arguments) == (ExitCode.SUCCEEDED, "hello\n")
 
 
+@pytest.mark.slow
 def test_log_of_an_ended_task_is_printed_while_its_run_lasts(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": "", "XDG_STATE_HOME": "", "KUBECONFIG": ""}
     script = 'echo hello; test "$FC_TASKROLE_NAME" = first || exec sleep 1000'
     with start("run", "--local", write_framework(tmp_path, script, first={}), **home) as program:
         read_until(program, "first/0 +Succeeded")
-        code, output = call("logs", "talk", "first/0", **home)
+        code, output = call_here("logs", "talk", "first/0", **home)
         program.terminate()
         finish(program)
     assert code == ExitCode.SUCCEEDED, output
     assert output.endswith("hello\n")
 
 
+@pytest.mark.slow
 def test_empty_and_missing_logs_have_a_reason(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": "", "XDG_STATE_HOME": "", "KUBECONFIG": ""}
     stuck = {"volumes": [{"name": "v", "secret": {"secretName": "absent"}}]}
@@ -84,7 +87,7 @@ def test_empty_and_missing_logs_have_a_reason(tmp_path: Path) -> None:
         seen = read_until(program, "absent")
         if not re.search("w/0 +Running", seen):
             read_until(program, "w/0 +Running")
-        code, output = call("logs", "talk", **home)
+        code, output = call_here("logs", "talk", **home)
         program.terminate()
         finish(program)
     assert code == ExitCode.FAILED
@@ -100,6 +103,6 @@ def test_directory_that_another_user_may_write_is_not_taken(tmp_path: Path) -> N
     logs.mkdir()
     (place / "last-run").write_text(str(logs))
     place.chmod(0o777)
-    code, output = call("logs", "talk", **home)
+    code, output = call_here("logs", "talk", **home)
     assert code == ExitCode.USAGE
     assert "kept in" not in output

@@ -18,6 +18,7 @@ from framework.kube.client import KubeClient
 from framework.kube.config import load_kube_config
 from framework.kube.resources import FRAMEWORKS, Object
 from tests.support.measuring.pace import stretch
+from tests.support.servers.commandline import call_in_process
 from tests.support.slow import keep_first
 from tests.support.waiting import HANG_SECONDS, wait_until
 
@@ -101,6 +102,12 @@ def call(*arguments: str, **env: str) -> tuple[int, str]:
     with start(*arguments, **env) as program:
         output = finish(program)
     return program.returncode, output
+
+
+def call_here(*arguments: str, **env: str) -> tuple[int, str]:
+    """Run a command that ends by itself in this process; it saves the start of a Python."""
+    answer = call_in_process(*arguments, **env)
+    return answer.code, answer.err + answer.out
 
 
 def read_until(program: "subprocess.Popen[str]", pattern: str) -> str:
@@ -199,9 +206,11 @@ def test_run_of_a_gang_that_crashes_again_and_again_says_so(tmp_path: Path) -> N
     assert program.returncode == ExitCode.INTERRUPTED, output
     lines = [line for line in output.splitlines() if re.match(r" +[\d.]+s  worker/0 ", line)]
     restarts = [line for line in lines if remedy in line]
-    assert [line.partition("worker/0")[2] for line in restarts] == [
-        f"  Running: main restarts, {remedy}"
-    ], output
+    # Not again at each restart. Whether the container runs when it is first seen is chance.
+    shown = [line.partition("worker/0")[2] for line in restarts]
+    assert shown
+    assert len(shown) == len(set(shown)), output
+    assert set(shown) <= {f"  {state}: main restarts, {remedy}" for state in ("Running", "Waiting")}
     assert re.search(rf"worker/0 +Stopped .* main: .*[12] restarts?, {remedy}\n", output)
 
 
@@ -286,7 +295,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 
 
 def test_local_status_prints_address_and_kubeconfig(cluster: dict[str, str]) -> None:
-    code, output = call("local", "status", **cluster)
+    code, output = call_here("local", "status", **cluster)
     assert code == 0
     assert re.search(r"local cluster at http://127\.0\.0\.1:\d+, process \d+, since ", output)
     assert f"export KUBECONFIG={cluster['KUBECONFIG']}\n" in output
@@ -298,7 +307,7 @@ def test_logs_of_a_cluster_ignore_an_unsafe_local_directory(
     (tmp_path / "frameworkbarrier").mkdir()
     (tmp_path / "frameworkbarrier").chmod(0o777)
     env = {**cluster, "XDG_RUNTIME_DIR": str(tmp_path)}
-    code, output = call("logs", "absent", **env)
+    code, output = call_here("logs", "absent", **env)
     assert code == ExitCode.FAILED, output
     assert "--directory" not in output
 
@@ -357,7 +366,7 @@ def test_logs_of_a_running_task_follows_to_its_end(cluster: dict[str, str], tmp_
     )
     with start("run", "-n", "logs", "--replace", str(file), **cluster) as program:
         read_until(program, r"w/1 +Running")
-        code, output = call("logs", "gang", "w/1", "-n", "logs", **cluster)
+        code, output = call_here("logs", "gang", "w/1", "-n", "logs", **cluster)
         assert (code, output) == (0, "first\n")
         with start("logs", "gang", "-f", "-n", "logs", **cluster) as follower:
             read_until(follower, r"\[w/1\] first")
@@ -365,23 +374,24 @@ def test_logs_of_a_running_task_follows_to_its_end(cluster: dict[str, str], tmp_
             assert "last" in finish(follower)
         output = finish(program)
     assert program.returncode == 0, output
-    code, output = call("logs", "gang", "w/0", "-n", "logs", **cluster)
+    code, output = call_here("logs", "gang", "w/0", "-n", "logs", **cluster)
     assert (code, output) == (0, "first\nlast\n")
 
 
 def test_logs_of_an_unknown_framework_says_so(cluster: dict[str, str]) -> None:
-    code, output = call("logs", "absent", **cluster)
+    code, output = call_here("logs", "absent", **cluster)
     assert code == ExitCode.FAILED
     assert "no Framework 'absent' in namespace default" in output
 
 
+@pytest.mark.slow
 def test_logs_of_a_task_that_never_started_says_so(cluster: dict[str, str], tmp_path: Path) -> None:
     role = add_to_container(build_role("w", 1, "true"), GPU)
     with start("run", write(tmp_path / "f.yaml", role, name="never"), **cluster) as program:
         read_until(program, r"w/0 +Waiting: Unschedulable")
         program.send_signal(signal.SIGINT)
         assert "gang never started" in finish(program)
-    code, output = call("logs", "never", **cluster)
+    code, output = call_here("logs", "never", **cluster)
     assert code == ExitCode.FAILED
     assert (
         "never has no Pod now, and none of its containers has started: `kubectl get events"
@@ -389,6 +399,7 @@ def test_logs_of_a_task_that_never_started_says_so(cluster: dict[str, str], tmp_
     )
 
 
+@pytest.mark.slow
 def test_run_of_a_deleted_framework_fails(cluster: dict[str, str], tmp_path: Path) -> None:
     file = write(tmp_path / "f.yaml", build_role("w", 1, "exec sleep 600"), name="doomed")
     with start("run", file, **cluster) as program:

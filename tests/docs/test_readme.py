@@ -48,6 +48,7 @@ def test_make_demo_is_the_command_whose_output_is_tested() -> None:
     assert recipe[1] == "@$(TIMED) $(BIN)/framework run --local --logs examples/gang.yaml"
 
 
+@pytest.mark.slow
 @pytest.mark.local
 def test_pasted_framework_runs_torchrun_in_each_pod(tmp_path: Path) -> None:
     ran = run_pasted(tmp_path, read_pasted())

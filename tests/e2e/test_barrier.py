@@ -153,6 +153,7 @@ async def test_last_address_releases_all_barriers_at_once(world: GangCluster) ->
     raise AssertionError(f"{RELEASE_SECONDS} s were exceeded at every try: {tries}")
 
 
+@pytest.mark.slow
 async def test_role_without_barrier_that_ends_early_counts_as_ready(world: GangCluster) -> None:
     quick = build_role("quick", 2, "sleep 1", has_barrier=False)
     await world.create(build_gang(quick, build_role("worker", 2, is_scarce=True)))

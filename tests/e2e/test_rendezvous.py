@@ -150,6 +150,7 @@ async def test_rescaled_gang_is_notified_in_order_and_drains_by_acknowledgement(
             assert seen.status.get("phase") != "Failed"
 
 
+@pytest.mark.slow
 async def test_wrapper_of_a_completing_attempt_ends_its_command(world: GangCluster) -> None:
     """The chief succeeds, so the attempt completes; the worker's wrapper reads it in the roster."""
     script = MEMBER_SCRIPT.replace("exit 143", "exit 5")

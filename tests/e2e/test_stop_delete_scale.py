@@ -54,6 +54,7 @@ async def test_gang_stopped_while_running_leaves_nothing(world: GangCluster) -> 
     await check_nothing_left(world, created)
 
 
+@pytest.mark.slow
 async def test_gang_suspended_while_running_leaves_nothing_and_is_started_again(
     world: GangCluster,
 ) -> None:

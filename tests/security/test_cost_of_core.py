@@ -57,8 +57,8 @@ Stage = Callable[[LargeGang], Snapshot]
 
 def assert_linear(prepare: Callable[[int], Operation]) -> None:
     large = prepare(LARGE)
-    assert_costs_at_most(LIMIT_SECONDS, large)
-    assert_grows_at_most(MAX_FACTOR, prepare(SMALL), large)
+    cost = assert_costs_at_most(LIMIT_SECONDS, large)
+    assert_grows_at_most(MAX_FACTOR, prepare(SMALL), large, large_seconds=cost)
 
 
 # --- Decisions -----------------------------------------------------------------------------------

@@ -131,6 +131,7 @@ def wait_until_gone(gang: dict[str, str], program: str) -> None:
     wait_until(has_ended, lambda: "the program still runs")
 
 
+@pytest.mark.slow
 def test_exec_that_is_killed_leaves_no_program_that_does_not_read_its_input(
     gang: dict[str, str],
 ) -> None:

@@ -182,6 +182,7 @@ def test_example_of_another_form_is_an_error() -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.local
 def test_new_gang_runs_with_the_command_that_init_prints(tmp_path: Path) -> None:
     code, output = call("init", "mine", "--workers", "2", "--output", str(tmp_path))

@@ -6,6 +6,7 @@ one of the limits.
 """
 
 import gc
+import math
 import time
 from collections.abc import Callable
 
@@ -28,26 +29,35 @@ def measure(operation: Operation) -> float:
         gc.enable()
 
 
-def assert_costs_at_most(seconds: float, operation: Operation) -> None:
-    """Fail if an operation costs more CPU seconds at every try."""
+def assert_costs_at_most(seconds: float, operation: Operation) -> float:
+    """Fail if an operation costs more CPU seconds at every try; return what it cost."""
     tries: list[str] = []
     while len(tries) < _TRIES:
         cost = measure(operation)
         slowness = 1.0 if cost <= seconds else measure(_compute) / _REFERENCE_SECONDS
         if cost <= seconds * max(1.0, slowness):
-            return
+            return cost
         tries.append(f"{cost:.2f} s ({slowness=:.1f})")
     raise AssertionError(f"it costs more than {seconds} s of the processor: {tries}")
 
 
-def assert_grows_at_most(factor: float, small: Operation, large: Operation) -> None:
-    """Fail if the large operation costs more than ``factor`` times what the small one does."""
+def assert_grows_at_most(
+    factor: float, small: Operation, large: Operation, *, large_seconds: float = math.inf
+) -> None:
+    """Fail if the large operation costs more than ``factor`` times what the small one does.
+
+    Args:
+        large_seconds: what the large operation cost, if it has been measured already.
+    """
     smalls: list[float] = []
-    larges: list[float] = []
+    larges = [large_seconds]
     for _ in range(_TRIES):
         smalls.append(measure(small))
+        limit = factor * max(_LEAST_SECONDS, min(smalls))
+        if min(larges) <= limit:
+            return
         larges.append(measure(large))
-        if min(larges) <= factor * max(_LEAST_SECONDS, min(smalls)):
+        if min(larges) <= limit:
             return
     raise AssertionError(f"{min(larges):.3f} s is over {factor} times {min(smalls):.3f} s")
 
