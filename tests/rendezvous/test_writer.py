@@ -16,6 +16,7 @@ from rendezvous.core.selection import Generation
 from rendezvous.renderers.rendered import EXECUTABLE, RenderedFile
 from rendezvous.volume.writer import Writer
 from tests.rendezvous.gangs import build_gang
+from tests.support.slow import keep_first
 
 # Every way in which the writer and what it calls touch the volume.
 CALLS = (
@@ -155,7 +156,7 @@ def run_killed(volume: Path, number: int, step: int) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-@pytest.mark.parametrize("last", [3, 0], ids=["after_others", "first"])
+@pytest.mark.parametrize("last", keep_first([3, 0]), ids=["after_others", "first"])
 def test_writer_killed_at_any_call_leaves_a_whole_generation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: int
 ) -> None:
