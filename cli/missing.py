@@ -7,7 +7,7 @@ from itertools import islice
 
 from cli.kindwords import is_kind_word, is_other_kind
 from cli.ranges import list_ranges
-from cli.taskwords import suggest_pod
+from cli.taskwords import suggest_pod, suggest_tasks
 
 _SHOWN = 10
 _SHOWN_RANGES = 4
@@ -31,6 +31,10 @@ def _explain_word(word: str, known: Sequence[str]) -> str:
         return f"; this is a name of a Pod: write {name}, and for its Task {name} {task}"
     if is_other_kind(word.partition("/")[0]):
         return f"; this is another kind: use `{shlex.join(('kubectl', 'get', word))}`"
+    meant = suggest_tasks(word).partition(" ")[0]
+    if meant:
+        framework = known[0] if len(known) == 1 else "NAME"
+        return f"; if it is a Task, write its Framework in front: {framework} {meant}"
     return "; write NAME or framework/NAME" if "/" in word else ""
 
 

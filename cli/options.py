@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from cli.clusterchoice import ClusterChoice
+from cli.dryrun import DRY_RUNS, NO_DRY_RUN
 
 DURATION_HELP = "for example 90s, 5m or 1h"
 _Command = Callable[..., None]
@@ -120,6 +121,13 @@ def cluster_options(command: _Command) -> _Command:
         with_cluster = option(with_cluster)
     return with_cluster
 
+
+dry_run_option = click.option(
+    "--dry-run",
+    type=click.Choice(DRY_RUNS),
+    default=NO_DRY_RUN,
+    help="Change nothing: client sends nothing, server lets the server check it.",
+)
 
 isolation_option = click.option(
     "--isolation",

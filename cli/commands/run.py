@@ -6,10 +6,12 @@ import click
 
 from cli.clusterchoice import ClusterChoice
 from cli.coloring import color_option
+from cli.dryrun import NO_DRY_RUN, SERVER
 from cli.options import (
     DURATION_HELP,
     Duration,
     cluster_options,
+    dry_run_option,
     gpus_option,
     isolation_option,
     network_option,
@@ -30,6 +32,7 @@ EPILOG = (
     "--timeout", type=Duration(), metavar="TIME", help=f"Stop after this time, {DURATION_HELP}."
 )
 @click.option("--replace", is_flag=True, help="Delete Frameworks of the same name first.")
+@dry_run_option
 @click.option(
     "--directory",
     metavar="DIR",
@@ -49,6 +52,7 @@ def run(  # noqa: PLR0913 one argument for each option
     cluster: ClusterChoice,
     timeout: float | None,
     replace: bool,
+    dry_run: str,
     directory: str | None,
     logs: bool,
     shows_all: bool,
@@ -63,7 +67,7 @@ def run(  # noqa: PLR0913 one argument for each option
     applied unless all of it is valid. Ctrl-C stops the Frameworks and waits for their Pods; a
     second Ctrl-C leaves at once.
     """
-    from cli.running.run import RunOptions, run_frameworks
+    from cli.running.run import RunOptions, dry_run_frameworks, run_frameworks
 
     if local and cluster.kubeconfig:
         raise click.UsageError("--local starts a new cluster: leave out --kubeconfig")
@@ -71,6 +75,8 @@ def run(  # noqa: PLR0913 one argument for each option
         raise click.UsageError(
             "'local' is no file: to run on a new local cluster, write `framework run --local FILE`"
         )
+    if local and dry_run == SERVER:
+        raise click.UsageError("--local has no server yet: write --dry-run=client")
     if gpus and not local:
         raise click.UsageError("--gpus is for --local: leave it out, or add --local")
     if directory and not local:
@@ -81,6 +87,7 @@ def run(  # noqa: PLR0913 one argument for each option
         cluster=cluster,
         timeout_seconds=timeout,
         replaces=replace,
+        dry_run=dry_run,
         directory=directory,
         isolation=isolation,
         network=network,
@@ -89,4 +96,7 @@ def run(  # noqa: PLR0913 one argument for each option
         shows_all=shows_all,
         color=color,
     )
+    if dry_run != NO_DRY_RUN:
+        dry_run_frameworks(options)
+        return
     raise SystemExit(int(run_frameworks(options)))

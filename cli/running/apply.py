@@ -33,16 +33,16 @@ async def apply_all(client: KubeClient, manifests: Manifests, *, replaces: bool)
         CliError: a Framework exists and may not be replaced, or there is no such namespace.
         KubeError: the server refused; nothing of ours is left.
     """
-    existing = await _find_existing(client, manifests.frameworks)
+    existing = await find_existing(client, manifests.frameworks)
     if existing and not replaces:
-        raise CliError(ExitCode.USAGE, *(_explain_existing(m) for m, _ in existing))
+        raise CliError(ExitCode.USAGE, *(explain_existing(m) for m, _ in existing))
     undos: list[_Undo] = []
     try:
         for manifest in manifests.supporting:
             await _apply_supporting(client, manifest, undos)
         if existing:
             for manifest in manifests.frameworks:
-                await _ensure_accepted(client, manifest)
+                await ensure_accepted(client, manifest)
             await _delete_all(client, existing)
         created = []
         for manifest in manifests.frameworks:
@@ -56,9 +56,14 @@ async def apply_all(client: KubeClient, manifests: Manifests, *, replaces: bool)
     return created
 
 
-async def _find_existing(
+async def find_existing(
     client: KubeClient, frameworks: Sequence[Manifest]
 ) -> list[tuple[Manifest, Object]]:
+    """Find the Frameworks of the files that exist, as stored.
+
+    Raises:
+        CliError: the cluster does not know Frameworks.
+    """
     existing = []
     for manifest in frameworks:
         try:
@@ -70,11 +75,11 @@ async def _find_existing(
     return existing
 
 
-async def _ensure_accepted(client: KubeClient, manifest: Manifest) -> None:
+async def ensure_accepted(client: KubeClient, manifest: Manifest) -> None:
     """Check with a dry run that the server accepts the object; an existing name is no fault."""
     try:
         with contextlib.suppress(AlreadyExistsError):
-            await _create(client, manifest, dry_run=True)
+            await create(client, manifest, dry_run=True)
     except ForbiddenError as e:
         # The quota still counts the object that will be replaced.
         if QUOTA_WORDS not in e.message:
@@ -92,7 +97,8 @@ async def _delete_all(client: KubeClient, existing: Sequence[tuple[Manifest, Obj
         await _wait_gone(client, manifest)
 
 
-def _explain_existing(manifest: Manifest) -> str:
+def explain_existing(manifest: Manifest) -> str:
+    """Explain that a Framework of the files exists, and what to do."""
     delete = build_command("delete", str(manifest.name), "-n", str(manifest.namespace))
     return (
         f"{manifest.source}: metadata.name: a Framework {manifest.name!r} exists in namespace "
@@ -119,12 +125,18 @@ async def _wait_gone(client: KubeClient, manifest: Manifest) -> None:
 
 async def _create_framework(client: KubeClient, manifest: Manifest) -> Object:
     try:
-        return await _create(client, manifest)
+        return await create(client, manifest)
     except AlreadyExistsError as e:
-        raise CliError(ExitCode.USAGE, _explain_existing(manifest)) from e
+        raise CliError(ExitCode.USAGE, explain_existing(manifest)) from e
 
 
-async def _create(client: KubeClient, manifest: Manifest, *, dry_run: bool = False) -> Object:
+async def create(client: KubeClient, manifest: Manifest, *, dry_run: bool = False) -> Object:
+    """Create an object.
+
+    Raises:
+        CliError: there is no such namespace.
+        KubeError: the server refuses it.
+    """
     try:
         return await client.create(
             manifest.resource, manifest.namespace, manifest.body, dry_run=dry_run
@@ -143,7 +155,7 @@ async def _create(client: KubeClient, manifest: Manifest, *, dry_run: bool = Fal
 
 async def _apply_supporting(client: KubeClient, manifest: Manifest, undos: list[_Undo]) -> None:
     try:
-        stored = await _create(client, manifest)
+        stored = await create(client, manifest)
     except AlreadyExistsError:
         if manifest.resource is NAMESPACES:
             return

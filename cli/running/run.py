@@ -6,7 +6,7 @@ With --local, the cluster starts and ends with the command.
 import asyncio
 import logging
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -17,6 +17,7 @@ from cli.authoring.podfields import find_misspelt_fields
 from cli.authoring.rules import find_refused_templates, find_unreachable_ends
 from cli.clusterchoice import ClusterChoice
 from cli.coloring import AUTO
+from cli.dryrun import CLIENT, NO_DRY_RUN
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command, build_export
 from cli.local import requires_local_cluster
@@ -24,6 +25,7 @@ from cli.manifests import Manifests, load_manifests
 from cli.running.apply import apply_all
 from cli.running.causes import describe_failures
 from cli.running.display import Display
+from cli.running.dryrun import show_answers, show_files
 from cli.running.ending import keep_waits
 from cli.running.failures import FailureLogs, KeptLogs
 from cli.running.follow import Follower
@@ -32,6 +34,7 @@ from cli.running.outage import GIVE_UP_SECONDS, Outage
 from cli.running.progress import GangView, World, build_view
 from cli.running.runlogs import RunningLogs
 from cli.session import explained, find_cluster, open_client
+from cli.terminal import print_error
 from cli.waiting import Interrupt, wait_any
 from cli.words import strip_noise
 from framework.api.constants import GPU_RESOURCE
@@ -73,6 +76,8 @@ class RunOptions:
     timeout_seconds: float | None = None
     """Since the Frameworks were applied; None: as long as it takes."""
     replaces: bool = False
+    dry_run: str = NO_DRY_RUN
+    """``none``, ``client`` or ``server``."""
     directory: str | None = None
     isolation: str = "auto"
     network: str = "auto"
@@ -113,6 +118,29 @@ def run_frameworks(options: RunOptions) -> ExitCode:
         return ExitCode.INTERRUPTED
 
 
+def dry_run_frameworks(options: RunOptions) -> None:
+    """Run ``framework run --dry-run``: print what would be applied.
+
+    Raises:
+        CliError: a fault of the files, or the server refuses them.
+    """
+    config, manifests = _prepare(options)
+    for warning in _list_warnings(options, manifests):
+        print_error(f"warning: {warning}")
+    if options.dry_run == CLIENT or config is None:
+        show_files(manifests)
+    else:
+        asyncio.run(_ask_server(options, manifests, config))
+
+
+async def _ask_server(options: RunOptions, manifests: Manifests, config: KubeConfig) -> None:
+    async with open_client(config) as client:
+        with explained(config, refused=ExitCode.USAGE):
+            await show_answers(
+                client, manifests, replaces=options.replaces, dry_run=options.dry_run
+            )
+
+
 def _prepare(options: RunOptions) -> tuple[KubeConfig | None, Manifests]:
     """Read the files; faults of the files are reported before those of the cluster."""
     config, fault = None, None
@@ -127,7 +155,8 @@ def _prepare(options: RunOptions) -> tuple[KubeConfig | None, Manifests]:
         default_namespace="default" if config is None else config.namespace,
         is_local=options.is_local,
     )
-    if fault is not None:
+    # Without a server, the files are all there is.
+    if fault is not None and options.dry_run != CLIENT:
         raise fault
     _refuse_what_cannot_start(options, manifests)
     return config, manifests
@@ -164,17 +193,20 @@ def _warn_of_few_gpus(options: RunOptions, manifests: Manifests) -> str | None:
     return warn_of_few_gpus(options.gpus, together)
 
 
-async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | None) -> ExitCode:
-    display = Display(color=options.color, folds=not options.shows_all)
-    for warning in manifests.warnings:
-        display.say(f"warning: {warning}")
+def _list_warnings(options: RunOptions, manifests: Manifests) -> Iterator[str]:
+    yield from manifests.warnings
     for manifest in manifests.frameworks:
         body = manifest.body
         for fault in (*find_misspelt_fields(body), *find_unreachable_ends(body)):
-            place = f"{manifest.source}: {fault.path}"
-            display.say(f"warning: {place}: {fault.message}; {fault.fix}")
+            yield f"{manifest.source}: {fault.path}: {fault.message}; {fault.fix}"
     if options.is_local and (shortage := _warn_of_few_gpus(options, manifests)):
-        display.say(f"warning: {shortage}")
+        yield shortage
+
+
+async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | None) -> ExitCode:
+    display = Display(color=options.color, folds=not options.shows_all)
+    for warning in _list_warnings(options, manifests):
+        display.say(f"warning: {warning}")
     interrupt = Interrupt(stops_on_hangup=options.is_local)
     with interrupt.caught():
         async with _open_target(options, config) as target, open_client(target.config) as client:

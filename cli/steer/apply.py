@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cli.dryrun import CLIENT, SERVER
 from cli.exitcodes import CliError, ExitCode
 from cli.frameworks import Selection, find_frameworks
 from cli.steer.changes import Change, Computation, Gang, apply_operations, read_gang
-from cli.steer.options import CLIENT, SERVER
 from framework.kube.client import KubeClient, PatchContent
 from framework.kube.errors import ConflictError, InvalidError, NotFoundError
 from framework.kube.resources import FRAMEWORKS, Object

@@ -8,12 +8,17 @@ from typing import Any
 import click
 
 from cli.clusterchoice import ClusterChoice
-from cli.options import DURATION_HELP, Duration, cluster_options
+from cli.dryrun import NO_DRY_RUN
+from cli.options import (
+    DURATION_HELP,
+    Duration,
+    cluster_options,
+    dry_run_option,
+)
 from cli.printing.forms import OBJECT_FORMS, Form, OutputFormat
 from cli.printing.options import output_option
 
 _Command = Callable[..., None]
-NO_DRY_RUN, CLIENT, SERVER = _DRY_RUNS = ("none", "client", "server")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +37,6 @@ class SteerOptions:
     """Of the wait; None: as long as it takes."""
 
 
-_dry_run_option = click.option(
-    "--dry-run",
-    type=click.Choice(_DRY_RUNS),
-    default=NO_DRY_RUN,
-    help="Change nothing: client sends nothing, server lets the server check it.",
-)
 _timeout_option = click.option(
     "--timeout",
     type=Duration(),
@@ -64,7 +63,7 @@ def steer_options(
         has_dry_run: whether there is --dry-run.
     """
     added = [output_option(*(OBJECT_FORMS if has_objects else (Form.NAME,)))]
-    added += [_dry_run_option] if has_dry_run else []
+    added += [dry_run_option] if has_dry_run else []
     if wait is not None:
         flag = "--wait/--no-wait" if waits_always else "--wait"
         added.append(click.option(flag, is_flag=True, default=waits_always, help=wait))

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
+from cli.dryrun import NO_DRY_RUN, describe_dry_run
 from cli.exitcodes import CliError, ExitCode
 from cli.frameworks import drop_kind
 from cli.printing.forms import Form
@@ -12,7 +13,7 @@ from cli.session import explained, find_cluster, open_client
 from cli.steer.apply import Outcome, change_framework
 from cli.steer.changes import Change, Computation
 from cli.steer.effects import Goal, Verdict
-from cli.steer.options import CLIENT, NO_DRY_RUN, SteerOptions
+from cli.steer.options import SteerOptions
 from cli.steer.targets import title
 from cli.steer.watching import Wait, Waiter
 from cli.terminal import print_document, print_error, print_line
@@ -84,9 +85,7 @@ class Session:
 
     def describe_dry_run(self) -> str:
         """Return what kubectl adds to a line in a dry run."""
-        if self.options.dry_run == NO_DRY_RUN:
-            return ""
-        return " (dry run)" if self.options.dry_run == CLIENT else " (server dry run)"
+        return describe_dry_run(self.options.dry_run)
 
     def print_name(self, name: str) -> bool:
         """Print the name of a Framework if --output asks for names; return whether it does."""

@@ -491,3 +491,21 @@ def test_local_status_of_a_cluster_without_a_server_yet_is_no_success(home: Path
         result = call("local", "status", "--directory", str(home))
     assert result.exit_code == ExitCode.FAILED
     assert "KUBECONFIG" not in result.output
+
+
+@pytest.mark.parametrize("place", [["--local", "--directory", "state"], []], ids=["local", "none"])
+def test_dry_run_of_the_files_needs_no_cluster_and_starts_none(
+    home: Path, place: list[str]
+) -> None:
+    write(FRAMEWORK.replace("image: busybox", "image: busybox, command: [ls]"))
+    result = call("run", "--dry-run=client", *place, "f.yaml")
+    line = "framework.frameworkcontroller.microsoft.com/gang created (dry run)\n"
+    assert (result.exit_code, result.stdout) == (ExitCode.SUCCEEDED, line), result.stderr
+    assert not (home / "state").exists()
+
+
+def test_dry_run_by_a_server_needs_one() -> None:
+    write(FRAMEWORK)
+    check_refusal(call("run", "--dry-run=server", "f.yaml"), "no cluster is configured")
+    refused = call("run", "--local", "--dry-run=server", "f.yaml")
+    check_refusal(refused, "--local has no server yet: write --dry-run=client")

@@ -70,7 +70,9 @@ def test_logs_offers_the_role_and_the_task(word: str, meant: str) -> None:
         ("one-worker-0", ""),
         ("pods", "; this is another kind: use `kubectl get pods`"),
         ("svc/a", "; this is another kind: use `kubectl get svc/a`"),
-        ("worker/0", "; write NAME or framework/NAME"),
+        ("worker/0", "; if it is a Task, write its Framework in front: two worker/0"),
+        ("worker-0", "; if it is a Task, write its Framework in front: two worker/0"),
+        ("a/b", "; write NAME or framework/NAME"),
         ("tow", ""),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 from cli.exitcodes import CliError, ExitCode
 from cli.manifests import Manifest, Manifests
 from cli.running.apply import apply_all
+from cli.running.dryrun import show_answers
 from framework.api import constants
 from framework.clock import SystemClock, SystemRandom, SystemUids
 from framework.kube.client import KubeClient
@@ -15,6 +16,7 @@ from framework.kube.resources import (
     CONFIGMAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     FRAMEWORKS,
+    NAMESPACES,
     Object,
     Resource,
 )
@@ -46,6 +48,11 @@ def build(resource: Resource, name: str, members: Object, **metadata: object) ->
 
 def framework(name: str, **metadata: object) -> Manifest:
     return build(FRAMEWORKS, name, {"spec": {"taskRoles": []}}, **metadata)
+
+
+def namespace(name: str) -> Manifest:
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    return Manifest(NAMESPACES, None, name, body, "f.yaml")
 
 
 def configmap(name: str, value: str) -> Manifest:
@@ -168,3 +175,49 @@ async def test_apply_to_a_namespace_that_is_missing_says_how_to_make_it(
         "(kubectl create namespace absent), put a Namespace of this name into the file, "
         "or take another one with --namespace"
     )
+
+
+async def test_dry_run_says_what_would_change_and_changes_nothing(
+    client: KubeClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = Manifests((configmap("old", "1"),), (framework("gang"),), ())
+    (stored,) = await apply_all(client, old, replaces=False)
+    supporting = (namespace("default"), configmap("old", "2"), configmap("new", "2"))
+    new = Manifests(supporting, (framework("gang"), framework("other")), ())
+    await show_answers(client, new, replaces=True, dry_run="server")
+    assert capsys.readouterr().out.splitlines() == [
+        "namespace/default unchanged (server dry run)",
+        "configmap/old configured (server dry run)",
+        "configmap/new created (server dry run)",
+        "framework.frameworkcontroller.microsoft.com/gang replaced (server dry run)",
+        "framework.frameworkcontroller.microsoft.com/other created (server dry run)",
+    ]
+    assert (await client.get(CONFIGMAPS, "default", "old"))["data"] == {"key": "1"}
+    assert await list_names(client, CONFIGMAPS) == ["old"]
+    assert await list_names(client, FRAMEWORKS) == ["gang"]
+    assert await client.get(FRAMEWORKS, "default", "gang") == stored
+
+
+async def test_dry_run_in_a_namespace_of_the_files_says_what_is_not_checked(
+    client: KubeClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inside = Manifest(CONFIGMAPS, "team", "app", configmap("app", "1").body, "f.yaml")
+    new = Manifests((namespace("team"), inside), (), ())
+    await show_answers(client, new, replaces=False, dry_run="server")
+    assert capsys.readouterr().out.splitlines() == [
+        "namespace/team created (server dry run)",
+        "configmap/app created (server dry run), not checked: its namespace is new",
+    ]
+
+
+async def test_dry_run_tells_a_framework_that_exists(client: KubeClient) -> None:
+    gang = Manifests((), (framework("gang"),), ())
+    await apply_all(client, gang, replaces=False)
+    with pytest.raises(CliError, match="a Framework 'gang' exists in namespace default"):
+        await show_answers(client, gang, replaces=False, dry_run="server")
+
+
+async def test_dry_run_tells_what_the_server_refuses(client: KubeClient) -> None:
+    refused = build(FRAMEWORKS, "gang", {"spec": {"taskRoles": "worker"}})
+    with pytest.raises(InvalidError):
+        await show_answers(client, Manifests((), (refused,), ()), replaces=False, dry_run="server")
