@@ -7,7 +7,7 @@ Tasks.
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from cli.printing.columns import Aligner
@@ -20,7 +20,7 @@ from cli.see.eventlog import EVENT_HEADER, EventRecord
 from cli.see.world import Sight
 from framework.api import constants
 from framework.api.codec import decode_spec, decode_status
-from framework.api.durations import format_age
+from framework.api.durations import format_age, parse_time
 from framework.api.fielderrors import FieldErrors
 from framework.api.text import make_printable
 from framework.api.types import Condition, FrameworkSpec, FrameworkStatus, TaskRoleSpec
@@ -29,6 +29,8 @@ from framework.kube.resources import Object
 _SHOWN_TASKS = 12
 _SHOWN_EVENTS = 8
 _SHOWN_FAILURES = 5
+_EVENT_LIFETIME = timedelta(hours=1)
+"""How long kube-apiserver keeps Events by default (--event-ttl)."""
 _INDENT = "  "
 # In the message of GangReady, before the missing Tasks.
 _MISSING = "; waiting for "
@@ -197,7 +199,14 @@ class _Description:
         return self._build_events("Failures so far", records, _SHOWN_FAILURES)
 
     def _describe_events(self) -> Iterable[_Line]:
-        return self._build_events("Events", self._sight.list_events(), _SHOWN_EVENTS)
+        records = self._sight.list_events()
+        yield from self._build_events("Events", records, _SHOWN_EVENTS)
+        created = parse_time(self._sight.framework["metadata"].get("creationTimestamp"))
+        horizon = self._now - _EVENT_LIFETIME
+        is_whole = created is None or created >= horizon
+        if self._sight.events is None or is_whole or any(e.first_at < horizon for e in records):
+            return
+        yield "Older Events are gone: a cluster keeps them for one hour by default.", 0
 
     def _build_events(
         self, title: str, records: Sequence[EventRecord], most: int

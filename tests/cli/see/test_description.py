@@ -175,3 +175,13 @@ def test_terminal_of_80_columns_wraps_the_last_column_and_cuts_nothing() -> None
     words = " ".join(" ".join(lines).split())
     assert reason.strip() in words
     assert "waiting for x" not in words
+
+
+def test_events_that_the_cluster_has_deleted_are_told() -> None:
+    gone = "Older Events are gone: a cluster keeps them for one hour by default."
+    sight = build_sight(build_running(1), events=[])
+    assert gone in describe(sight, at(3601))
+    assert gone not in describe(sight, at(3599))
+    assert gone not in describe(replace(sight, events=None), at(3601))
+    kept = build_sight(build_running(1), events=[build_event("Started", "It runs.")])
+    assert gone not in describe(kept, at(100_000))
