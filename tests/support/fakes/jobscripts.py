@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from framework.api import constants
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.resources import Object
@@ -14,14 +15,17 @@ ENDING_ROLES = ("master", "launcher")
 
 
 class Ends:
-    """The scripts of Pods: the one that decides the end ends when it is told to."""
+    """The scripts of Pods: those that decide the end, or have an agent, end when told to."""
 
     def __init__(self) -> None:
         self.is_told = asyncio.Event()
 
     def choose(self, pod: Object) -> Script:
-        role = pod["metadata"]["labels"]["FC_TASKROLE_NAME"]
-        return self.run_until_told if role in ENDING_ROLES else run_until_deleted
+        metadata = pod["metadata"]
+        is_ending = metadata["labels"]["FC_TASKROLE_NAME"] in ENDING_ROLES
+        # The controller gives the agent in such a Pod 30 seconds to end it, before it is deleted.
+        is_wrapped = constants.WRAPPER_ANNOTATION in (metadata.get("annotations") or {})
+        return self.run_until_told if is_ending or is_wrapped else run_until_deleted
 
     async def run_until_told(self, pod: FakePod) -> None:
         await run_until_deleted(pod)
