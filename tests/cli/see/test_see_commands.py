@@ -109,11 +109,16 @@ def test_get_warns_of_a_path_by_which_nothing_is_sorted(server: Access) -> None:
     assert call(server, "get", "--sort-by", ".metadata.name").stderr == ""
 
 
-def test_logs_of_a_task_without_its_framework_asks_for_the_name(server: Access) -> None:
-    result = call(server, "logs", "worker/0")
+@pytest.mark.parametrize("word", ["worker/0", "worker-0"])
+def test_logs_of_a_task_without_its_framework_names_the_form_and_those_there(
+    server: Access, word: str
+) -> None:
+    result = call(server, "logs", word)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("error: no Framework 'worker/0' in namespace default: ")
-    assert result.stderr.endswith("; write NAME or framework/NAME\n")
+    assert result.stderr == (
+        f"error: no Framework {word!r} in namespace default: there are gang, other; if it is a "
+        "Task, write its Framework in front: NAME worker/0\n"
+    )
 
 
 def test_get_prints_a_table_and_the_name_that_other_commands_take(server: Access) -> None:
