@@ -42,6 +42,20 @@ h.terminator = ''
 logging.getLogger().addHandler(h)
 logging.error('a')
 """
+NESTED_TOO_DEEPLY = """
+import logging
+d = {}
+for _ in range(100_000): d = {'a': d}
+logging.error('a', extra={'d': d})
+"""
+NO_DESCRIPTOR = """
+import logging, sys
+class Stream:
+    write = sys.stderr.write
+    def fileno(self): raise NotImplementedError
+logging.basicConfig(stream=Stream())
+logging.error('a')
+"""
 
 
 def run(
@@ -153,6 +167,34 @@ def test_exception_stack_and_extra_are_members() -> None:
     assert entry["exception"].endswith("ZeroDivisionError: division by zero")
     assert entry["stack"].startswith("Stack (most recent call last):")
     assert entry["extra"] == {"rank": 3, "device": "<class 'object'>"}
+
+
+@pytest.mark.parametrize("size", [1, 9000])
+def test_numbers_that_json_lacks_are_text(size: int) -> None:
+    code = (
+        "import logging; nan = float('nan'); "
+        f"logging.error('x' * {size}, extra={{'loss': nan, 'best': [-float('inf'), 1.5]}})"
+    )
+    entries = read(run(code).stderr)
+    extra = entries[0]["extra"] if len(entries) == 1 else json.loads(join(entries, "extra"))
+    assert extra == {"loss": "NaN", "best": ["-Infinity", 1.5]}
+
+
+def test_name_of_a_job_that_has_digits_only_stays_text() -> None:
+    (entry,) = read(run("import logging; logging.error('a')", FC_FRAMEWORK_NAME="007").stderr)
+    assert entry == {**entry, "job": "007", "index": 3}
+
+
+@cases(
+    "code text",
+    nested_too_deeply=(NESTED_TOO_DEEPLY, b"ERROR:root:a\n"),
+    stream_without_a_descriptor=(NO_DESCRIPTOR, b"ERROR:root:a\n"),
+)
+def test_record_that_cannot_be_json_stays_text_and_the_program_goes_on(
+    code: str, text: bytes
+) -> None:
+    done = run(code + "print('runs')")
+    assert (done.stdout, done.stderr) == (b"runs\n", text)
 
 
 @pytest.mark.parametrize("text", ["x" * 10_000, "\x01" * 5_000, "😀" * 5_000, '\\"' * 5_000])

@@ -36,6 +36,7 @@ _TAGS = (
     ("FC_TASK_ATTEMPT_ID", "attempt"),
     ("FC_FRAMEWORK_ATTEMPT_ID", "jobAttempt"),
 )
+_NUMBERS = ("index", "attempt", "jobAttempt")
 # What every record has; all other attributes came through ``extra``.
 _KNOWN = frozenset(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {
     "message",
@@ -55,7 +56,7 @@ def render_lines(handler: Any, record: logging.LogRecord) -> List[str]:
     is_utf8 = "utf8" in str(getattr(handler.stream, "encoding", "")).lower().replace("-", "")
     entry = {**_render_head(record), **_read_tags()}
     texts = list(_walk_texts(handler, record))
-    whole = {name: json.loads(text) if name == "extra" else text for name, text in texts}
+    whole = {name: _decode(text) if name == "extra" else text for name, text in texts}
     line = _encode({**entry, **whole}, is_utf8)
     if len(line.encode("utf-8")) < MAX_LINE_BYTES:
         return [line + "\n"]
@@ -85,8 +86,6 @@ def _emit(handler: Any, record: logging.LogRecord) -> None:
 def _try_render(handler: logging.Handler, record: logging.LogRecord) -> List[str]:
     try:
         return render_lines(handler, record)
-    except RecursionError:
-        raise
     except Exception:  # noqa: BLE001  # a wrong argument of a log call: logging reports it
         return []
 
@@ -94,7 +93,7 @@ def _try_render(handler: logging.Handler, record: logging.LogRecord) -> List[str
 def _is_console(stream: Any) -> bool:
     try:
         return bool(stream.fileno() in _CONSOLE)
-    except (AttributeError, OSError, ValueError):
+    except Exception:  # noqa: BLE001  # a stream of the program, which may have no fileno()
         return False
 
 
@@ -112,7 +111,7 @@ def _read_tags() -> Dict[str, Any]:
     for variable, name in _TAGS:
         text = os.environ.get(variable, "")
         if text.isascii() and text.isprintable() and 0 < len(text) <= _MAX_TAG_CHARACTERS:
-            tags[name] = int(text) if text.isdigit() else text
+            tags[name] = int(text) if name in _NUMBERS and text.isdigit() else text
     if "replicaType" in tags:
         tags["replicaType"] = str(tags["replicaType"]).upper()
     return tags
@@ -134,7 +133,12 @@ def _walk_texts(handler: logging.Handler, record: logging.LogRecord) -> Iterator
         yield "stack", formatter.formatStack(record.stack_info)
     extra = {key: value for key, value in record.__dict__.items() if key not in _KNOWN}
     if extra:
-        yield "extra", json.dumps(extra, default=str)
+        # JSON has no NaN and no infinity: they become text.
+        yield "extra", json.dumps(_decode(json.dumps(extra, default=str)))
+
+
+def _decode(text: str) -> Any:
+    return json.loads(text, parse_constant=str)
 
 
 def _split(text: str) -> Iterator[str]:
