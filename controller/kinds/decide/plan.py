@@ -134,7 +134,8 @@ def plan_objects(
         plan = _plan_services(snapshot, compiled if has_services else None)
     if is_at_end:
         deletes = tuple(change for change in plan.changes if isinstance(change, Delete))
-        return replace(plan, creates=(), changes=deletes, has_settled_services=False)
+        # What is not created and not put back any more is no reason to decide again.
+        return Plan(changes=deletes, has_more=plan.has_more and bool(deletes))
     if stored is not None:
         return _plan_change(snapshot, stored, compiled, plan, beside)
     body = _build_framework(compiled.framework, snapshot.job)

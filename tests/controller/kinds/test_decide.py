@@ -30,6 +30,7 @@ from framework.api import codec
 from framework.api.completion import SUCCEEDED
 from framework.api.states import FrameworkState
 from framework.kinds.compiled import Object, WantedWorkers
+from framework.kinds.tfjob.compile import compile_tfjob
 from tests.framework.kinds import test_tfjob_faults, test_trainingjob_faults
 from tests.framework.kinds.jobs import Change, build_tfjob, build_trainingjob
 from tests.support.builders import AT, at, build_role_status, build_status, end_attempt
@@ -411,6 +412,18 @@ def test_job_of_many_replicas_creates_its_services_in_several_turns() -> None:
         assert 603 - len(services) == rest
         assert decision.has_more == (rest > 0)
         assert any(find_created(decision, "Framework")) == (rest == 0)
+
+
+def test_ended_job_of_many_replicas_is_not_decided_again_for_missing_and_changed_services() -> None:
+    completed = build_completed("TfJob")
+    completed.job["spec"]["replicaSpecs"][1]["replicas"] = 600
+    supporting = compile_tfjob(completed.job).supporting
+    names = [body["metadata"]["name"] for body in supporting if body["kind"] == "Service"]
+    for stored in (names[:0], names):
+        services = {name: ServiceView("u", "other") for name in stored}
+        decision = decide(replace(completed, services=services))
+        assert not decision.has_more
+        assert {"Create", "Patch"}.isdisjoint(list_kinds(decision))
 
 
 @pytest.mark.parametrize("kind", KINDS)
