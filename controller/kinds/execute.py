@@ -250,7 +250,7 @@ class JobExecutor:
                 raise
             raise _build_refused(resource.kind, name, e) from e
         if resource is SERVICES:
-            self._store.services.put(stored)
+            self._store.services.put_answer(stored)
 
     async def _delete(self, job: Object, resource: Resource, name: str, uid: str) -> None:
         namespace = job["metadata"]["namespace"]

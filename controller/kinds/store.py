@@ -14,7 +14,15 @@ from controller.store.object_identity import parse_version
 from framework.kube.deferred import DeferredObject
 from framework.kube.resources import Object
 
-_KEPT = ("name", "namespace", "uid", "labels", "ownerReferences", "deletionTimestamp")
+_KEPT = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "labels",
+    "ownerReferences",
+    "deletionTimestamp",
+)
 _FORM = "form"
 
 
@@ -152,6 +160,15 @@ class ServiceSink(_Sink):
         key = _find_owner_key(obj)
         self._kept.setdefault(key, {})[obj["metadata"]["name"]] = trim_service(obj)
         self._count(key)
+
+    def put_answer(self, obj: Object) -> None:
+        """Take the answer to a patch, unless a watch has shown a later version or the end."""
+        name = obj["metadata"]["name"]
+        known = self._kept.get(_find_owner_key(obj), {}).get(name)
+        if known is None or known["metadata"].get("uid") != obj["metadata"].get("uid"):
+            return
+        if _read_version(known) < _read_version(obj):
+            self.put(obj)
 
     def _count(self, key: str) -> None:
         self._changes += 1
