@@ -9,7 +9,7 @@ from typing import Any
 
 from controller.kinds.decide.decision import ServiceView
 from controller.kinds.decide.ownership import JOB_LABEL, is_owned
-from controller.kinds.decide.services import compute_form
+from controller.kinds.decide.services import compute_form, read_headless
 from controller.store.object_identity import parse_version
 from framework.kube.deferred import DeferredObject
 from framework.kube.resources import Object
@@ -23,7 +23,7 @@ _KEPT = (
     "ownerReferences",
     "deletionTimestamp",
 )
-_FORM = "form"
+_FORM, _HEADLESS = "form", "headless"
 
 
 class JobStore:
@@ -71,7 +71,9 @@ class JobStore:
         """List the Services that a job owns, by name."""
         found = self._services.get(key, {})
         return {
-            name: ServiceView(str(service["metadata"].get("uid")), service[_FORM])
+            name: ServiceView(
+                str(service["metadata"].get("uid")), service[_FORM], service[_HEADLESS]
+            )
             for name, service in found.items()
             if is_owned(service, job) and not service["metadata"].get("deletionTimestamp")
         }
@@ -183,6 +185,7 @@ def trim_service(obj: Object) -> Object:
     return {
         "metadata": {key: metadata[key] for key in _KEPT if key in metadata},
         _FORM: compute_form(obj),
+        _HEADLESS: read_headless(obj),
     }
 
 

@@ -30,6 +30,9 @@ class ServiceView:
     uid: str
     form: str
     """Digest of its spec, see ``services.compute_form``."""
+    is_headless: bool | None = None
+    """Whether it is headless, or has an address; None if it has neither, as an ExternalName. The
+    API server changes no headless Service to one with an address, nor back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ from controller.kinds.decide.decision import (
     Action,
     Create,
     Decision,
-    Delete,
     EmitEvent,
     Replace,
     Snapshot,
@@ -131,11 +130,9 @@ def plan_objects(
     if snapshot.has_settled_services and stored is not None and not is_at_end:
         plan = Plan(has_settled_services=True)
     else:
-        plan = _plan_services(snapshot, compiled if has_services else None)
+        plan = _plan_services(snapshot, compiled if has_services else None, is_at_end=is_at_end)
     if is_at_end:
-        deletes = tuple(change for change in plan.changes if isinstance(change, Delete))
-        # What is not created and not put back any more is no reason to decide again.
-        return Plan(changes=deletes, has_more=plan.has_more and bool(deletes))
+        return plan
     if stored is not None:
         return _plan_change(snapshot, stored, compiled, plan, beside)
     body = _build_framework(compiled.framework, snapshot.job)
@@ -147,12 +144,16 @@ def plan_objects(
     )
 
 
-def _plan_services(snapshot: Snapshot, compiled: Compiled | None) -> Plan:
+def _plan_services(snapshot: Snapshot, compiled: Compiled | None, *, is_at_end: bool) -> Plan:
     """Plan the Services; without ``compiled``, no Service is wanted."""
     supporting = () if compiled is None else compiled.supporting
     wanted = (mark(body, snapshot.job) for body in supporting if body["kind"] == SERVICE)
     services = plan_services(wanted, snapshot.services)
-    changes: tuple[Action, ...] = (*services.patches, *services.deletes)
+    if is_at_end:
+        # What is not created and not put back any more is no reason to decide again.
+        has_more = services.has_more and bool(services.deletes)
+        return Plan(changes=services.deletes, has_more=has_more)
+    changes: tuple[Action, ...] = (*services.patches, *services.recreations, *services.deletes)
     return Plan(
         creates=services.creates,
         changes=changes,

@@ -2,7 +2,9 @@
 
 A Service is compared by its form: the fields of its spec that the compile step sets, with the
 defaults of the API server. A Service of another form, which another client changed or an earlier
-release created, is put back by one patch. Services that the job does not own are in no Snapshot.
+release created, is put back by one patch. One that has an address, but is to be headless, cannot be
+patched, nor the other way round: it is deleted, and created again when it is gone. Services that
+the job does not own are in no Snapshot.
 
 A decision has at most 256 actions of each type; the next decision has the others.
 """
@@ -30,7 +32,10 @@ class ServicePlan:
 
     creates: tuple[Create, ...] = ()
     patches: tuple[Patch, ...] = ()
+    recreations: tuple[Delete, ...] = ()
+    """Deletes of Services that are wanted in another form, which no patch can give them."""
     deletes: tuple[Delete, ...] = ()
+    """Deletes of Services that are not wanted any more."""
     has_more: bool = False
     """Whether Services are left for the next decision."""
 
@@ -39,17 +44,20 @@ def plan_services(wanted: Iterable[Object], stored: Mapping[str, ServiceView]) -
     """Compare the Services that a job wants with those that it owns."""
     bodies = {str(body["metadata"]["name"]): body for body in wanted}
     creates = [Create(body) for name, body in bodies.items() if name not in stored]
-    patches = [
-        _build_patch(name, stored[name], body)
+    changed = [
+        (name, stored[name], body)
         for name, body in bodies.items()
         if name in stored and stored[name].form != compute_form(body)
     ]
+    recreations = [Delete(SERVICE, name, v.uid) for name, v, body in changed if _is_fixed(v, body)]
+    patches = [_build_patch(*each) for each in changed if not _is_fixed(*each[1:])]
     deletes = [Delete(SERVICE, name, v.uid) for name, v in stored.items() if name not in bodies]
     return ServicePlan(
         tuple(islice(creates, _MAX_SERVICES)),
         tuple(islice(patches, _MAX_SERVICES)),
+        tuple(islice(recreations, _MAX_SERVICES)),
         tuple(islice(deletes, _MAX_SERVICES)),
-        max(len(creates), len(patches), len(deletes)) > _MAX_SERVICES,
+        max(len(creates), len(patches), len(recreations), len(deletes)) > _MAX_SERVICES,
     )
 
 
@@ -57,6 +65,19 @@ def compute_form(body: Mapping[str, Any]) -> str:
     """Compute a digest of what the compile step decides about a Service."""
     text = json.dumps(_read_fields(body.get("spec")), sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=_FORM_BYTES).hexdigest()
+
+
+def read_headless(body: Mapping[str, Any]) -> bool | None:
+    """Read ``ServiceView.is_headless`` of a Service."""
+    spec = body.get("spec")
+    address = spec.get("clusterIP") if isinstance(spec, Mapping) else None
+    return address == _HEADLESS if address else None
+
+
+def _is_fixed(stored: ServiceView, wanted: Object) -> bool:
+    """Return whether a Service has, or lacks, an address for ever, and is wanted otherwise."""
+    is_wanted = wanted["spec"].get("clusterIP") == _HEADLESS
+    return stored.is_headless is not None and stored.is_headless is not is_wanted
 
 
 def _read_fields(spec: Any) -> Object:

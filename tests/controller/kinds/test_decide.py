@@ -23,7 +23,7 @@ from controller.kinds.decide.decision import (
     TryCreate,
     WriteStatus,
 )
-from controller.kinds.decide.services import compute_form
+from controller.kinds.decide.services import compute_form, read_headless
 from controller.kinds.decide.tfjob import decide_tfjob
 from controller.kinds.decide.trainingjob import decide_trainingjob
 from framework.api import codec
@@ -161,6 +161,26 @@ def test_changed_service_is_put_back_by_one_write(kind: str) -> None:
     assert (patch.kind, patch.name, patch.uid) == ("Service", name, "u")
     ports: Any = patch.fields["/spec/ports"]
     assert ports[0]["port"] == (2222 if kind == "TfJob" else 22)
+
+
+@pytest.mark.parametrize(("address", "verb"), [("10.0.0.1", "Delete"), (None, "Patch")])
+@pytest.mark.parametrize("kind", KINDS)
+def test_service_whose_address_no_patch_removes_is_deleted_and_created_again(
+    kind: str, address: str | None, verb: str
+) -> None:
+    snapshot = build_running(kind)
+    name = next(iter(snapshot.services))
+    found = read_headless({"spec": {"clusterIP": address}})
+    services = {**snapshot.services, name: ServiceView("u", "other", found)}
+    assert list_kinds(decide(replace(snapshot, services=services))) == [verb]
+    services.pop(name)
+    assert list_kinds(decide(replace(snapshot, services=services))) == ["Create"]
+
+
+def test_service_with_a_fixed_address_stays_at_the_end() -> None:
+    completed = build_completed("TfJob")
+    services = {name: ServiceView("u", "other", is_headless=False) for name in completed.services}
+    assert "Delete" not in list_kinds(decide(replace(completed, services=services)))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -63,6 +63,24 @@ async def test_edit_of_a_service_is_put_back_by_one_write(kind: str) -> None:
         await end(jobs)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+async def test_service_that_was_given_an_address_is_created_again(kind: str) -> None:
+    async with open_jobs(kind) as jobs:
+        await run(jobs)
+        name = list_names(jobs, SERVICES)[0]
+        before = jobs.find(SERVICES, name)
+        assert before is not None
+        stored = copy.deepcopy(before)
+        stored["spec"] |= {"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"]}
+        await jobs.world.user.replace(SERVICES, NAMESPACE, name, stored)
+        await asyncio.sleep(REST_SECONDS)
+        after = jobs.find(SERVICES, name)
+        assert after is not None
+        assert after["metadata"]["uid"] != before["metadata"]["uid"]
+        assert after["spec"] == before["spec"]
+        await end(jobs)
+
+
 async def test_change_of_the_port_of_a_job_changes_its_services() -> None:
     async with open_jobs("TfJob") as jobs:
         await run(jobs)
