@@ -21,6 +21,9 @@ _DIGEST = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a
 _ID = re.compile(r"[a-f0-9]{64}")
 _LONGEST_IMAGE = 255
 """Of its name, without tag and digest."""
+_LONGEST_REFERENCE = 1024
+"""Of a reference that is repaired and printed."""
+_IMAGE_FORM = "write it as REGISTRY/NAME:TAG, in lower-case letters and without spaces"
 _PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]+(?:-[a-z0-9]+)*")
 _LONGEST_PORT_NAME = 15
 _MAX_PORT = 65535
@@ -52,7 +55,7 @@ def is_reference(image: str) -> bool:
         name, colon, tag = rest, "", ""
     if (at and not _DIGEST.fullmatch(digest)) or (colon and not _TAG.fullmatch(tag)):
         return False
-    if len(name) > _LONGEST_IMAGE or _ID.fullmatch(name):
+    if len(name) > _LONGEST_IMAGE or _ID.fullmatch(image):
         return False
     first, slash, path = name.partition("/")
     has_domain = slash and (first == "localhost" or re.search(r"[.:A-Z]", first))
@@ -63,10 +66,12 @@ def is_reference(image: str) -> bool:
 
 def _suggest_image(image: str) -> str:
     stripped = "".join(image.split())
+    if len(image) > _LONGEST_REFERENCE:
+        return _IMAGE_FORM
     for meant in (image.lower(), image.strip(), stripped, stripped.lower()):
         if is_reference(meant):
             return f"write `{meant}`"
-    return "write it as REGISTRY/NAME:TAG, in lower-case letters and without spaces"
+    return _IMAGE_FORM
 
 
 def find_invalid_ports(container: ContainerTemplate) -> Iterator[Finding]:

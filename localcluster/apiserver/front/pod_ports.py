@@ -105,6 +105,9 @@ class _Connection:
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 reader, self._writer = await connect()
+            if self._input_ended.is_set():
+                # The client gave it up before it was connected.
+                self._writer.transport.abort()
             self._has_started.set()
             while chunk := await reader.read(_CHUNK_BYTES):
                 await self._send(build_data(self._data_stream, chunk))
@@ -137,6 +140,9 @@ class _Connection:
             ConnectionError: the client has gone.
         """
         await self._has_started.wait()
+        if self._input_ended.is_set():
+            # A client that sends more after its end breaks the protocol; nobody needs it.
+            return
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(content)
             await drain_while_connected(self._writer, ping)
@@ -199,6 +205,8 @@ class _Session:
                 if isinstance(frame, Goodbye):
                     return
                 await self._take(frame)
+                # A message can have very many frames, and waiting for room does not always wait.
+                await asyncio.sleep(0)
 
     async def _take(self, frame: Frame) -> None:
         match frame:
@@ -209,6 +217,8 @@ class _Session:
                 await connection.take(content, is_last=is_last, ping=self._socket.ping)
             case Reset(stream) if stream in self._connections:
                 self._connections[stream].abort()
+            case Reset(stream):
+                self._forget_waiting(stream)
             case Ping(number):
                 await self._send(build_ping(number))
             case _:
@@ -226,6 +236,10 @@ class _Session:
             self._start(self._waiting.pop(request), stream, headers.get("port", ""))
         else:
             await self._send(build_reset(stream, REFUSED_STREAM))
+
+    def _forget_waiting(self, error_stream: int) -> None:
+        for request in [key for key, stream in self._waiting.items() if stream == error_stream]:
+            del self._waiting[request]
 
     def _start(self, error_stream: int, data_stream: int, port: str) -> None:
         connection = _Connection(self._send, error_stream, data_stream)

@@ -24,6 +24,8 @@ _HEAD_BYTES = 8
 _MAX_CONTROL_BYTES = 16 * 1024
 _MAX_HEADER_BYTES = 16 * 1024
 """Of the headers of one stream, uncompressed."""
+_MAX_HEADERS = 16
+"""Of one stream: a short block, decompressed, can have thousands, which take a millisecond."""
 _STREAM_MASK = 0x7FFF_FFFF
 
 _WORDS = (
@@ -185,8 +187,9 @@ class Decoder:
         if self._inflater.unconsumed_tail:
             raise ProtocolError(f"headers have more than {_MAX_HEADER_BYTES} bytes")
         (count,) = struct.unpack_from(">I", plain)
+        if count > _MAX_HEADERS:
+            raise ProtocolError(f"a stream has more than {_MAX_HEADERS} headers")
         texts, offset = [], 4
-        # Each has a length of 4 bytes, so a count that is too large ends with an error.
         for _ in range(2 * count):
             (length,) = struct.unpack_from(">I", plain, offset)
             (text,) = struct.unpack_from(f">{length}s", plain, offset + 4)

@@ -14,6 +14,7 @@ from localcluster.apiserver.front.spdy import (
     Decoder,
     Encoder,
     Frame,
+    Ping,
     Received,
     Reset,
     build_data,
@@ -41,6 +42,9 @@ class Pods:
         self._theirs: list[asyncio.StreamWriter] = []
         self.writers: list[asyncio.StreamWriter] = []
         """Of the server, one for each connection."""
+        self.is_open = asyncio.Event()
+        """While it is not set, connections wait."""
+        self.is_open.set()
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -53,6 +57,7 @@ class Pods:
         assert uid
         if port != 80:
             raise ConnectionRefusedError(111, "Connection refused")
+        await self.is_open.wait()
         assert self._server is not None
         reader, writer = await asyncio.open_connection(*self._server.sockets[0].getsockname())
         self.writers.append(writer)
@@ -88,6 +93,13 @@ class Client:
             await self.socket.send_bytes(self._encoder.open(stream, headers))
         await self.socket.send_bytes(build_data(error, b"", is_last=True))
         return error, data
+
+    async def open_stream(self, kind: str, port: object) -> int:
+        """Open one stream only, with a requestid of its own."""
+        stream = next(self._numbers)
+        headers = {"streamtype": kind, "port": str(port), "requestid": str(stream)}
+        await self.socket.send_bytes(self._encoder.open(stream, headers))
+        return stream
 
     async def send(self, stream: int, content: bytes, *, is_last: bool = False) -> None:
         await self.socket.send_bytes(build_data(stream, content, is_last=is_last))
@@ -218,6 +230,56 @@ async def test_a_reset_ends_the_connection_to_the_pod() -> None:
         await client.socket.send_bytes(build_reset(data, 5))
         assert await client.read_all(error) == b""
         await wait_until_closed(pods)
+
+
+async def test_a_reset_before_the_pod_is_connected_ends_the_connection_too() -> None:
+    async with forward(say_nothing) as (pods, client):
+        pods.is_open.clear()
+        error, data = await client.open(80)
+        await client.socket.send_bytes(build_reset(data, 5) + build_ping(7))
+        await client.read_until(lambda frame: frame == Ping(7))
+        pods.is_open.set()
+        assert await client.read_all(error) == b""
+        await wait_until_closed(pods)
+
+
+async def test_content_after_the_end_of_the_input_is_dropped_and_others_go_on() -> None:
+    async with forward(count_input) as (_, client):
+        _, data = await client.open(80)
+        await client.send(data, b"hello", is_last=True)
+        await client.send(data, b"more", is_last=True)
+        assert await client.read_all(data) == b"5 bytes"
+        _, good = await client.open(80)
+        await client.send(good, b"hello", is_last=True)
+        assert await client.read_all(good) == b"5 bytes"
+
+
+async def test_a_reset_of_an_error_stream_makes_room_for_another() -> None:
+    async with forward(echo) as (_, client):
+        for _ in range(MAX_CONNECTIONS):
+            error = await client.open_stream("error", 80)
+        await client.socket.send_bytes(build_reset(error, 5))
+        _, data = await client.open(80)
+        await client.send(data, b"hello", is_last=True)
+        assert await client.read_all(data) == b"hello"
+
+
+async def test_many_frames_in_one_message_do_not_hold_up_other_clients() -> None:
+    async with forward(echo) as (_, client):
+        frames, turns = 5000, 0
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count_turns())
+        content = b"".join(build_ping(number) for number in range(frames))
+        await client.socket.send_bytes(content)
+        await client.read_until(lambda frame: frame == Ping(frames - 1))
+        counting.cancel()
+        assert turns >= frames
 
 
 async def test_a_connection_that_breaks_in_the_pod_is_reset() -> None:

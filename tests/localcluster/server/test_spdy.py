@@ -79,10 +79,11 @@ def build_headers(plain: bytes) -> bytes:
         (b"\x80\x03\x00\x01\x00\xff\xff\xff", "a control frame has more than"),
         (b"\x80\x03\x00\x01\x00\x00\x00\x0c" + b"\1" * 12, "a frame is broken"),
         (build_headers(b"\0" * 1_000_000), "headers have more than"),
-        (build_headers(b"\xff\xff\xff\xff"), "a frame is broken"),
+        (build_headers(struct.pack(">I", 17) + bytes(8 * 17)), "more than 16 headers"),
+        (build_headers(b"\xff\xff\xff\xff"), "more than 16 headers"),
         (build_headers(struct.pack(">II", 1, 0xFFFF_FFFF)), "a frame is broken"),
     ],
-    ids=["version", "short", "long", "compression", "headers", "count", "text"],
+    ids=["version", "short", "long", "compression", "headers", "many", "count", "text"],
 )
 def test_bytes_that_are_not_of_the_protocol_are_refused(raw: bytes, fault: str) -> None:
     with pytest.raises(ProtocolError, match=fault):
