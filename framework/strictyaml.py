@@ -124,10 +124,16 @@ for _tag, _pattern, _first in (
     )
 
 
+_MAX_INT_DIGITS = 1000
+"""Python writes no integers of some thousands of digits as text, so no JSON could have them."""
+
+
 def _construct_int(loader: _Loader, node: yaml.ScalarNode) -> int:
     text = str(loader.construct_scalar(node)).replace("_", "").lower()
     sign = -1 if text.startswith("-") else 1
     digits = text.lstrip("+-")
+    if len(digits) > _MAX_INT_DIGITS:
+        raise ValueError(f"an integer has more than {_MAX_INT_DIGITS} digits")
     if digits.startswith(("0b", "0o", "0x")):
         return sign * int(digits, 0)
     return sign * int(digits, 8 if digits.startswith("0") else 10)

@@ -76,6 +76,9 @@ class HubProcess:
             raise NetworkError("the network of Pods is down") from e
         except RequestError as e:
             raise NetworkError(str(e)) from e
+        if not answer.descriptors:
+            # The kernel drops what does not fit.
+            raise NetworkError("this process has too many open files")
         return answer.descriptors[0]
 
 

@@ -131,3 +131,9 @@ def test_load_document_of_large_or_illegal_text_is_refused(
 ) -> None:
     with pytest.raises(yaml.YAMLError):
         load_document(text, loader_class)
+
+
+@pytest.mark.parametrize("digits", ["1" * 5000, "0x" + "f" * 4000, "0" + "7" * 5000])
+def test_integers_that_cannot_be_written_are_refused(digits: str) -> None:
+    with pytest.raises(YamlError, match="an integer has more than 1000 digits"):
+        load_documents(f"a: {digits}", "x.yaml")

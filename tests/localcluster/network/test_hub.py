@@ -1,5 +1,8 @@
+import contextlib
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
 from ipaddress import IPv4Network
@@ -80,3 +83,21 @@ async def test_network_that_the_kernel_does_not_make_is_an_error(
         await NamespaceNetwork.open(
             IPv4Network("10.244.0.0/16"), close_listener, ClusterNames(), in_user_namespace=False
         )
+
+
+async def test_socket_without_room_for_it_in_this_process_is_an_error() -> None:
+    hub, filling = await start(), list[int]()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, limits[0]), limits[1]))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                filling.append(os.open(os.devnull, os.O_RDONLY))
+        with pytest.raises(NetworkError, match="too many open files"):
+            await hub.open_socket(socket.SOCK_STREAM)
+    finally:
+        for descriptor in filling:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    (await hub.open_socket(socket.SOCK_STREAM)).close()
+    await hub.stop()

@@ -256,9 +256,8 @@ async def test_content_after_the_end_of_the_input_is_dropped_and_others_go_on() 
 
 async def test_a_reset_of_an_error_stream_makes_room_for_another() -> None:
     async with forward(echo) as (_, client):
-        for _ in range(MAX_CONNECTIONS):
-            error = await client.open_stream("error", 80)
-        await client.socket.send_bytes(build_reset(error, 5))
+        errors = [await client.open_stream("error", 80) for _ in range(MAX_CONNECTIONS)]
+        await client.socket.send_bytes(build_reset(errors[-1], 5))
         _, data = await client.open(80)
         await client.send(data, b"hello", is_last=True)
         assert await client.read_all(data) == b"hello"
