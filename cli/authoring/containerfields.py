@@ -107,7 +107,7 @@ def _find_in_port(port: Mapping[str, object], path: str) -> Iterator[Finding]:
         yield error(
             _RULE,
             f"{path}.protocol",
-            f"{_show(protocol)} is not a valid protocol: {_REFUSED}",
+            f"is not a valid protocol: {_REFUSED}",
             f"write `{meant}`" if meant in _PROTOCOLS else f"write one of {', '.join(_PROTOCOLS)}",
         )
 

@@ -1,12 +1,12 @@
 """``framework init``: writes a gang that trains, into one file that needs no image build."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
+from cli.authoring.containerfields import is_reference
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
 from cli.printing.yamltext import render_yaml
@@ -21,7 +21,6 @@ from framework.kube.resources import Object
 # In a wheel the examples are beside this module (pyproject.toml); in a checkout in their folder.
 _PACKAGED = Path(__file__).with_name("templates")
 _CHECKOUT = Path(__file__).parents[2] / "examples"
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}\Z")
 _SECRET_MODE = 0o600
 _NAME_RULE = (
     "is not a valid Framework name: use 1 to 63 characters of a-z, 0-9 and '-', beginning and "
@@ -51,10 +50,11 @@ def write_gang(options: InitOptions) -> ExitCode:
     gang = options.gang
     if not is_framework_name(gang.name):
         raise CliError(ExitCode.USAGE, f"NAME: {gang.name!r} {_NAME_RULE}")
-    if gang.image is not None and not _IMAGE.match(gang.image):
+    if gang.image is not None and not is_reference(gang.image):
         raise CliError(
             ExitCode.USAGE,
-            f"--image: {gang.image!r} is not an image; write it as registry.example/team/image:tag",
+            f"--image: {gang.image!r} is not an image; write it in lower-case letters, as "
+            "registry.example/team/image:tag",
         )
     if gang.gpus and options.stack is None:
         raise CliError(

@@ -20,14 +20,15 @@ import importlib
 import os
 import signal
 import sys
-import threading
+import time
 from types import FrameType
-from typing import Any, Optional
+from typing import Any, List, Optional
 
 # As shells say "ended by SIGTERM": the agent does not look at it, it has asked for the end.
 _TERMINATED = 143
 # Transient, to a Framework's retry policy.
 _NOT_ASKED = 201
+_POLL_SECONDS = 0.05
 
 
 def build_termination_config(timeout: float = 600.0, **options: Any) -> Any:
@@ -37,20 +38,25 @@ def build_termination_config(timeout: float = 600.0, **options: Any) -> Any:
     for the checkpoint. A process whose peer was asked first has saved it too, and must not end
     before the agent asks: its Pod would end with it. It waits, at most for ``timeout``.
     """
-    asked = threading.Event()
+    # No threading.Event: the handler runs in the middle of whatever the main thread does, and
+    # Event.set waits for ever for the lock that an interrupted Event.wait holds.
+    signals: List[int] = []
 
-    def set_asked(_number: int, _frame: Optional[FrameType]) -> None:
-        asked.set()
+    def note_signal(number: int, _frame: Optional[FrameType]) -> None:
+        signals.append(number)
 
     def end() -> None:
-        code = _TERMINATED if asked.wait(timeout) else _NOT_ASKED
+        deadline = time.monotonic() + timeout
+        while not signals and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+        code = _TERMINATED if signals else _NOT_ASKED
         sys.stdout.flush()
         sys.stderr.flush()
         # At once: the usual way out waits for peers that may be gone already.
         os._exit(code)
 
-    signal.signal(signal.SIGTERM, set_asked)
+    signal.signal(signal.SIGTERM, note_signal)
     tensorflow = importlib.import_module("tensorflow")
     return tensorflow.distribute.experimental.TerminationConfig(
-        termination_watcher_fn=asked.is_set, exit_fn=end, **options
+        termination_watcher_fn=lambda: bool(signals), exit_fn=end, **options
     )

@@ -83,3 +83,28 @@ config.exit_fn()
 """
     with run_script(tmp_path, script) as process:
         assert process.wait(timeout=HANG_SECONDS) == 143
+
+
+def test_signal_at_any_line_of_the_wait_ends_the_process(tmp_path: Path) -> None:
+    """A handler that needs a lock of the interrupted wait would never return."""
+    script = f"""
+def wait_with_signal_at(line):
+    passed = 0
+    def trace(frame, event, argument):
+        nonlocal passed
+        passed += 1
+        if passed == line:
+            signal.raise_signal(signal.SIGTERM)
+        return trace
+    signal.alarm({HANG_SECONDS} // 4)
+    sys.settrace(trace)
+    config.exit_fn()
+
+for line in range(1, 15):
+    child = os.fork()
+    if child == 0:
+        wait_with_signal_at(line)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 143, line
+"""
+    with run_script(tmp_path, script) as process:
+        assert process.wait(timeout=HANG_SECONDS) == 0

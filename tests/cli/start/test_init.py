@@ -22,6 +22,7 @@ from cli.start.stacks import PLAIN, STACKS
 from tests.cli.test_sessions import call
 
 ALL = [None, *STACK_NAMES]
+PINNED = f"my.registry:5000/a:1@sha256:{'0' * 64}"
 Objects = dict[tuple[str, str], dict[str, Any]]
 
 
@@ -45,7 +46,7 @@ def test_names_of_stacks_are_those_of_the_option() -> None:
     ("stack", "gpus", "image"),
     [
         (stack, gpus, image)
-        for stack, gpus, image in itertools.product(ALL, (0, 1, 8), (None, "my.registry:5000/a@b"))
+        for stack, gpus, image in itertools.product(ALL, (0, 1, 8), (None, PINNED))
         if stack or not gpus
     ],
 )
@@ -146,6 +147,7 @@ def test_existing_file_is_kept_without_force(tmp_path: Path) -> None:
         ({"name": "a", "gpus": 1}, r"--gpus: plain Python uses none; add --stack torch\|tf"),
         ({"name": "a", "image": "x\ny: z"}, "--image: "),
         ({"name": "a", "image": "two words"}, "--image: .* is not an image"),
+        ({"name": "a", "image": "my.registry:5000/a@b"}, "--image: .* is not an image"),
     ],
 )
 def test_wrong_options_are_refused_and_nothing_is_written(
