@@ -19,7 +19,8 @@ import dns.rcode
 import dns.rrset
 import pytest
 
-ADDRESS = "127.53.0.1"
+# Of this process: test runs beside each other have servers of their own.
+ADDRESS = f"127.53.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
 DOMAIN = "default.svc.cluster.local"
 _IN_NAMESPACE = 'mount --bind "$0" "$(readlink -f /etc/resolv.conf)" && exec "$@"'
 
@@ -79,7 +80,7 @@ def run_dns_server() -> Iterator[DnsServer]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         try:
             server.bind((ADDRESS, 53))
-        except OSError as e:
+        except PermissionError as e:
             pytest.skip(f"a DNS server needs port 53 of {ADDRESS}: {e.strerror}; run as root")
         dns_server = DnsServer(server)
         try:
