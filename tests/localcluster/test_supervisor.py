@@ -77,8 +77,9 @@ async def test_run_after_a_kill_starts_the_child_again(tmp_path: Path) -> None:
 
 async def test_run_when_cancelled_ends_the_child_with_sigterm(tmp_path: Path) -> None:
     script = (
-        "import signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda *_: (print('asked', flush=True), sys.exit(0)))\n"
+        "import os, signal, sys, time\n"
+        # Not print: the signal can arrive in the middle of the print of "up".
+        "signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b'asked\\n'), sys.exit(0)))\n"
         f"{SLEEPER}"
     )
     supervisor = build(tmp_path, script)
