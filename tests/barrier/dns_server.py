@@ -93,6 +93,6 @@ def build_prefix(folder: Path) -> tuple[str, ...]:
     """Build the command that runs another one with this DNS server as its only one."""
     file = folder / "resolv.conf"
     file.write_text(
-        f"nameserver {ADDRESS}\nsearch {DOMAIN} svc.cluster.local\noptions ndots:5 timeout:1\n"
+        f"nameserver {ADDRESS}\nsearch {DOMAIN} svc.cluster.local\noptions ndots:5 timeout:30\n"
     )
     return build_mount_prefix(_IN_NAMESPACE, file)

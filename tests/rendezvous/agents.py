@@ -169,6 +169,14 @@ def list_children(pid: int) -> list[int]:
     return children
 
 
+def is_running(pid: int) -> bool:
+    """Return whether there is such a process that has not ended; a zombie has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
+    except OSError:
+        return False
+
+
 @contextlib.contextmanager
 def run_agent(
     env: dict[str, str], *arguments: str, command: tuple[str, ...] = ()
@@ -181,9 +189,9 @@ def run_agent(
 
 
 def read_changes(path: Path) -> list[dict[str, Any]]:
-    """Read what a command wrote that appends its input to a file."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines]
+    """Read what a command wrote that appends its input to a file; it may be writing a line now."""
+    whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 NATIVE = ("watch", "--sidecar-end", "native")

@@ -16,6 +16,7 @@ from tests.rendezvous.agents import AgentProcess, Publisher, run_agent
 from tests.rendezvous.gangs import build_role, build_roster, get_uid
 from tests.support.servers.childprocess import find_free_ports
 from tests.support.servers.controlplane import Access
+from tests.support.waiting import HANG_SECONDS
 
 LAUNCHER = "127.0.9.9"
 
@@ -69,6 +70,7 @@ class Team:
             "FB_RSH_SERVER_PORT": str(self.port),
             "FB_DEBOUNCE_SEC": "0",
             "FB_STOP_GRACE_SEC": "1",
+            "FB_RSH_TIMEOUT_SEC": str(HANG_SECONDS),
         }
 
     def render(self) -> None:

@@ -110,7 +110,8 @@ class Receiver(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def receiver() -> Iterator[str]:
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr("rendezvous.notify.notifiers._POST_TIMEOUT_SECONDS", HANG_SECONDS)
     server = http.server.HTTPServer(("127.0.0.1", 0), Receiver)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
@@ -289,7 +290,7 @@ def start_program(folder: Path, text: str, name: str = "program.py") -> Iterator
 
 
 def test_signal_reaches_a_process_found_by_its_script(tmp_path: Path, log: Log) -> None:
-    name = "train_by_signal.py"
+    name = f"train_by_signal_{os.getpid()}.py"
     with start_program(tmp_path, WAITS_FOR_SIGNAL, name) as child:
         # On its way into sigwait it seems to have no handler.
         wait_until(lambda: "sigtimedwait" in Path(f"/proc/{child.pid}/wchan").read_text())
@@ -305,7 +306,7 @@ def test_signal_reaches_a_process_found_by_its_script(tmp_path: Path, log: Log) 
 
 @pytest.mark.usefixtures("hangup_by_default")
 def test_signal_waits_until_the_process_has_a_handler(tmp_path: Path, log: Log) -> None:
-    name = "train_that_starts_slowly.py"
+    name = f"train_that_starts_slowly_{os.getpid()}.py"
     with start_program(tmp_path, START_SLOWLY, name) as child:
         notify = build_signal_notifier(signal.SIGHUP, name, log, AgentClock())
         for _ in range(2):
@@ -421,7 +422,7 @@ def test_signal_waits_for_each_of_two_processes_with_one_id(
 def test_children_keep_codes_from_whoever_reaps(tmp_path: Path) -> None:
     children = Children(AgentClock())
     pids = [children.start(["sh", "-c", f"exit {i}"], os.environ) for i in range(5)]
-    assert [children.wait(pid, 10) for pid in reversed(pids)] == [4, 3, 2, 1, 0]
+    assert [children.wait(pid, HANG_SECONDS) for pid in reversed(pids)] == [4, 3, 2, 1, 0]
     assert children.take_code(pids[0]) is None
     with pytest.raises(StartError):
         children.start([str(tmp_path / "missing")], os.environ)

@@ -65,7 +65,7 @@ def test_gang_without_a_roster_is_read_from_the_framework(why: str, tmp_path: Pa
             server.framework = make_gang(3)
             wait_until(lambda: len(read_changes(notified)) == 2)
             if why == "forbidden":
-                assert "missing right: watch configmaps 'f-attempt'" in agent.text
+                agent.wait_for("missing right: watch configmaps 'f-attempt'")
     changes = read_changes(notified)
     assert [(c["previousGeneration"], c["generation"]) for c in changes] == [(0, 1), (1, 2)]
 

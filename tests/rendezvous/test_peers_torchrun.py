@@ -109,7 +109,8 @@ class World:
 
     def __init__(self, workers: ThreadPoolExecutor) -> None:
         self.stores = MemoryStores()
-        self.timeouts = {"join_timeout": 4.0, "stop_timeout": 0.5, "settle_timeout": 0.3}
+        self.timeouts: dict[str, float] = {"stop_timeout": 0.5, "settle_timeout": 0.3}
+        self.timeouts["join_timeout"] = HANG_SECONDS
         self.shown: dict[str, peers.Roster] = {}
         self.handlers: dict[str, FrameworkRendezvous] = {}
         self._workers = workers
@@ -295,6 +296,7 @@ def test_replaced_rank_zero_takes_the_store_with_it(world: World) -> None:
 
 
 def test_views_that_differ_for_a_moment_are_waited_out(world: World) -> None:
+    world.timeouts["settle_timeout"] = HANG_SECONDS
     world.show("0", "1")
     world.show("0", "1", "2", to=("1", "2"))
     joined = world.join("0", "1", "2")

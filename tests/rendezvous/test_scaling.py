@@ -1,5 +1,6 @@
 """The requests of scalers in the launcher's agent: decisions, scripts, restarts, processes."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -9,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
 from framework.api import constants
 from framework.api.roster import Roster, fingerprint_uid
@@ -29,10 +29,11 @@ from rendezvous.process.children import Children
 from rendezvous.process.processes import list_processes_naming
 from rendezvous.process.scaler import Scaler
 from rendezvous.volume.writer import Writer
-from tests.rendezvous.agents import Publisher, run_agent
+from tests.rendezvous.agents import Publisher, is_running, run_agent
 from tests.rendezvous.gangs import build_gang, build_role, build_roster
+from tests.support.fakes.agentclock import SkippingClock
 from tests.support.servers.controlplane import Access
-from tests.support.waiting import wait_until
+from tests.support.waiting import HANG_SECONDS, wait_until
 
 REQUEST = ScaleRequest(
     uid="u1",
@@ -47,6 +48,8 @@ REQUEST = ScaleRequest(
 )
 OUT = REQUEST._replace(is_scale_in=False)
 PLAIN = REQUEST._replace(script="")
+# Processes that name a worker are looked for on the whole machine: other tests have other names.
+JOB = f"job-{os.getpid()}"
 LEFT = build_gang(1)
 ALL = build_gang(3)
 
@@ -162,25 +165,25 @@ class Launcher:
         self.directory = directory
         self.volume = directory / "volume"
         self.reports: list[ScaleResult] = []
+        self.clock = SkippingClock()
         Writer(str(self.volume)).prepare()
         self.start()
 
     def start(self) -> None:
-        clock = AgentClock()
         self.scaler = Scaler(
-            "job",
-            Children(clock),
+            JOB,
+            Children(self.clock),
             Writer(str(self.volume)),
             lambda text: self.reports.append(decode_result(text)),
             LineReporter("rendezvous", is_json=False),
-            clock,
+            self.clock,
         )
 
     def write(self, script: str) -> ScaleRequest:
         """Write a script; return the request that runs it."""
         path = self.directory / "script.sh"
         path.write_text(script)
-        return REQUEST._replace(script=str(path))
+        return REQUEST._replace(script=str(path), hosts=())
 
     def ask(self, request: ScaleRequest, roster: Roster = LEFT, reports: int = 1) -> ScaleResult:
         """Have a request carried out; return the newest result."""
@@ -212,7 +215,7 @@ def note(launcher: Launcher, code: int = 0) -> str:
 def test_script_gets_its_argument_and_variables(launcher: Launcher, capfd: Any) -> None:
     request = launcher.write(note(launcher))
     assert launcher.ask(request._replace(env=(("A", "$HOME `id`"),))) == ScaleResult("u1", 0)
-    assert launcher.runs == [f"job-worker-1:4,job-worker-2:4 $HOME `id` {request.script}"]
+    assert launcher.runs == [f"{JOB}-worker-1:4,{JOB}-worker-2:4 $HOME `id` {request.script}"]
     said = capfd.readouterr()
     assert "hello\nwhy\n" in said.out
     assert f"a scaler runs its script: {request.script}" in said.err
@@ -228,7 +231,7 @@ def test_failure_of_a_script_has_the_end_of_its_output(launcher: Launcher) -> No
 
 
 def test_missing_script_is_a_failure(launcher: Launcher) -> None:
-    result = launcher.ask(REQUEST._replace(script="/nonexistent/leave.sh"))
+    result = launcher.ask(REQUEST._replace(script="/nonexistent/leave.sh", hosts=()))
     assert result.code in {2, 127}
     assert "/nonexistent/leave.sh" in result.message
 
@@ -236,9 +239,11 @@ def test_missing_script_is_a_failure(launcher: Launcher) -> None:
 def test_script_that_does_not_end_is_ended_with_its_processes(launcher: Launcher) -> None:
     pid_file = launcher.directory / "pid"
     request = launcher.write(f"sleep 1000 & echo $! >{pid_file}; wait\n")
-    result = launcher.ask(request._replace(timeout_seconds=1))
-    assert result == ScaleResult("u1", 124, "the script did not end in 1 s")
-    pid = int(pid_file.read_text())
+    launcher.scaler.observe(encode_request(request))
+    launcher.scaler.turn(LEFT)
+    pid = int(wait_until(lambda: pid_file.exists() and pid_file.read_text().strip()))
+    launcher.clock.sleep(request.timeout_seconds)
+    assert launcher.ask(request) == ScaleResult("u1", 124, "the script did not end in 60 s")
     wait_until(lambda: not is_running(pid))
 
 
@@ -255,13 +260,6 @@ def test_script_without_a_thread_for_its_output_is_ended(
     result = launcher.ask(request)
     assert (result.code, result.message) == (-1, "the script: can't start new thread")
     wait_until(lambda: not is_running(int(pid_file.read_text())))
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_request_is_carried_out_once_and_reported_by_each_agent(launcher: Launcher) -> None:
@@ -379,6 +377,7 @@ def test_agent_of_the_launcher_holds_the_drain_until_the_script_has_run(
     release, script = tmp_path / "release", tmp_path / "leave.sh"
     script.write_text(f'while [ ! -e {release} ]; do sleep 0.05; done; echo "$1" >{tmp_path}/ran\n')
     request = REQUEST._replace(indexes=(1,), hosts=("10.0.0.12",), script=str(script))
+    request = request._replace(timeout_seconds=HANG_SECONDS)
 
     def read(name: str) -> str:
         return publisher.read_annotation("launcher", 0, name)
@@ -430,12 +429,13 @@ def grandchild() -> Iterator[Any]:
 
 def test_processes_of_a_worker_are_found_by_its_name_or_address(grandchild: Any) -> None:
     program = Path(sys.executable).name
-    grandchild("-o", "Batch=yes", "job-worker-1", "hostname")
-    grandchild("root@10.9.9.9")
-    assert sorted(list_processes_naming(["job-worker-1", "10.9.9.9"])) == [
-        f"{program} to job-worker-1",
-        f"{program} to root@10.9.9.9",
+    address = f"10.9.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
+    grandchild("-o", "Batch=yes", f"{JOB}-worker-1", "hostname")
+    grandchild(f"root@{address}")
+    assert sorted(list_processes_naming([f"{JOB}-worker-1", address])) == [
+        f"{program} to {JOB}-worker-1",
+        f"{program} to root@{address}",
     ]
     # Not worker 10 for worker 1, and not the children of the agent: the training command.
-    grandchild("job-worker-23")
-    assert list_processes_naming(["job-worker-2"]) == []
+    grandchild(f"{JOB}-worker-23")
+    assert list_processes_naming([f"{JOB}-worker-2"]) == []

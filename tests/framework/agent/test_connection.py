@@ -23,6 +23,7 @@ from framework.agent.connection import (
 )
 from tests.support.builders.cases import cases
 from tests.support.servers.pki import Pki, build_server_context
+from tests.support.waiting import HANG_SECONDS
 
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -80,7 +81,7 @@ def serve(
     """Run a server, and a connection of ``access`` to its port."""
     server = RawServer(*connections, context=context)
     access = access._replace(port=server.port)
-    connection = Connection(access, AgentClock(), 5.0, takes_gzip=takes_gzip)
+    connection = Connection(access, AgentClock(), HANG_SECONDS, takes_gzip=takes_gzip)
     try:
         yield server, connection
     finally:
@@ -152,7 +153,7 @@ def test_fetch_silent_server_times_out() -> None:
 def test_read_some_nothing_came_is_none_and_end_is_empty() -> None:
     with serve([CHUNKED + b"3\r\nabc\r\n", b"0\r\n\r\n"]) as (_, connection):
         assert connection.start("GET", "/a").status == 200
-        assert connection.read_some(5.0) == b"abc"
+        assert connection.read_some(HANG_SECONDS) == b"abc"
         assert connection.read_some(0.01) is None
 
 
@@ -241,7 +242,7 @@ def test_open_after_the_server_closed_it_connects_again() -> None:
     """A kube-apiserver closes a connection after 32 s on which no request came."""
     with serve([], [REPLY]) as (_, connection):
         connection.open()
-        select.select([connection.get_descriptor()], [], [], 5.0)
+        select.select([connection.get_descriptor()], [], [], HANG_SECONDS)
         connection.open()
         # Unlike ``fetch`` this tries one connection only.
         assert connection.start("GET", "/a").status == 200
@@ -251,7 +252,7 @@ def test_open_again_over_tls_keeps_a_connection_with_an_unread_ticket(pki: Pki) 
     access = PLAIN._replace(tls=True, ca_file=str(pki.ca_cert))
     with serve([REPLY], access=access, context=build_server_context(pki)) as (_, connection):
         connection.open()
-        assert select.select([connection.get_descriptor()], [], [], 5.0)[0], "the ticket"
+        assert select.select([connection.get_descriptor()], [], [], HANG_SECONDS)[0], "the ticket"
         connection.open()
         # The server accepts one connection only.
         assert connection.start("GET", "/a").status == 200

@@ -1,4 +1,4 @@
-"""A clock for agents in virtual time."""
+"""Clocks for agents in virtual time."""
 
 from framework.agent.clock import AgentClock
 
@@ -21,3 +21,16 @@ class VirtualClock(AgentClock):
     def uniform(self, low: float, high: float) -> float:
         assert low <= high
         return low + (high - low) * self._jitter
+
+
+class SkippingClock(AgentClock):
+    """The real clock, except that a pause takes no time."""
+
+    def __init__(self) -> None:
+        self._skipped = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self._skipped
+
+    def sleep(self, seconds: float) -> None:
+        self._skipped += seconds
