@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from localcluster.child_program import ChildProgram, ProgramEndedError, RequestError
 from localcluster.network.pod_network import NetworkError
 
-_START_SECONDS = 10.0
+# Only ends a start that hangs: on a busy machine the start of a process takes many seconds.
+_START_SECONDS = 60.0
 
 
 class HubProcess:

@@ -3,7 +3,8 @@
 from typing import Any
 
 from framework.api import constants
-from framework.kube.resources import Object
+from framework.kube.resources import PODS, Object
+from tests.support.fakes.kubelet import ENDED_PHASES
 from tests.support.servers.gang import Change, GangCluster
 
 AGENT = "rendezvous"
@@ -42,6 +43,16 @@ async def wait_until_deleted(world: GangCluster, name: str, **options: Any) -> C
         return change.type == "DELETED" and change.name == name
 
     return await world.wait_for(f"deletion of {name}", is_deleted, **options)
+
+
+async def wait_until_ended(world: GangCluster, name: str) -> Change:
+    """Wait for the end of a Pod: the watch of Pods may lag behind that of Frameworks."""
+
+    def is_ended(change: Change) -> bool:
+        phase = change.status.get("phase")
+        return change.resource is PODS and change.name == name and phase in ENDED_PHASES
+
+    return await world.wait_for(f"end of {name}", is_ended)
 
 
 async def wait_until_succeeded(world: GangCluster) -> Object:

@@ -7,6 +7,7 @@ import yaml
 
 from framework.api import constants
 from framework.api.naming import build_configmap_name
+from framework.api.states import FrameworkState
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS
 from tests.support.servers.frameworkcrd import ROOT
 from tests.support.servers.gang import NAMESPACE, Change, GangCluster, list_tasks
@@ -29,8 +30,11 @@ def is_roster_published(change: Change) -> bool:
     return change.resource is CONFIGMAPS and constants.GENERATION_ANNOTATION in annotations
 
 
-def is_framework_in(state: str) -> Callable[[Change], bool]:
-    return lambda c: c.resource is FRAMEWORKS and c.status.get("state") == state
+def has_reached(first: FrameworkState) -> Callable[[Change], bool]:
+    """Return a check for a state, or for a later one if the busy controller has skipped it."""
+    states = list(FrameworkState)
+    reached = {str(state) for state in states[states.index(first) :]}
+    return lambda c: c.resource is FRAMEWORKS and c.status.get("state") in reached
 
 
 def is_any_task_in(state: str) -> Callable[[Change], bool]:
@@ -55,9 +59,9 @@ MOMENTS: dict[str, Callable[[], Callable[[Change], bool]]] = {
     "configmap-exists": lambda: is_configmap_new,
     "some-pods-exist": is_third_pod,
     "roster-published": lambda: is_roster_published,
-    "gang-runs": lambda: is_framework_in("AttemptRunning"),
+    "gang-runs": lambda: has_reached(FrameworkState.ATTEMPT_RUNNING),
     "first-task-completed": lambda: is_any_task_in("Completed"),
-    "attempt-ends": lambda: is_framework_in("AttemptDeletionPending"),
+    "attempt-ends": lambda: has_reached(FrameworkState.ATTEMPT_DELETION_PENDING),
 }
 
 

@@ -1,5 +1,6 @@
 """A gang rescaled by its controller, with an agent in each Pod: notifications in their order."""
 
+import asyncio
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from tests.e2e.steps import (
     build_agent,
     scale,
     wait_until_deleted,
+    wait_until_ended,
     wait_until_succeeded,
     wrap_command,
 )
@@ -156,7 +158,6 @@ async def test_wrapper_of_a_completing_attempt_ends_its_command(world: GangClust
     script = MEMBER_SCRIPT.replace("exit 143", "exit 5")
     worker = build_role("worker", 1, script, has_barrier=False)
     wrap_command(worker)
-    worker["task"]["pod"]["spec"]["terminationGracePeriodSeconds"] = 20
     chief = build_role("chief", 1)
     policy = {"minFailedTaskCount": 1, "minSucceededTaskCount": 1}
     chief["frameworkAttemptCompletionPolicy"] = policy
@@ -167,8 +168,8 @@ async def test_wrapper_of_a_completing_attempt_ends_its_command(world: GangClust
     world.end_task("chief", 0)
     await world.wait_for_state("Completed")
     assert "terminated" in await world.read_log("gang-worker-0")
-    last = [c for c in world.changes if c.resource is PODS and c.name == "gang-worker-0"][-1]
-    assert find_container(last.body, MAIN)["terminated"]["exitCode"] == 5
+    ended = await wait_until_ended(world, "gang-worker-0")
+    assert find_container(ended.body, MAIN)["terminated"]["exitCode"] == 5
 
 
 def build_served_role(end: str) -> Object:
@@ -206,11 +207,7 @@ async def test_pods_end_as_their_programs_do_whatever_ends_their_agents(
     await world.wait_for_state("Completed")
 
     for pod, index in pods.items():
-
-        def is_ended(change: Change, pod: str = pod) -> bool:
-            return change.name == pod and change.status.get("phase") in {"Succeeded", "Failed"}
-
-        ended = await world.wait_for(f"end of {pod}", is_ended)
+        ended = await wait_until_ended(world, pod)
         code = find_container(ended.body, MAIN)["terminated"]["exitCode"]
         assert code == CODES[index], ended.status
         agent = find_container(ended.body, AGENT)
@@ -284,6 +281,16 @@ def find_agent(world: GangCluster, pod: str) -> int:
     return agent
 
 
+async def wait_for_events(world: GangCluster, reason: str) -> list[Object]:
+    """Wait for Events with this reason: they are written behind everything else."""
+    async with asyncio.timeout(HANG_SECONDS):
+        while True:
+            events = await world.client.list(EVENTS, NAMESPACE)
+            if found := [e for e in events["items"] if e["reason"] == reason]:
+                return found
+            await asyncio.sleep(0.05)
+
+
 def read_parent(pid: int) -> int | None:
     """Read the parent's id; None if the process has ended."""
     try:
@@ -307,8 +314,7 @@ async def test_drain_without_an_answer_ends_at_its_deadline_and_names_the_pod(
         await scale(world, 2)
         deleted = await wait_until_deleted(world, "gang-worker-2", seconds=seconds + HANG_SECONDS)
         assert deleted.at - started >= seconds - 1
-        events = await world.client.list(EVENTS, NAMESPACE)
-        (event,) = [e for e in events["items"] if e["reason"] == "DrainTimedOut"]
+        (event,) = await wait_for_events(world, "DrainTimedOut")
         assert "worker/2" in event["message"] or "[worker][2]" in event["message"], event
         assert "gang-worker-0" in event["message"]
         assert "gang-worker-1" not in event["message"]

@@ -53,6 +53,7 @@ async def test_gang_is_steered_from_start_to_deletion(world: GangCluster) -> Non
     before = world.list_pods()["gang-worker-0"]
     for number in (1, 2):
         await user.call("retry", "gang", "worker/0", "--wait")
+        await world.wait_for_pod("gang-worker-0", len(before) + number - 1)
         assert len(world.list_pods()["gang-worker-0"]) == len(before) + number
 
     await user.call("wait", "gang", "--for", "condition=Running")

@@ -88,12 +88,25 @@ async def test_gang_suspended_while_running_leaves_nothing_and_is_started_again(
     await world.wait_until_no_process(created["metadata"]["uid"])
 
 
+def is_configmap_deleted(change: Change) -> bool:
+    return change.type == "DELETED" and change.resource is CONFIGMAPS
+
+
+def read_version(change: Change) -> int:
+    return int(change.body["metadata"]["resourceVersion"])
+
+
 @pytest.mark.slow
 async def test_gang_deleted_in_the_foreground_leaves_nothing(world: GangCluster) -> None:
     created = await run_gang(world)
     await world.client.delete(FRAMEWORKS, NAMESPACE, "gang", propagation="Foreground")
     await wait_until_deleted(world, "gang")
-    deleted = [c.name for c in world.changes if c.type == "DELETED"]
+    for pod in PODS_OF_GANG:
+        await wait_until_deleted(world, pod)
+    await world.wait_for("deletion of the ConfigMap", is_configmap_deleted)
+    # By version: the watches of the three kinds are apart.
+    changes = sorted((c for c in world.changes if c.type == "DELETED"), key=read_version)
+    deleted = [change.name for change in changes]
     assert deleted[-1] == "gang", "the Framework was deleted before its dependents"
     assert sorted(deleted[:-2]) == PODS_OF_GANG
     with pytest.raises(NotFoundError):

@@ -1,4 +1,5 @@
 import asyncio
+import math
 import os
 import shutil
 import socket
@@ -209,6 +210,8 @@ async def test_cluster_whose_controller_cannot_start_fails_with_its_output(
 ) -> None:
     monkeypatch.setattr("localcluster.cluster.CONTROLLER_ARGUMENTS", ("--no-such-option",))
     monkeypatch.setattr("localcluster.supervisor._MAX_QUICK_ENDS", 2)
+    # On a busy machine a start may take long.
+    monkeypatch.setattr("localcluster.supervisor._HEALTHY_SECONDS", math.inf)
     with pytest.raises(PartFailedError, match=r"(?s)the controller ended .*--no-such-option"):
         await run_forever(build(tmp_path, with_controller=True))
 

@@ -2,17 +2,18 @@ import asyncio
 import os
 import signal
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from framework.clock import SystemClock
+from framework.clock import ManualClock
 from framework.kube.backoff import Backoff
 from localcluster.supervisor import ChildFailedError, Supervisor
 from tests.support.servers.frameworkcrd import ROOT
-from tests.support.waiting import wait_until_async
+from tests.support.waiting import HANG_SECONDS, wait_until_async
 
-SLEEPER = "import time; print('up', flush=True); time.sleep(60)"
+SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
 # Runs a child and prints its id.
 PARENT = """
 import asyncio, sys
@@ -37,7 +38,8 @@ def build(tmp_path: Path, script: str) -> Supervisor:
         [sys.executable, "-c", script],
         log_path=tmp_path / "child.log",
         env={"PATH": os.environ["PATH"]},
-        clock=SystemClock(),
+        # Each end is quick, however long a start takes on a busy machine.
+        clock=ManualClock(datetime(2026, 1, 1, tzinfo=UTC)),
         backoff=Backoff(0.01, 1.0, 0.01),
     )
 
@@ -75,13 +77,16 @@ async def test_run_after_a_kill_starts_the_child_again(tmp_path: Path) -> None:
     assert not is_alive(second)
 
 
-async def test_run_when_cancelled_ends_the_child_with_sigterm(tmp_path: Path) -> None:
+async def test_run_when_cancelled_ends_the_child_with_sigterm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script = (
         "import os, signal, sys, time\n"
         # Not print: the signal can arrive in the middle of the print of "up".
         "signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b'asked\\n'), sys.exit(0)))\n"
         f"{SLEEPER}"
     )
+    monkeypatch.setattr("localcluster.supervisor._STOP_SECONDS", HANG_SECONDS)
     supervisor = build(tmp_path, script)
     task = asyncio.create_task(supervisor.run())
     await wait_for_start(supervisor, 1, tmp_path)

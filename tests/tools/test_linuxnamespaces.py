@@ -1,6 +1,7 @@
 """Nothing of a node's own namespaces is left, however its harness ends."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.local
 
 CGROUP = f"frameworkbarrier-test-{os.getpid()}"
+SLEEP = f"sleep 654321.{os.getpid()}"
 # A node may leave behind a process, mounts, a network device, cgroups and files.
 LEAVE = """\
 set -e
@@ -24,10 +26,10 @@ echo x >/run/left-by-test && echo x >/etc/left-by-test && mkdir -p /var/lib/left
 for top in /sys/fs/cgroup/*/CGROUP /sys/fs/cgroup/CGROUP; do
     if [ -d "$top" ]; then mkdir "$top/kubepods"; fi
 done
-setsid sleep 654321 &
+setsid SLEEP &
 touch "$TMPDIR/ready"
 wait
-""".replace("CGROUP", CGROUP)
+""".replace("CGROUP", CGROUP).replace("SLEEP", SLEEP)
 HARNESS = (
     "import sys; from pathlib import Path; "
     "from tests.support.machine.linuxnamespaces import run_inside; "
@@ -44,7 +46,7 @@ def _able(tmp_path: Path) -> None:
 
 
 def is_anything_running() -> bool:
-    done = subprocess.run(["pgrep", "-f", "sleep 654321"], capture_output=True, check=False)
+    done = subprocess.run(["pgrep", "-f", f"{re.escape(SLEEP)}$"], capture_output=True, check=False)
     return done.returncode == 0
 
 
@@ -61,7 +63,7 @@ def test_run_inside_after_a_killed_harness_removes_what_it_left(tmp_path: Path) 
         [sys.executable, "-c", HARNESS, str(tmp_path), CGROUP, "sh", "-c", LEAVE]
     )
     wait_until((tmp_path / "space" / "tmp" / "ready").exists)
-    assert is_anything_running()
+    wait_until(is_anything_running)
     with pytest.raises(MissingPrerequisiteError, match="runs already"):
         run_inside(["true"], tmp_path, CGROUP)
     harness.send_signal(signal.SIGKILL)

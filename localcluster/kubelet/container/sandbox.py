@@ -16,7 +16,8 @@ from localcluster.stdio import StartError
 logger = logging.getLogger(__name__)
 
 NO_NAMESPACES = Namespaces(private_root=False, pid=False, user=False)
-_TRIAL_SECONDS = 10.0
+# Only ends a trial that hangs: on a busy machine the start of a process takes many seconds.
+_TRIAL_SECONDS = 60.0
 
 
 class Isolation(StrEnum):

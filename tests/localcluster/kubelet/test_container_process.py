@@ -17,7 +17,7 @@ from localcluster.kubelet.container.sandbox import NO_NAMESPACES, Isolation, det
 from localcluster.stdio import StartError, Stdio
 from tests.localcluster.kubelet.nodes import is_alive
 from tests.support.servers.frameworkcrd import ROOT
-from tests.support.waiting import wait_until_async
+from tests.support.waiting import HANG_SECONDS, wait_until_async
 
 pytestmark = pytest.mark.local
 # Starts a container and prints the id of its first process.
@@ -119,9 +119,15 @@ async def test_container_process_end_leaves_no_orphan(
 
 
 async def test_container_process_kill_leaves_no_orphan(
-    server: ForkServerProcess, tmp_path: Path, namespaces: Namespaces
+    server: ForkServerProcess,
+    tmp_path: Path,
+    namespaces: Namespaces,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     marker = f"{86400 + os.getpid()}.2"
+    monkeypatch.setattr(
+        "localcluster.kubelet.container.process._KILL_TIMEOUT_SECONDS", HANG_SECONDS
+    )
     script = f"trap '' TERM; setsid sleep {marker} & echo up; while :; do sleep 1; done"
     async with start(server, build_spec(script, tmp_path, namespaces)) as container:
         await wait_for_line(tmp_path / "log", "up")
@@ -141,7 +147,8 @@ async def test_container_process_kubelet_killed_ends_the_container(
     )
     assert kubelet.stdout is not None
     init = os.pidfd_open(int(await kubelet.stdout.readline()))
-    assert is_alive(marker)
+    # The kernel sets the command line at the end of exec, after it has closed the report.
+    await wait_until_async(lambda: is_alive(marker))
 
     kubelet.kill()
     await kubelet.wait()

@@ -19,6 +19,7 @@ from tests.localcluster.kubelet.nodes import (
     serve,
 )
 from tests.support.measuring.pace import expect_within
+from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.local
 
@@ -70,7 +71,12 @@ async def test_kubelet_pod_that_does_not_fit_has_a_reason_and_runs_later(
     assert refused["status"]["phase"] == "Pending"
 
 
-async def test_kubelet_stop_ends_pods_and_fails_them(tmp_path: Path) -> None:
+async def test_kubelet_stop_ends_pods_and_fails_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("kubelet._SHUTDOWN_GRACE_SECONDS", "kubelet._SHUTDOWN_LIMIT_SECONDS"):
+        monkeypatch.setattr(f"localcluster.kubelet.{name}", HANG_SECONDS)
+    monkeypatch.setattr("localcluster.kubelet.pod.worker._LAST_STATUS_SECONDS", HANG_SECONDS)
     async with serve() as served:
         async with run_node(served, tmp_path) as node:
             await node.create(build_pod("p", build_container("sleep 600")))

@@ -1,4 +1,5 @@
 import asyncio
+import socket
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from localcluster.kubelet.probes.probing import ProbeResult, follow_probe, probe_once
 from localcluster.kubelet.probes.spec import ProbeCounter, ProbeSpec, parse_probe
 from localcluster.network.pod_network import Streams
+from tests.support.waiting import HANG_SECONDS
 
 
 class Target:
@@ -61,22 +63,29 @@ def test_probe_counter_answers_count_in_a_row() -> None:
 @pytest.mark.parametrize(("status", "ok"), [(200, True), (302, True), (404, False), (503, False)])
 async def test_probe_once_http_status_decides(status: int, *, ok: bool) -> None:
     async with listen(f"HTTP/1.1 {status} X\r\n\r\n".encode()) as port:
-        result = await probe_once({"httpGet": {"port": port, "path": "/up"}}, Target(), 1)
+        result = await probe_once(
+            {"httpGet": {"port": port, "path": "/up"}}, Target(), HANG_SECONDS
+        )
     assert result.ok is ok
 
 
 async def test_probe_once_tcp_open_port_is_ok_and_closed_is_not() -> None:
     async with listen(b"") as port:
         action = {"tcpSocket": {"port": port}}
-        assert (await probe_once(action, Target(), 1)).ok
-    assert not (await probe_once(action, Target(), 1)).ok
+        assert (await probe_once(action, Target(), HANG_SECONDS)).ok
+    with socket.socket() as closed:
+        # Bound, so that nobody else listens there.
+        closed.bind(("127.0.0.1", 0))
+        action = {"tcpSocket": {"port": closed.getsockname()[1]}}
+        assert not (await probe_once(action, Target(), HANG_SECONDS)).ok
 
 
 async def test_probe_once_exec_exit_code_decides() -> None:
     target = Target(0, 1)
     action = {"exec": {"command": ["check", "it"]}}
-    assert await probe_once(action, target, 1) == ProbeResult(ok=True, message="check it")
-    assert not (await probe_once(action, target, 1)).ok
+    passed = await probe_once(action, target, HANG_SECONDS)
+    assert passed == ProbeResult(ok=True, message="check it")
+    assert not (await probe_once(action, target, HANG_SECONDS)).ok
 
 
 async def test_probe_once_slow_command_and_unknown_kind_fail() -> None:

@@ -21,10 +21,10 @@ from tests.localcluster.kubelet.nodes import build_pod, open_node
 WORLD = "198.51.100.1"
 POD = """
 import socket, urllib.request
-print(urllib.request.urlopen("http://world.example:8080/", timeout=10).read().decode())
+print(urllib.request.urlopen("http://world.example:8080/", timeout=240).read().decode())
 for address, port in (("198.51.100.1", 8081), ("198.51.100.1", 4711), ("127.0.0.1", 8080)):
     try:
-        with socket.create_connection((address, port), 10) as connection:
+        with socket.create_connection((address, port), 240) as connection:
             print(port, connection.recv(1))
     except OSError as e:
         print(port, type(e).__name__)
@@ -56,14 +56,19 @@ async def main(root: Path) -> None:
     loop = asyncio.get_running_loop()
     await asyncio.start_server(serve_page, WORLD, 8080)
     await loop.create_datagram_endpoint(Resolver, local_addr=(WORLD, 53))
-    with mock.patch("localcluster.network.namespaces.read_upstreams", return_value=[WORLD]):
+    with (
+        mock.patch("localcluster.network.namespaces.read_upstreams", return_value=[WORLD]),
+        mock.patch("localcluster.network.name_server._UPSTREAM_SECONDS", 240.0),
+        mock.patch("localcluster.network.egress._CONNECT_SECONDS", 240.0),
+    ):
         await run_pod(root)
 
 
 async def run_pod(root: Path) -> None:
     async with open_node(root, network=NetworkChoice.NAMESPACE) as node:
         container = {"name": "main", "image": "any", "command": [sys.executable, "-c", POD]}
-        await node.finish(build_pod("client", container))
+        resolver = {"options": [{"name": "timeout", "value": "30"}]}
+        await node.finish(build_pod("client", container, dnsConfig=resolver))
         print(await node.read_log("client"), end="")
 
 

@@ -33,7 +33,7 @@ while True:
 ASK = """
 import socket, sys
 for address in sys.argv[1:]:
-    with socket.create_connection((address, 2222), 10) as connection:
+    with socket.create_connection((address, 2222), 240) as connection:
         print(connection.makefile().read(), flush=True)
 """
 RESOLVE = """
@@ -50,6 +50,12 @@ for name in sys.argv[1:]:
 VOLUMES = [{"name": "scratch", "emptyDir": {}}]
 MOUNTS = [{"name": "scratch", "mountPath": "/scratch"}]
 PORTS = [{"name": "grpc", "port": 80, "targetPort": 2222}]
+# By default the resolver asks twice and waits 5 s for each answer.
+PATIENT_RESOLVER = {
+    "dnsConfig": {
+        "options": [{"name": "timeout", "value": "30"}, {"name": "attempts", "value": "5"}]
+    }
+}
 
 
 def build_python(code: str, *words: str, name: str = "main") -> Object:
@@ -62,7 +68,9 @@ def build_command(*command: str, name: str = "main") -> Object:
 
 async def start_server(node: Node, name: str, *, is_ready: bool = True, **spec: Any) -> str:
     """Start a server and return its address, once it is as ready as it will be."""
+    # A late answer does not make it unready again.
     probe = {"tcpSocket": {"port": 2222 if is_ready else 2223}, "periodSeconds": 1}
+    probe |= {"timeoutSeconds": 60, "failureThreshold": 100}
     pod = build_pod(name, build_python(SERVER) | {"readinessProbe": probe}, **spec)
     pod["metadata"]["labels"] = {"app": "train"}
     await node.create(pod)
@@ -79,7 +87,7 @@ async def start_server(node: Node, name: str, *, is_ready: bool = True, **spec: 
 
 async def run_python(node: Node, code: str, *words: str) -> str:
     """Run a program as a Pod and return what it prints."""
-    pod = await node.finish(build_pod("client", build_python(code, *words)))
+    pod = await node.finish(build_pod("client", build_python(code, *words), **PATIENT_RESOLVER))
     output = await node.read_log("client")
     assert pod["status"]["phase"] == "Succeeded", output
     return output
@@ -111,7 +119,8 @@ async def test_service_name_is_that_of_its_ready_pods(node: Node) -> None:
         "train.default.svc.cluster.local": ready,
         "balanced": ready,
         "all": sorted([*ready, unready]),
-        "unknown.default.svc.cluster.local": ["Name", "or", "service", "not", "known"],
+        # Not looked for in the search domains of this machine.
+        "unknown.default.svc.cluster.local.": ["Name", "or", "service", "not", "known"],
     }
     assert await resolve(node, *expected) == expected
 
@@ -146,7 +155,7 @@ print(socket.gethostbyname("kubernetes.default") == host)
 port = int(sys.argv[1])
 for address in ("127.0.0.1", host):
     try:
-        socket.create_connection((address, port), 5)
+        socket.create_connection((address, port), 240)
     except ConnectionRefusedError:
         print("refused")
 """
@@ -169,7 +178,11 @@ async def test_http_and_exec_probes_and_hooks_work_inside(node: Node) -> None:
         "ports": [{"name": "web", "containerPort": 8080}],
         "volumeMounts": MOUNTS,
         "lifecycle": {"postStart": {"exec": {"command": ["bash", "-c", touch]}}},
-        "startupProbe": {"exec": {"command": ["test", "-e", "/scratch/up"]}, "periodSeconds": 1},
+        "startupProbe": {
+            "exec": {"command": ["test", "-e", "/scratch/up"]},
+            "timeoutSeconds": 60,
+            "periodSeconds": 1,
+        },
         "readinessProbe": {"httpGet": {"path": "/", "port": "web"}, "periodSeconds": 1},
     }
     await node.create(build_pod("web", container, volumes=VOLUMES))

@@ -212,7 +212,8 @@ async def test_fault_of_the_server_is_a_status_and_is_logged(
 
     message = answer.refused(500, "InternalError").body["message"]
     assert message == "Internal error occurred: ZeroDivisionError('of the test')"
-    assert [record.message for record in caplog.records if record.exc_info] == ["request failed"]
+    failed = [r for r in caplog.records if r.name.startswith("localcluster.") and r.exc_info]
+    assert [record.message for record in failed] == ["request failed"]
 
 
 async def test_watch_from_a_version_to_come_begins_with_that_version(running: Running) -> None:

@@ -29,7 +29,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 _SHADOWED = ("/run", "/var", "/etc")
 _UNSHARE = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 _PR_SET_PDEATHSIG = 1
-_EMPTY_SECONDS = 10.0
+_EMPTY_SECONDS = 240.0
 # The folder's name in there: short, because names of sockets have at most 108 characters.
 _TEMPORARY = Path("/run/space")
 _LIBC = ctypes.CDLL(None)

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import itertools
 import os
 import signal
 import socket
@@ -13,6 +14,11 @@ from pathlib import Path
 from tests.support.waiting import HANG_SECONDS
 
 TAIL_BYTES = 2000
+# Below the ports that the kernel chooses, and those of NodePorts.
+_PORTS = range(20_000, 29_000)
+# Processes begin at different places: few ports are tried by two of them.
+_FIRST = os.getpid() * 97 % len(_PORTS)
+_candidates = itertools.chain(_PORTS[_FIRST:], _PORTS[:_FIRST])
 _PR_SET_PDEATHSIG = 1
 
 
@@ -72,14 +78,33 @@ class ChildProcess:
 
 
 def find_free_ports(count: int) -> list[int]:
-    """Find ports of 127.0.0.1 that were free a moment ago, all different."""
-    with contextlib.ExitStack() as stack:
-        ports = []
-        for _ in range(count):
-            listener = stack.enter_context(socket.socket())
-            listener.bind(("127.0.0.1", 0))
-            ports.append(int(listener.getsockname()[1]))
-        return ports
+    """Reserve free ports for this process until it ends, all different.
+
+    Nothing takes them before their program does: the kernel gives connections and listeners other
+    ports, and each process of tests on this machine reserves those that it uses.
+    """
+    ports = []
+    for port in _candidates:
+        if _reserve(port):
+            ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise AssertionError(f"no {count} free ports in {_PORTS}")
+
+
+def _reserve(port: int) -> bool:
+    """Reserve a port that nothing uses; return whether it is ours now."""
+    with socket.socket(socket.AF_UNIX) as holder, socket.socket() as listener:
+        try:
+            listener.bind(("", port))
+            if sys.platform == "linux":
+                # An abstract name is of one network namespace, as a port is.
+                holder.bind(f"\0frameworkbarrier-test-port-{port}")
+        except OSError:
+            return False
+        # Never closed: the name is ours as long as this process runs.
+        holder.detach()
+        return True
 
 
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None

@@ -33,6 +33,8 @@ BARRIER = "barrier"
 MAIN = "main"
 # The node has none: a Pod that asks for it stays Pending until a test binds it.
 SCARCE = "nvidia.com/gpu"
+# Programs end as soon as they are asked to; those of a busy machine need time for that.
+GRACE_SECONDS = 60
 
 # Ends when a file says so, with the code that stands in it.
 MEMBER_SCRIPT = """
@@ -72,7 +74,7 @@ def build_role(
     barrier = {"name": BARRIER, "image": "frameworkbarrier/framework-barrier"}
     spec: Object = {
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 5,
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
         "containers": [main],
         "initContainers": [barrier | {"volumeMounts": mounts[:1]}] if has_barrier else [],
         "volumes": [

@@ -87,6 +87,19 @@ class Shell:
         assert done.code in {0, 1}, done.output
         return done.output
 
+    async def read_until(self, name: str, *words: str) -> str:
+        """Read the answer that users see until it has these words: what it tells still changes."""
+        answer = ""
+        try:
+            async with asyncio.timeout(HANG_SECONDS):
+                while True:
+                    answer = await self.read_answer(name)
+                    if all(word in answer for word in words):
+                        return answer
+                    await asyncio.sleep(0.2)
+        except TimeoutError as e:
+            raise AssertionError(f"not {words}: {answer}") from e
+
     async def carry_out(self, commands: list[str], values: Mapping[str, str]) -> None:
         """Run the lines of a remedy, with the user's values for its words in capitals."""
         for command in commands:
