@@ -109,7 +109,7 @@ def retrydelay(original: Original) -> list[Object]:
         ended_ago=60,
         since=60,
         completion={**CONFLICTED, "trigger": trigger},
-        retry_delay=63,
+        retry_delay=603,
     )
     return [framework]
 

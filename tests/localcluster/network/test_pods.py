@@ -51,7 +51,7 @@ VOLUMES = [{"name": "scratch", "emptyDir": {}}]
 MOUNTS = [{"name": "scratch", "mountPath": "/scratch"}]
 PORTS = [{"name": "grpc", "port": 80, "targetPort": 2222}]
 # By default the resolver asks twice and waits 5 s for each answer.
-PATIENT_RESOLVER = {
+PATIENT_RESOLVER: dict[str, Any] = {
     "dnsConfig": {
         "options": [{"name": "timeout", "value": "30"}, {"name": "attempts", "value": "5"}]
     }

@@ -25,6 +25,8 @@ class ThreadProxy:
         self.address = f"http://127.0.0.1:{self.port}{url.path}"
         self._sockets: list[socket.socket] = []
         self._stalled: set[socket.socket] = set()
+        # Held while a connection is taken: it is refused, or a cut finds both of its ends.
+        self._lock = threading.Lock()
         self.is_cut = False
         self.is_deaf = False
         self.refused = 0
@@ -33,13 +35,15 @@ class ThreadProxy:
 
     def cut(self) -> None:
         """Break all connections, and refuse new ones."""
-        self.is_cut = True
-        for each in self._sockets:
-            _shut(each, socket.SHUT_RDWR)
+        with self._lock:
+            self.is_cut = True
+            for each in self._sockets:
+                _shut(each, socket.SHUT_RDWR)
 
     def stall(self) -> None:
         """Turn all open connections into black holes."""
-        self._stalled.update(self._sockets)
+        with self._lock:
+            self._stalled.update(self._sockets)
 
     def close(self) -> None:
         """Break all connections; from now on, nothing listens."""
@@ -53,17 +57,26 @@ class ThreadProxy:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
-                if self.is_cut:
-                    self.refused += 1
-                    near.close()
-                    continue
-                self._sockets.append(near)
-                if self.is_deaf:
-                    continue
-                far = socket.create_connection(self._target)
-                self._sockets.append(far)
-                for ends in ((near, far), (far, near)):
-                    threading.Thread(target=self._forward, args=ends, daemon=True).start()
+                with self._lock:
+                    self._take(near)
+
+    def _take(self, near: socket.socket) -> None:
+        if self.is_cut:
+            self.refused += 1
+            near.close()
+            return
+        self._sockets.append(near)
+        if self.is_deaf:
+            return
+        try:
+            far = socket.create_connection(self._target)
+        except OSError:
+            # The server is away; a later connection may reach it.
+            _shut(near, socket.SHUT_RDWR)
+            return
+        self._sockets.append(far)
+        for ends in ((near, far), (far, near)):
+            threading.Thread(target=self._forward, args=ends, daemon=True).start()
 
     def _forward(self, source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):
