@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol
 from urllib.parse import urlencode
 
@@ -18,6 +19,7 @@ logger = logging.getLogger(__name__)
 SHOWN_LINES = 15
 """Number of lines shown of the end of a log."""
 _TIMEOUT_SECONDS = 5.0
+_FINISH_SECONDS = 10.0
 
 
 class KeptLogs(Protocol):
@@ -59,18 +61,30 @@ class FailureLogs:
         """Read logs until cancelled."""
         while True:
             pod = await self._waiting.get()
-            container = find_failed_container(pod)
-            key = _read_key(pod)
-            if container is None or key is None:
-                continue
             try:
-                lines = await self._read(pod, container)
-            except KubeError as e:
-                # The Pod was deleted before, or the user may not read logs.
-                extra = {"pod": pod["metadata"]["name"], "error": str(e)}
-                logger.debug("log of a failed Pod not read", extra=extra)
-                continue
-            self._lines[key] = (container, lines)
+                await self._keep(pod)
+            finally:
+                self._waiting.task_done()
+
+    async def finish(self) -> None:
+        """Wait until the logs of the Pods added so far are read; ``run`` must be running."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FINISH_SECONDS):
+                await self._waiting.join()
+
+    async def _keep(self, pod: Object) -> None:
+        container = find_failed_container(pod)
+        key = _read_key(pod)
+        if container is None or key is None:
+            return
+        try:
+            lines = await self._read(pod, container)
+        except KubeError as e:
+            # The Pod was deleted before, or the user may not read logs.
+            extra = {"pod": pod["metadata"]["name"], "error": str(e)}
+            logger.debug("log of a failed Pod not read", extra=extra)
+            return
+        self._lines[key] = (container, lines)
 
     async def _read(self, pod: Object, container: str) -> list[str]:
         metadata = pod["metadata"]

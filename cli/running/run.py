@@ -32,7 +32,7 @@ from cli.running.follow import Follower
 from cli.running.history import AttemptHistory
 from cli.running.outage import GIVE_UP_SECONDS, Outage
 from cli.running.progress import GangView, World, build_view
-from cli.running.runlogs import RunningLogs
+from cli.running.runlogs import ALL_ENDED_SECONDS, FINISH_SECONDS, RunningLogs
 from cli.session import explained, find_cluster, open_client
 from cli.terminal import print_error
 from cli.waiting import Interrupt, wait_any
@@ -308,11 +308,18 @@ class _Run:
             with self._display:
                 eternal.append(tasks.create_task(self._show(), name="display"))
                 cause = await self._wait_for_end()
-                if self._logs is not None:
-                    await self._logs.finish()
+                await self._finish_logs()
             for task in eternal:
                 task.cancel()
         return self._conclude(cause)
+
+    async def _finish_logs(self) -> None:
+        """Wait for the output of the containers, and for the last lines of those that failed."""
+        has_ended = self._done.is_set()
+        if self._logs is not None:
+            await self._logs.finish(ALL_ENDED_SECONDS if has_ended else FINISH_SECONDS)
+        if has_ended:
+            await self._failure_logs.finish()
 
     def _build_follower(self, framework: Object) -> Follower:
         return Follower(

@@ -28,6 +28,8 @@ from framework.kube.resources import Object
 
 MAX_OPEN = 50
 FINISH_SECONDS = 2.0
+ALL_ENDED_SECONDS = 30.0
+"""If all containers have ended: so do their logs, but not at once if the machine is busy."""
 
 
 class OutputSink(Protocol):
