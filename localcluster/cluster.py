@@ -9,7 +9,6 @@ it would be a Pod of its own, and is started again when it ends. For development
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
 import secrets
@@ -42,6 +41,7 @@ from localcluster.kubelet.pod.admission import Capacity
 from localcluster.network.choice import NetworkChoice
 from localcluster.private_files import (
     ExposedError,
+    claim,
     make_private_directory,
     read_regular_file,
     write_private_file,
@@ -264,22 +264,20 @@ class LocalCluster:
     def _locked_directory(self) -> Iterator[None]:
         """Keep other clusters out of the directory; the claim ends with this process."""
         # The lock is on the directory itself, so that no file of it is left behind.
-        claim = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            self._lock(claim)
+            self._lock(descriptor)
             yield
         finally:
-            os.close(claim)
+            os.close(descriptor)
 
-    def _lock(self, claim: int) -> None:
-        try:
-            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as e:
+    def _lock(self, descriptor: int) -> None:
+        if not claim(descriptor):
             raise LocalClusterError(
                 f"--directory: a local cluster runs already in {self.directory}; end it (with "
                 "`framework local down --directory DIR`, or Ctrl-C where it was started), or give "
                 "another directory"
-            ) from e
+            )
 
     def _close_directory(self) -> None:
         """Remove what only a running cluster needs, and no other file."""

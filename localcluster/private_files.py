@@ -12,12 +12,16 @@ import errno
 import fcntl
 import os
 import stat
+import time
 from pathlib import Path
 
 from framework.agent.files import write_atomically
 
 PRIVATE_FILE = 0o600
 PRIVATE_DIRECTORY = 0o700
+# Another user who keeps a shared lock cannot delay the start for longer than 5 s.
+_CLAIM_TRIES = 500
+_CLAIM_PAUSE_SECONDS = 0.01
 
 
 class ExposedError(Exception):
@@ -98,16 +102,36 @@ def read_regular_file(path: Path, limit: int) -> bytes:
         return file.read(limit)
 
 
+def claim(descriptor: int) -> bool:
+    """Lock an open file or directory for this process alone; return False if another one has it.
+
+    A process that only looks whether it is locked has a shared lock for a moment: that is no claim.
+    """
+    for _ in range(_CLAIM_TRIES):
+        if _try_lock(descriptor, fcntl.LOCK_EX):
+            return True
+        if not _try_lock(descriptor, fcntl.LOCK_SH):
+            return False
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        time.sleep(_CLAIM_PAUSE_SECONDS)
+    return False
+
+
+def _try_lock(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def is_in_use(directory: Path) -> bool:
     """Return whether a cluster of any user runs in a directory."""
     try:
-        claim = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
         return False
     try:
-        fcntl.flock(claim, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not _try_lock(descriptor, fcntl.LOCK_SH)
     finally:
-        os.close(claim)
-    return False
+        os.close(descriptor)

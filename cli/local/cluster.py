@@ -1,6 +1,5 @@
 """Runs a local cluster in this process, for `framework local up` and `framework run --local`."""
 
-import fcntl
 import gc
 import json
 import logging
@@ -24,6 +23,7 @@ from localcluster.kubelet.container.sandbox import Isolation
 from localcluster.network.choice import NetworkChoice
 from localcluster.private_files import (
     ExposedError,
+    claim,
     make_private_directory,
     write_private_file,
 )
@@ -96,12 +96,10 @@ def published(cluster: LocalCluster, note: str) -> Iterator[ClusterState]:
         note=note,
     )
     with (cluster.directory / LOCK_FILE).open("wb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as e:
+        if not claim(lock.fileno()):
             raise LocalClusterError(
                 f"--directory: another cluster has just started in {cluster.directory}"
-            ) from e
+            )
         path = cluster.directory / STATE_FILE
         write_private_file(path, json.dumps(asdict(state)))
         try:
