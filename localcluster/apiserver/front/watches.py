@@ -75,7 +75,9 @@ class WatchStream:
         end_at = loop.time() + self._options.timeout_seconds
         bookmarks = _BookmarkTimes(loop.time(), end_at, enabled=self._options.bookmarks)
         marks_end = self._options.marks_initial_end
-        while not self._stopped:
+        while True:
+            # Asked before the events are taken: those that are pending are then sent for sure.
+            is_last = self._stopped
             self._ready.clear()
             lines, is_over = self._take_lines()
             # The version is read in the same step as the events: none can be in between.
@@ -89,7 +91,7 @@ class WatchStream:
             if lines:
                 async with asyncio.timeout(SLOW_READER_SECONDS):
                     await writer.write(b"".join(lines))
-            if is_over or loop.time() >= end_at:
+            if is_over or is_last or loop.time() >= end_at:
                 return
             await self._wait_until(min(end_at, bookmarks.next_at))
 

@@ -93,6 +93,16 @@ async def test_event_is_sent_at_the_moment_of_the_write(storage: Storage) -> Non
     assert client.received == [(10, "ADDED", created)]
 
 
+async def test_stream_that_is_stopped_sends_what_was_written_before(storage: Storage) -> None:
+    client = Client()
+    stream = open_stream(storage, 100)
+    async with sending(stream, client):
+        await asyncio.sleep(10)
+        created = write(storage, "one")
+        stream.stop()
+    assert client.received == [(10, "ADDED", created)]
+
+
 async def test_bookmark_is_never_behind_the_events_before_it(storage: Storage) -> None:
     client = Client()
     async with sending(open_stream(storage, 100, bookmarks=True), client):
