@@ -16,8 +16,9 @@ from cli.terminal import print_line
 from cli.waiting import Interrupt
 from localcluster.private_files import is_in_use
 
-_START_SECONDS = 30.0
-_STOP_SECONDS = 30.0
+# Long: a start takes more than half a minute on a busy machine. A process that fails ends the wait.
+_START_SECONDS = 120.0
+_STOP_SECONDS = 120.0
 _POLL_SECONDS = 0.05
 
 
