@@ -54,10 +54,11 @@ def taken_port() -> Iterator[int]:
 
 
 @pytest.fixture
-def closed_server() -> str:
-    """Return the address of a server that has ended."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+def closed_server() -> Iterator[str]:
+    """The address of a server that does not listen; no other program can take its port."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
 def call(*arguments: str) -> Result:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli.exitcodes import ExitCode
-from tests.cli.test_sessions import call, call_here, finish, read_until, start
+from tests.cli.test_sessions import call, call_here, finish, read_until, start, wait_for
 
 pytestmark = pytest.mark.local
 
@@ -33,15 +33,18 @@ def write_framework(tmp_path: Path, script: str, **more_roles: dict[str, Any]) -
 
 def test_logs_finds_the_run_while_it_lasts_and_after_its_end(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": "", "XDG_STATE_HOME": "", "KUBECONFIG": ""}
-    go = tmp_path / "go"
-    script = f"echo hello; while [ ! -e {go} ]; do sleep 0.1; done; echo bye"
-    with start("run", "--local", write_framework(tmp_path, script), **home) as program:
-        read_until(program, "Running")
-        with start("logs", "--follow", "talk", **home) as logs:
+    go, end = tmp_path / "go", tmp_path / "end"
+    # The other role keeps the cluster, and with it the API server, until the logs have ended.
+    other = f'test "$FC_TASKROLE_NAME" = w || {{ {wait_for(end)}; exit; }}'
+    script = f"{other}; echo hello; {wait_for(go)}; echo bye"
+    with start("run", "--local", write_framework(tmp_path, script, other={}), **home) as program:
+        read_until(program, "w/0 +Running")
+        with start("logs", "--follow", "talk", "w/0", **home) as logs:
             output = read_until(logs, "^hello$")
             assert "using the local cluster in" in output
             go.touch()
             assert finish(logs) == "bye\n"
+        end.touch()
         finish(program)
     code, output = call_here("logs", "talk", "w/0", **home)
     assert code == ExitCode.SUCCEEDED, output

@@ -94,20 +94,22 @@ async def test_gang_of_another_scheduler_reports_why_it_waits(name: str, kube: K
                 text = value.replace("{{FC_FRAMEWORK_NAME}}", name)
                 text = text.replace("{{FC_FRAMEWORK_NAMESPACE}}", "default")
                 assert pod["metadata"][key][label] == text
-    assert WAITS[name] in await read_progress(stage)
+    await wait_for_progress(stage, WAITS[name])
     assert (await stage.stop())["attemptStatus"]["completionStatus"]["code"] == -210
 
 
-async def read_progress(stage: Stage) -> str:
-    """Watch the ConfigMap of the attempt until it names the missing Tasks; return its text."""
+async def wait_for_progress(stage: Stage, reason: str) -> None:
+    """Watch the ConfigMap of the attempt until it says why Tasks are missing.
 
-    def find(_: str, body: Object) -> str | None:
+    Before, it may say that their Pods are not created yet.
+    """
+
+    def has_reason(_: str, body: Object) -> bool:
         annotations = body["metadata"].get("annotations") or {}
-        text: str | None = annotations.get(constants.PROGRESS_ANNOTATION)
-        return text
+        return reason in annotations.get(constants.PROGRESS_ANNOTATION, "")
 
     selector = f"metadata.name={stage.name}-attempt"
-    return await watch_until(stage.kube, CONFIGMAPS, stage.namespace, find, field_selector=selector)
+    await watch_until(stage.kube, CONFIGMAPS, stage.namespace, has_reason, field_selector=selector)
 
 
 async def test_rescaling_walk_through(kube: KubeClient) -> None:

@@ -10,7 +10,15 @@ from cli.exitcodes import ExitCode
 from cli.main import main
 from framework.clock import SystemClock
 from localcluster.kubelet.logs import LogStore
-from tests.cli.test_sessions import build_role, call, finish, read_until, start, write
+from tests.cli.test_sessions import (
+    build_role,
+    call,
+    finish,
+    read_until,
+    start,
+    wait_for,
+    write,
+)
 
 
 def keep(root: Path, index: int, *lines: str) -> None:
@@ -112,22 +120,29 @@ def test_options_that_cannot_work_are_refused(
 @pytest.mark.slow
 @pytest.mark.local
 def test_follow_shows_all_tasks_and_the_next_attempt(tmp_path: Path) -> None:
-    go, again = tmp_path / "go", tmp_path / "again"
-    wait = f"while [ ! -e {go} ]; do sleep 0.1; done"
-    fails = f"test -e {again} || {{ touch {again}; exit 1; }}"
-    script = f'echo hello; {wait}; test "$FC_TASK_INDEX" = 0 || {fails}; echo bye'
-    file = write(tmp_path / "f.yaml", build_role("w", 2, script, retries=1))
+    names = ("go", "again", "end", "down")
+    go, again, end, down = (tmp_path / name for name in names)
+    retried = f"{{ test -e {again} || {{ touch {again}; exit 1; }}; {wait_for(end)}; }}"
+    script = f'echo hello; {wait_for(go)}; test "$FC_TASK_INDEX" = 0 || {retried}; echo bye'
+    # The other role keeps the cluster, and with it the API server, until the logs have ended.
+    roles = [build_role("w", 2, script, retries=1), build_role("other", 1, wait_for(down))]
+    file = write(tmp_path / "f.yaml", *roles)
     state = tmp_path / "state"
     with start("run", "--local", "--directory", str(state), file) as program:
-        read_until(program, r"w/0 +Running")
+        for _ in range(2):
+            read_until(program, r"w/[01] +Running")
         env = {"KUBECONFIG": str(state / "kubeconfig")}
-        code, output = call("logs", "gang", "-f", "--max-log-requests", "1", **env)
+        code, output = call("logs", "gang", "w", "-f", "--max-log-requests", "1", **env)
         assert (code, "--max-log-requests 2" in output) == (ExitCode.USAGE, True), output
-        with start("logs", "gang", "-f", **env) as logs:
+        with start("logs", "gang", "w", "-f", **env) as logs:
             seen = read_until(logs, "hello") + read_until(logs, "hello")
             go.touch()
+            # The log of a container goes with its Pod: it must be open before.
+            seen += read_until(logs, "hello")
+            end.touch()
             seen += finish(logs)
         assert logs.returncode == ExitCode.SUCCEEDED, seen
+        down.touch()
         finish(program)
     lines = seen.splitlines()
     assert sorted(lines) == [

@@ -125,8 +125,9 @@ def test_exec_that_is_interrupted_leaves_no_program(gang: dict[str, str]) -> Non
 
 def wait_until_gone(gang: dict[str, str], program: str) -> None:
     def has_ended() -> bool:
-        listed = run(gang, "gang", "worker/0", "--", "ps", "axo", "args").stdout.decode()
-        return program not in listed.splitlines()
+        listed = run(gang, "gang", "worker/0", "--", "ps", "axo", "args")
+        assert listed.returncode == 0, listed
+        return program not in listed.stdout.decode().splitlines()
 
     wait_until(has_ended, lambda: "the program still runs")
 
