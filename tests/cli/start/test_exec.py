@@ -156,15 +156,20 @@ def test_exec_that_is_killed_leaves_no_program_that_does_not_read_its_input(
 
 
 class ReadingEnd:
-    """Finds the end of the reading of a process: its count of bytes stays the same."""
+    """Finds the end of the reading of a process: it sleeps, and its count of bytes stays the same.
+
+    A process that only waits for a processor does not sleep.
+    """
 
     def __init__(self, pid: int) -> None:
-        self._io = Path(f"/proc/{pid}/io")
-        self._counts: list[str] = []
+        self._process = Path(f"/proc/{pid}")
+        self._seen: list[tuple[str, str]] = []
 
     def is_reached(self) -> bool:
-        self._counts.append(self._io.read_text().splitlines()[0])
-        return len(self._counts) > 5 and len(set(self._counts[-5:])) == 1
+        count = (self._process / "io").read_text().splitlines()[0]
+        state = (self._process / "stat").read_text().rpartition(")")[2].split()[0]
+        self._seen.append((count, state))
+        return len(self._seen) > 5 and set(self._seen[-5:]) == {(count, "S")}
 
 
 @pytest.mark.parametrize(
