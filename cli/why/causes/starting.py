@@ -51,21 +51,30 @@ _SLOW_SECONDS = 120
 
 
 def find_image(observation: Observation) -> Iterator[Cause]:
-    """Find images that cannot be pulled."""
+    """Find images that cannot be pulled.
+
+    The kubelet says why at times only, and Events are read for a few Pods: what is said of one Task
+    is true for the others of its role.
+    """
     found = []
+    faults: dict[tuple[str, str, str], ImageFault] = {}
+    told = set()
     for task, container, reason in _walk_waiting(observation):
         if reason in IMAGE_WAITS:
             fault = classify_image_fault(reason, _collect(task, container, *_IMAGE_EVENTS))
-            found.append((task, (container.name, container.image, container.path, fault)))
-    for (name, image, path, fault), tasks in group_tasks(observation.tasks, found):
-        why = f": {fault}" if fault else ""
-        quote = _quote(tasks[0], name, *_IMAGE_EVENTS)
+            found.append((task, (container.name, container.image, container.path)))
+            if fault is not ImageFault.OTHER:
+                told.add(task.key)
+                faults.setdefault((task.key.role, container.name, container.image), fault)
+    for (name, image, path), tasks in group_tasks(observation.tasks, found):
+        fault = faults.get((tasks[0].key.role, name, image), ImageFault.OTHER)
+        first = next((task for task in tasks if task.key in told), tasks[0])
         yield Cause(
             Kind.IMAGE,
-            f"cannot pull the image {image} of its container {name}{why}",
+            f"cannot pull the image {image} of its container {name}{f': {fault}' if fault else ''}",
             tasks=tuple(task.key for task in tasks),
-            since=_find_since(tasks[0], *_IMAGE_EVENTS),
-            quote=quote,
+            since=_find_since(first, *_IMAGE_EVENTS),
+            quote=_quote(first, name, *_IMAGE_EVENTS),
             remedies=tuple(_change_image(observation, tasks, name, path, fault)),
         )
 
