@@ -1,7 +1,8 @@
 """Causes in the Framework itself: what its user and its controller say of it. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from cli.reasons import explain_no_tasks
 from cli.why.cause import Cause, Kind, Remedy
@@ -12,6 +13,8 @@ from framework.api.constants import ACTIVE_DEADLINE_FIELD, SUSPENDED_CONDITION
 
 # A controller sees a change within a second; a busy one within some.
 _UNSEEN_SECONDS = 10.0
+# After its last renewal a leader acts for so long, then it has released the Lease or ended.
+_RELEASED_SECONDS = 4.0
 _UNREADABLE = frozenset({"UnreadableFramework", "UndecidableFramework", "StatusRefused"})
 _LIMITS = frozenset({"TooManyRoles", "TooManyTasks", "TooLarge", "MemoryBudget"})
 _INVALID_SPEC = "InvalidSpec"
@@ -47,7 +50,7 @@ def find_missing_controller(observation: Observation) -> Iterator[Cause]:
         return
     lease = get_mapping(observation.lease or {}, "spec")
     renewed = read_time(lease.get("renewTime"))
-    is_stale = _is_lease_stale(observation, renewed, lease.get("leaseDurationSeconds"))
+    is_stale = _is_lease_stale(observation, lease)
     changed = _find_unseen_change(observation)
     if changed is None and not is_stale:
         return
@@ -67,17 +70,21 @@ def find_missing_controller(observation: Observation) -> Iterator[Cause]:
     )
 
 
-def _is_lease_stale(observation: Observation, renewed: datetime | None, seconds: object) -> bool:
+def _is_lease_stale(observation: Observation, lease: Mapping[str, Any]) -> bool:
     """Return whether the controller that renewed the Lease has ended, and no other works.
 
-    A Framework that changed its state after the Lease had run out has a controller that runs
-    without leader election.
+    A Framework that changed its state after the Lease had run out, or was released, has a
+    controller that runs without leader election.
     """
+    renewed = read_time(lease.get("renewTime"))
+    seconds = lease.get("leaseDurationSeconds")
     if renewed is None or not isinstance(seconds, int):
         return False
     ran_out = renewed + timedelta(seconds=max(seconds, _UNSEEN_SECONDS))
+    is_released = not lease.get("holderIdentity")
+    acted_until = renewed + timedelta(seconds=_RELEASED_SECONDS) if is_released else ran_out
     changed = observation.status.transition_time if observation.status else renewed
-    return changed <= ran_out < observation.now
+    return changed <= acted_until and ran_out < observation.now
 
 
 def find_deletion(observation: Observation) -> Iterator[Cause]:

@@ -642,7 +642,20 @@ def test_retry_has_the_time_of_the_next_attempt() -> None:
     assert fact == "the next attempt, number 3, starts at 2026-01-01T00:05:50Z, in 50 s"
 
 
-def test_lease_of_a_controller_that_has_ended_says_nothing_while_another_one_works() -> None:
-    spec = {"renewTime": "2025-12-31T23:00:00.000000Z", "leaseDurationSeconds": 15}
-    observed = observe([lose_image()], lease={"spec": spec})
+@pytest.mark.parametrize(
+    "lease",
+    [
+        {"renewTime": "2025-12-31T23:00:00.000000Z", "leaseDurationSeconds": 15},
+        {
+            "renewTime": "2025-12-31T23:59:55.000000Z",
+            "leaseDurationSeconds": 1,
+            "holderIdentity": "",
+        },
+    ],
+    ids=["run out", "released a moment ago"],
+)
+def test_lease_of_a_controller_that_has_ended_says_nothing_while_another_one_works(
+    lease: Object,
+) -> None:
+    observed = observe([lose_image()], lease={"spec": lease})
     assert Kind.NO_CONTROLLER not in {cause.kind for cause in find_causes(observed)}
