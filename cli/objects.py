@@ -7,6 +7,8 @@ from framework.kube.resources import Object
 
 ObjectKey = tuple[str, str]
 """Namespace and name."""
+_VERSION_DIGITS = 20
+"""Enough for the counter of etcd; a longer number is no version of an API server."""
 
 
 def read_key(body: Object) -> ObjectKey:
@@ -20,3 +22,13 @@ def read_metadata(body: Object) -> Mapping[str, Any]:
     owner = body.get("object") if "cells" in body else body
     metadata = owner.get("metadata") if isinstance(owner, dict) else None
     return metadata if isinstance(metadata, dict) else {}
+
+
+def read_version(body: Object) -> int:
+    """Return the resourceVersion of an object as a number; 0 if it is none.
+
+    It tells the order of Events of one second: their times are whole seconds.
+    """
+    version = str(read_metadata(body).get("resourceVersion") or "")
+    is_number = version.isascii() and version.isdecimal() and len(version) <= _VERSION_DIGITS
+    return int(version) if is_number else 0

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
+from cli.objects import read_version
 from cli.printing.output import hide_managed_fields
 from framework.api import constants
 from framework.api.durations import format_seconds, parse_time
@@ -21,8 +22,6 @@ MAX_EVENTS = 10_000
 """The most Events that a command keeps."""
 EVENT_HEADER = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
 _UNKNOWN = datetime.min.replace(tzinfo=UTC)
-_VERSION_DIGITS = 20
-"""Enough for the counter of etcd; a longer number is no version of an API server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ class EventLog:
                 continue
             self.total += 1
             # Times of Events are whole seconds; the version tells the order within a second.
-            entry = (record.last_at, _read_version(body), next(self._numbers), record)
+            entry = (record.last_at, read_version(body), next(self._numbers), record)
             if len(self._kept) < MAX_EVENTS:
                 heapq.heappush(self._kept, entry)
             else:
@@ -150,13 +149,6 @@ def _format_age(moment: datetime, now: datetime) -> str:
     if moment == _UNKNOWN:
         return "<unknown>"
     return format_seconds(max(0.0, (now - moment).total_seconds()))
-
-
-def _read_version(body: Object) -> int:
-    """Read the version of an object as a number; 0 if it is none."""
-    version = str(_get_object(body, "metadata").get("resourceVersion") or "")
-    is_number = version.isascii() and version.isdecimal() and len(version) <= _VERSION_DIGITS
-    return int(version) if is_number else 0
 
 
 def _get_object(body: Object, key: str) -> dict[str, Any]:

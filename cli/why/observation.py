@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
+from cli.objects import read_version
 from cli.why.commands import Commands
 from framework.api import constants
 from framework.api.codec import decode_status
@@ -260,8 +261,13 @@ def read_status(framework: Object) -> tuple[FrameworkStatus | None, str]:
 
 def parse_events(events: Iterable[Object]) -> tuple[EventFacts, ...]:
     """Build the facts of Events, the newest first."""
-    facts = [_parse_event(event) for event in events]
-    return tuple(sorted(facts, key=lambda f: f.last.timestamp() if f.last else 0, reverse=True))
+    facts = [(_parse_event(event), read_version(event)) for event in events]
+
+    def get_age(entry: tuple[EventFacts, int]) -> tuple[float, int]:
+        event, version = entry
+        return event.last.timestamp() if event.last else 0.0, version
+
+    return tuple(event for event, _ in sorted(facts, key=get_age, reverse=True))
 
 
 def group_tasks(

@@ -1,4 +1,4 @@
-"""What an answer says of the requests that were refused."""
+"""What an answer says of the requests that were refused, and which Event is the newest."""
 
 import asyncio
 from typing import Any
@@ -7,6 +7,7 @@ import pytest
 
 from cli.why.commands import Commands
 from cli.why.gathering import Gatherer
+from cli.why.observation import parse_events
 from framework.kube.errors import KubeError, build_api_error
 from framework.kube.resources import FRAMEWORKS, Object, Resource
 from tests.cli.why.builders import observe
@@ -39,3 +40,14 @@ async def test_rights_have_one_order_whichever_request_is_answered_last(slowest:
     observation = await gatherer.gather(Commands(FRAMEWORK), at(0), is_local=False)
     assert observation.missing_rights == ("get configmaps", "list events", "list pods")
     assert observation.unseen == ("Events", "Pods", "the ConfigMap of the attempt")
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_newest_event_of_one_second_is_the_last_one_stored(step: int) -> None:
+    at_one_time = "2026-01-01T00:00:00Z"
+    bodies: list[Object] = [
+        {"metadata": {"resourceVersion": version}, "message": text, "lastTimestamp": at_one_time}
+        for version, text in (("99", "first"), ("100", "second"))
+    ]
+    events = parse_events(bodies[::step])
+    assert [event.message for event in events] == ["second", "first"]
