@@ -13,7 +13,7 @@ import pytest
 
 from framework.kube.resources import FRAMEWORKS, PODS, Object
 from tests.support.servers.gang import NAMESPACE, SCARCE, GangCluster, build_gang, build_role
-from tests.support.servers.remedies import Shell, find_kubectl, list_remedies
+from tests.support.servers.remedies import ExpectedAnswer, Shell, find_kubectl
 from tests.support.slow import keep_first
 from tests.support.waiting import HANG_SECONDS
 
@@ -290,13 +290,10 @@ async def test_why_names_the_cause_and_its_remedy_works(
         assert case.break_it is not None
         await case.break_it(world)
 
-    await shell.ask_until("gang", case.kind)
-    answer = await shell.read_until("gang", *case.words)
+    expected = ExpectedAnswer(case.kind, case.words, case.remedy)
+    _, commands = await shell.read_remedy("gang", expected)
 
-    remedies = list_remedies(answer)
-    found = [lines for text, lines in remedies if text.startswith(case.remedy)]
-    assert found, answer
-    await carry_out(shell, found[0], case)
+    await carry_out(shell, commands, case)
     await shell.ask_until("gang", None)
     for index in range(case.released):
         world.end_task("worker", index)

@@ -22,7 +22,7 @@ from tests.support.builders import FAIL_FAST, build_submission
 from tests.support.fakes.kubelet import FakeKubelet, FakePod
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkserver import start_controller
-from tests.support.servers.remedies import Shell, list_remedies
+from tests.support.servers.remedies import ExpectedAnswer, Shell
 from tests.support.servers.rights import create_account_access
 from tests.support.waiting import HANG_SECONDS
 
@@ -333,7 +333,10 @@ async def follow(world: World, resource: Resource) -> AsyncGenerator[Object]:
     """Give the objects of the namespace, and each of their changes."""
     async with asyncio.timeout(HANG_SECONDS):
         while True:
-            async with aclosing(world.kube.watch(resource, world.namespace)) as events:
+            events = world.kube.watch(
+                resource, world.namespace, read_deadline_seconds=2 * HANG_SECONDS
+            )
+            async with aclosing(events):
                 async for kind, body in events:
                     if kind in {"ADDED", "MODIFIED"}:
                         yield body
@@ -372,14 +375,8 @@ async def test_why_names_the_cause_and_its_remedy_works(
         try:
             await case.prepare(world)
             await kube.create(FRAMEWORKS, namespace, case.gang())
-            await world.shell.ask_until("gang", case.kind, *options)
-            answer = await world.shell.read_answer("gang", *options)
-            for words in case.words:
-                assert words in answer
-            remedies = list_remedies(answer)
-            found = [lines for text, lines in remedies if text.startswith(case.remedy)]
-            assert found, answer
-            first, *rest = found[0]
+            expected = ExpectedAnswer(case.kind, case.words, case.remedy)
+            _, (first, *rest) = await world.shell.read_remedy("gang", expected, *options)
             await world.shell.carry_out([first], case.values)
             if case.edit is not None:
                 file = tmp_path / "gang.yaml"

@@ -21,7 +21,7 @@ from tests.support.servers.controlplane import Access
 from tests.support.servers.deployed import ACCOUNT, BASE, Deployed, apply_role
 from tests.support.servers.frameworkcrd import ROOT
 from tests.support.servers.frameworkserver import start_controller
-from tests.support.servers.remedies import Shell, list_remedies
+from tests.support.servers.remedies import ExpectedAnswer, Shell, list_remedies
 from tests.support.servers.rights import create_account_access
 
 pytestmark = pytest.mark.usefixtures("framework_crd")
@@ -47,11 +47,10 @@ async def open_world(
         yield World(kube, namespace, Shell(folder, access.kubeconfig, access.kubectl))
 
 
-async def carry_out(world: World, answer: str, begin: str, **values: str) -> None:
-    """Run the commands of the remedy that begins so, with the user's values."""
-    found = [lines for text, lines in list_remedies(answer) if text.startswith(begin)]
-    assert found, answer
-    await world.shell.carry_out(found[0], values)
+async def carry_out(world: World, expected: ExpectedAnswer, **values: str) -> None:
+    """Run the commands of the expected remedy, with the user's values."""
+    _, commands = await world.shell.read_remedy("gang", expected, "-n", world.namespace)
+    await world.shell.carry_out(commands, values)
 
 
 async def run_all(shell: Shell, *commands: str) -> None:
@@ -90,10 +89,9 @@ async def test_missing_controller_is_started_by_the_remedy(
         command, remedy = BREAKS[name]
         await run_all(world.shell, command.format(f"deployment/{ACCOUNT} -n {SYSTEM}"))
         await kube.create(FRAMEWORKS, namespace, build_gang())
-        await world.shell.ask_until("gang", "NoController", "-n", namespace)
-        answer = await world.shell.read_answer("gang", "-n", namespace)
-        assert "gang: no controller has seen it" in answer
-        await carry_out(world, answer, remedy, FOLDER="deploy/base")
+        words = ("gang: no controller has seen it",)
+        expected = ExpectedAnswer("NoController", words, remedy)
+        await carry_out(world, expected, FOLDER="deploy/base")
 
         body = await kube.get(DEPLOYMENTS, SYSTEM, ACCOUNT)
         assert body["spec"]["replicas"] == 1
@@ -116,11 +114,12 @@ async def test_node_that_is_gone_is_deleted_by_the_remedy(
                 await kube.create(FRAMEWORKS, namespace, gang)
                 await wait_until_running(world)
                 await lose_node(world)
-                await world.shell.ask_until("gang", "Node", "-n", namespace)
-                answer = await world.shell.read_answer("gang", "-n", namespace)
-                assert f"worker/0 is on the node {NODE_NAME}, which is not ready" in answer
-                assert "Kubelet stopped posting node status." in answer
-                await carry_out(world, answer, "if the machine is gone, delete the node")
+                words = (
+                    f"worker/0 is on the node {NODE_NAME}, which is not ready",
+                    "Kubelet stopped posting node status.",
+                )
+                remedy = "if the machine is gone, delete the node"
+                await carry_out(world, ExpectedAnswer("Node", words, remedy))
                 await delete_pods_of_lost_node(world)
                 await wait_until_succeeded(world)
                 await world.shell.ask_until("gang", None, "-n", namespace)
@@ -182,10 +181,8 @@ async def test_right_that_the_controller_lacks_is_granted_by_the_remedy(
         try:
             with launch(audited_plane, objects, tmp_path):
                 await kube.create(FRAMEWORKS, namespace, build_gang())
-                await world.shell.ask_until("gang", "Refused", "-n", namespace)
-                answer = await world.shell.read_answer("gang", "-n", namespace)
-                assert words in answer
-                await carry_out(world, answer, "give the controller the rights")
+                remedy = "give the controller the rights"
+                await carry_out(world, ExpectedAnswer("Refused", (words,), remedy))
                 await wait_until_succeeded(world)
                 await world.shell.ask_until("gang", None, "-n", namespace)
         finally:

@@ -107,8 +107,16 @@ class Cluster:
 
         return self.wait(look, f"{name} is {state}", namespace)
 
-    def wait(self, look: Callable[[], T | None], what: str, namespace: str) -> T:
-        """Look until there is something; else fail with the Pods and events of the namespace."""
+    def wait(
+        self, look: Callable[[], T | None], what: str | Callable[[], str], namespace: str
+    ) -> T:
+        """Look until there is something; else fail with the Pods and events of the namespace.
+
+        Args:
+            look: returns what is there, or None.
+            what: names what is missing, at the end of the wait.
+            namespace: of what is described if nothing is found.
+        """
         found: list[T] = []
 
         def is_found() -> bool:
@@ -116,7 +124,10 @@ class Cluster:
             found.extend(() if result is None else (result,))
             return bool(found)
 
-        wait_until(is_found, lambda: f"{what}\n{self.describe(namespace)}", pause_seconds=0.5)
+        def explain() -> str:
+            return f"{what if isinstance(what, str) else what()}\n{self.describe(namespace)}"
+
+        wait_until(is_found, explain, pause_seconds=0.5)
         return found[0]
 
     def describe(self, namespace: str) -> str:

@@ -44,6 +44,7 @@ SIGNALLED = """\
 import os, signal, time
 signal.signal(signal.SIGHUP, lambda *_: open("/tmp/signalled", "w").close())
 signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
+open("/tmp/ready", "w").close()
 while not os.path.exists("/tmp/end"):
     time.sleep(0.2)
 """
@@ -110,14 +111,19 @@ def test_agent_that_sends_signals_is_not_read(cluster: Cluster, namespace: str) 
     spec["containers"][0]["command"] = ["python3", "-c", SIGNALLED]
     apply_gang(cluster, namespace, gang)
     wait_until_training(cluster, namespace, 2)
+    ask = ("exec", "--namespace", namespace, "signal-worker-0", "-c", "train", "--")
+
+    def wait_for_file(path: str, what: str) -> None:
+        def is_there() -> bool | None:
+            return cluster.try_kubectl(*ask, "test", "-e", path).returncode == 0 or None
+
+        cluster.wait(is_there, what, namespace)
+
+    # Before it has its handler, a signal would end it.
+    wait_for_file("/tmp/ready", "the training process can take signals")
 
     assert attack(cluster, namespace, "signal-worker-0") == {"seen": True, "read": []}
 
     scale(cluster, namespace, "signal", 1)
-    ask = ("exec", "--namespace", namespace, "signal-worker-0", "-c", "train", "--")
-
-    def is_signalled() -> bool | None:
-        return cluster.try_kubectl(*ask, "test", "-e", "/tmp/signalled").returncode == 0 or None
-
-    cluster.wait(is_signalled, "the training process got its signal", namespace)
+    wait_for_file("/tmp/signalled", "the training process got its signal")
     end_gang(cluster, namespace, "signal", 0)

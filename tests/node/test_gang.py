@@ -48,9 +48,11 @@ def test_barrier_log_names_the_missing_member_and_its_reason(
     def look() -> str | None:
         read = ("logs", "--namespace", namespace, "held-worker-0", "-c", "barrier")
         lines = cluster.try_kubectl(*read).stdout.splitlines()
-        return lines[-1] if lines and "2/3 ready" in lines[-1] else None
+        # The scheduler may say why a moment later.
+        is_told = lines and "2/3 ready" in lines[-1] and "(Unschedulable: " in lines[-1]
+        return lines[-1] if is_told else None
 
-    line = cluster.wait(look, "the barrier lacks one member", namespace)
+    line = cluster.wait(look, "the barrier says why it lacks one member", namespace)
 
     assert "waiting for nowhere/0 (Unschedulable: " in line
     assert "didn't match Pod's node affinity/selector" in line

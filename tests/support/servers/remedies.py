@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,25 @@ class Done(NamedTuple):
 
     code: int
     output: str
+
+
+@dataclass(frozen=True)
+class ExpectedAnswer:
+    """What an answer must have before its remedy is carried out."""
+
+    kind: str
+    """Kind of the root cause."""
+    words: tuple[str, ...] = ()
+    """Texts of the answer."""
+    remedy: str = ""
+    """Begin of the remedy; "" for the first."""
+
+    def find_commands(self, answer: str) -> list[str] | None:
+        """Find the command lines of the remedy; None if the answer is not as expected (yet)."""
+        remedies = list_remedies(answer)
+        found = [lines for text, lines in remedies if text.startswith(self.remedy)]
+        has_words = all(words in answer for words in self.words)
+        return found[0] if has_words and found and found[0] else None
 
 
 class Shell:
@@ -87,18 +107,26 @@ class Shell:
         assert done.code in {0, 1}, done.output
         return done.output
 
-    async def read_until(self, name: str, *words: str) -> str:
-        """Read the answer that users see until it has these words: what it tells still changes."""
+    async def read_remedy(
+        self, name: str, expected: "ExpectedAnswer", *options: str
+    ) -> tuple[str, list[str]]:
+        """Read answers until one is as expected; return it, and the command lines of its remedy.
+
+        The state of a gang moves on between two answers, and its Events come after the state that
+        they describe: words and remedy are those of the same answer.
+        """
         answer = ""
         try:
             async with asyncio.timeout(HANG_SECONDS):
                 while True:
-                    answer = await self.read_answer(name)
-                    if all(word in answer for word in words):
-                        return answer
+                    await self.ask_until(name, expected.kind, *options)
+                    answer = await self.read_answer(name, *options)
+                    commands = expected.find_commands(answer)
+                    if commands is not None:
+                        return answer, commands
                     await asyncio.sleep(0.2)
         except TimeoutError as e:
-            raise AssertionError(f"not {words}: {answer}") from e
+            raise AssertionError(f"not {expected}:\n{answer}") from e
 
     async def carry_out(self, commands: list[str], values: Mapping[str, str]) -> None:
         """Run the lines of a remedy, with the user's values for its words in capitals."""
