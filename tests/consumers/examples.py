@@ -157,6 +157,25 @@ def start_files(
             pytest.fail(example.explain("it did not end after SIGTERM"))
 
 
+def wait_for_rescale(text: str, seconds: str, step: str, size: str, first: str) -> str:
+    """Let an example that is scaled from 2 to 3 and back take its time until it was.
+
+    On a slow machine it would else end before a new member has joined. Its steps become slow after
+    a third of them before the first rescale, and after two thirds before the second one.
+
+    Args:
+        text: the example.
+        seconds: the pause of a step in it; the others are expressions in its program.
+        step: number of the step.
+        size: size of the world.
+        first: first step of this world.
+    """
+    pause = f"time.sleep({seconds})"
+    assert pause in text
+    is_fast = f"{step} < 100 * ({size} - 1) or ({size} == 2 and {first} > 0)"
+    return text.replace(pause, f"time.sleep({seconds} if {is_fast} else 2.0)")
+
+
 def _read_log(path: Path) -> str:
     return _PREFIX.sub("", path.read_text(errors="replace"))
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.consumers.examples import run_example, start_example
+from tests.consumers.examples import run_example, start_example, wait_for_rescale
 
 STEP = re.compile(r"^(step .*)$", re.MULTILINE)
 START = re.compile(r"^world of (\d+), worker (\d+): on from step (\d+)$", re.MULTILINE)
@@ -39,6 +39,7 @@ def test_parameter_server_holds_the_weights_and_ends_with_the_chief(tmp_path: Pa
 def test_keras_continues_from_its_step_with_another_number_of_workers(tmp_path: Path) -> None:
     def change(text: str) -> str:
         assert "/tmp/framework-checkpoints" in text
+        text = wait_for_rescale(text, "0.1", step="step", size="size", first="first")
         return text.replace("/tmp/framework-checkpoints", str(tmp_path / "checkpoints"))
 
     file = "tensorflow-keras-rescale.yaml"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.consumers.examples import Example, run_example, start_example
+from tests.consumers.examples import Example, run_example, start_example, wait_for_rescale
 
 
 def test_torchrun_processes_average_their_gradients(tmp_path: Path) -> None:
@@ -27,6 +27,10 @@ def read_starts(example: Example, task: str) -> list[tuple[int, int, int]]:
     return [(int(world), int(step), int(restarts)) for world, step, restarts in found]
 
 
+def slow_down(text: str) -> str:
+    return wait_for_rescale(text, "SECONDS", step="step", size="size", first="first")
+
+
 # What the text of the example says about c10d.
 FRAMEWORK = "            - {name: FB_TORCH_BACKEND, value: framework}\n"
 C10D = """\
@@ -40,6 +44,7 @@ C10D = """\
 def test_torchrun_continues_in_worlds_of_two_three_and_two(backend: str, tmp_path: Path) -> None:
     def change(text: str) -> str:
         assert FRAMEWORK in text
+        text = slow_down(text)
         return text if backend == "framework" else text.replace(FRAMEWORK, C10D)
 
     with start_example("torchrun-elastic.yaml", "torch", tmp_path, change) as example:
@@ -66,7 +71,9 @@ def test_torchrun_continues_with_the_successor_of_a_lost_pod(index: int, tmp_pat
     def change(text: str) -> str:
         policy = "retryPolicy: {fancyRetryPolicy: false, maxRetryCount: 0}"
         assert policy in text
-        return text.replace(policy, policy.replace("maxRetryCount: 0", "maxRetryCount: 1"))
+        return slow_down(text).replace(
+            policy, policy.replace("maxRetryCount: 0", "maxRetryCount: 1")
+        )
 
     other = f"worker/{1 - index}"
     with start_example("torchrun-elastic.yaml", "torch", tmp_path, change) as example:

@@ -7,11 +7,22 @@ from pathlib import Path
 import pytest
 
 from tests.consumers.stacks import explain, run_program
+from tests.support.waiting import wait_until
 
-HANG = "echo half; echo way >&2; exec sleep 600"
+HANG = "echo half; echo way >&2; touch written; exec sleep 600"
 
 
-def test_program_without_an_end_fails_with_what_it_wrote(tmp_path: Path) -> None:
+def test_program_without_an_end_fails_with_what_it_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = subprocess.Popen.wait
+
+    def expire(program: "subprocess.Popen[bytes]", timeout: float | None = None) -> int:
+        monkeypatch.setattr(subprocess.Popen, "wait", real)
+        wait_until((tmp_path / "written").exists)
+        raise subprocess.TimeoutExpired(program.args, timeout or 0)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", expire)
     with pytest.raises(pytest.fail.Exception) as failed:
         run_program(["sh", "-c", HANG], tmp_path, timeout=3)
     for part in ("no end in 3 s", "stdout\nhalf\n", "stderr\nway\n"):

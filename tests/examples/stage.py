@@ -1,6 +1,8 @@
 """Frameworks on a cluster, as their user works with them: apply, watch, scale, stop."""
 
 import contextlib
+import math
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -30,19 +32,24 @@ async def watch_until(
     find: Callable[[str, Object], T | None],
     **selectors: str,
 ) -> T:
-    """Watch until ``find`` returns something for an event (type, object); return that."""
-    events = kube.watch(
-        resource,
-        namespace,
-        timeout_seconds=HANG_SECONDS,
-        read_deadline_seconds=2 * HANG_SECONDS,
-        **selectors,  # type: ignore[arg-type]  # selectors are strings
-    )
+    """Watch until ``find`` returns something for an event (type, object); return that.
+
+    A busy server may end a watch early: the next one begins with all objects again.
+    """
     last: Object = {}
-    async with contextlib.aclosing(events):
-        async for event, last in events:  # the last object explains a failure
-            if found := find(event, last):
-                return found
+    deadline = time.monotonic() + HANG_SECONDS
+    while (left := deadline - time.monotonic()) > 0:
+        events = kube.watch(
+            resource,
+            namespace,
+            timeout_seconds=math.ceil(left),
+            read_deadline_seconds=2 * HANG_SECONDS,
+            **selectors,  # type: ignore[arg-type]  # selectors are strings
+        )
+        async with contextlib.aclosing(events):
+            async for event, last in events:  # the last object explains a failure
+                if found := find(event, last):
+                    return found
     raise AssertionError(f"not within {HANG_SECONDS} s, after {last}")
 
 

@@ -34,7 +34,9 @@ def build_original_crd() -> Object:
 
 
 @pytest.fixture
-def original_crd(framework_crd: None, audited_plane: Access, tmp_path: Path) -> Iterator[None]:
+def original_crd(
+    framework_crd: None, audited_plane: Access, http: JsonHttp, tmp_path: Path
+) -> Iterator[None]:
     """The original's CRD, written by the original's field manager, until the test ends."""
     path = tmp_path / "original.yaml"
     path.write_text(yaml.safe_dump(build_original_crd()))
@@ -42,17 +44,23 @@ def original_crd(framework_crd: None, audited_plane: Access, tmp_path: Path) -> 
     run_kubectl(audited_plane, "replace", manager, "-f", str(path))
     yield
     run_kubectl(audited_plane, "replace", "-f", str(CRD_FILE))
+    # The next test writes statuses.
+    wait_for_status_subresource(http, is_served=True)
 
 
 def wait_for_status_subresource(http: JsonHttp, *, is_served: bool) -> None:
-    """Wait until discovery lists the status subresource, or no longer does."""
-    wanted = f"{constants.FRAMEWORK_PLURAL}/status"
+    """Wait until a create leaves the status to the subresource, or takes it.
 
-    def find_names() -> set[str]:
-        served = http.request("GET", f"/apis/{constants.API_VERSION}")[1]["resources"]
-        return {resource["name"] for resource in served}
+    Discovery is another part of the server, and may be earlier.
+    """
+    body: Object = {**SITUATIONS["created"]()[0], "metadata": {"name": "probe"}}
+    path = f"/apis/{constants.API_VERSION}/namespaces/default/{constants.FRAMEWORK_PLURAL}"
 
-    wait_until(lambda: (wanted in find_names()) is is_served)
+    def is_changed() -> bool:
+        code, answer = http.request("POST", f"{path}?dryRun=All", body)
+        return code == 201 and ("status" not in answer) is is_served
+
+    wait_until(is_changed)
 
 
 async def test_crd_swapped_as_documented_keeps_stored_frameworks(

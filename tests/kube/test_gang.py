@@ -19,6 +19,7 @@ from framework.api import constants
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
+from tests.examples.stage import watch_until
 from tests.support.fakes.kubelet import FakeKubelet, FakePod, Script
 from tests.support.servers.controlplane import Access
 from tests.support.servers.deployed import Deployed, apply_role
@@ -166,17 +167,13 @@ async def create(gang: Gang, script: Script) -> AsyncIterator[dict[str, str]]:
 
 async def wait_until_succeeded(gang: Gang) -> None:
     """Watch the gang until it is Completed; assert that it succeeded."""
-    body: Object = {}
+
+    def find(_: str, body: Object) -> Object | None:
+        return body if (body.get("status") or {}).get("state") == "Completed" else None
+
     selector = f"metadata.name={NAME}"
-    events = gang.kube.watch(
-        FRAMEWORKS, gang.namespace, field_selector=selector, timeout_seconds=HANG_SECONDS
-    )
-    async with contextlib.aclosing(events):
-        async for _, body in events:
-            if (body.get("status") or {}).get("state") == "Completed":
-                assert body["status"]["attemptStatus"]["completionStatus"]["code"] == 0
-                return
-    raise AssertionError(f"not Completed after {HANG_SECONDS} s: {body.get('status')}")
+    body = await watch_until(gang.kube, FRAMEWORKS, gang.namespace, find, field_selector=selector)
+    assert body["status"]["attemptStatus"]["completionStatus"]["code"] == 0
 
 
 @pytest.mark.parametrize(
@@ -217,13 +214,13 @@ async def test_barrier_with_a_pending_member_holds_until_the_member_runs(
 
     async def wait_for_progress() -> None:
         """The controller reports missing members only after a few seconds of waiting."""
-        events = gang.kube.watch(CONFIGMAPS, gang.namespace, timeout_seconds=HANG_SECONDS)
-        async with contextlib.aclosing(events):
-            async for _, body in events:
-                annotations = body["metadata"].get("annotations") or {}
-                if HELD_ROLE in annotations.get(constants.PROGRESS_ANNOTATION, ""):
-                    return
-        raise AssertionError("no ConfigMap reports missing members")
+
+        def find(_: str, body: Object) -> Object | None:
+            annotations = body["metadata"].get("annotations") or {}
+            is_told = HELD_ROLE in annotations.get(constants.PROGRESS_ANNOTATION, "")
+            return body if is_told else None
+
+        await watch_until(gang.kube, CONFIGMAPS, gang.namespace, find)
 
     with start_controller(gang.access, gang.folder):
         async with create(gang, script):

@@ -193,6 +193,16 @@ async def edit_binding(stage: Stage) -> Object:
     return before
 
 
+async def wait_for_binding(stage: Stage, wanted: Object) -> None:
+    """Return when the RoleBinding was put back, which the status of its job does not show."""
+
+    def is_back(_: str, body: Object) -> Object | None:
+        is_it = body["metadata"].get("name") == BINDING
+        return body if is_it and body["subjects"] == wanted["subjects"] else None
+
+    await watch_until(stage.kube, ROLE_BINDINGS, stage.namespace, is_back)
+
+
 async def check_deleted_framework(stage: Stage, name: str) -> None:
     """A Framework that another client deletes comes back, beside what exists already."""
     before = await stage.kube.get(FRAMEWORKS, stage.namespace, name)
@@ -237,8 +247,7 @@ async def test_job_of_each_kind_runs_with_the_rights_of_the_component(
     for name in ("job", "elastic"):
         await check_deleted_framework(stage, name)
     await stage.wait_for_phases("Running", "Running")
-    stored = await kube.get(ROLE_BINDINGS, namespace, BINDING)
-    assert stored["subjects"] == binding["subjects"]
+    await wait_for_binding(stage, binding)
     await check_taken_name(stage)
 
     ends.is_told.set()

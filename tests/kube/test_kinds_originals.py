@@ -19,6 +19,7 @@ from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkcrd import ROOT, wait_ready
 from tests.support.servers.frameworkserver import start_controller
 from tests.support.servers.rights import run_kubectl
+from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.kube
 
@@ -120,6 +121,6 @@ async def test_trainingjob_runs_to_its_end_and_its_workers_are_deleted(
 
     await watch_until(kube, PODS, namespace, check)
     gone = [f"{kind}/{worker}" for kind in ("pod", "service") for worker in workers]
-    arguments = ("wait", "--for=delete", *gone)
+    arguments = ("wait", "--for=delete", f"--timeout={HANG_SECONDS}s", *gone)
     await asyncio.to_thread(run_kubectl, control_plane, "-n", namespace, *arguments)
     assert await list_names(kube, PODS, namespace) == launcher

@@ -40,6 +40,7 @@ class Gang:
     def __init__(self, kube: KubeClient, namespace: str) -> None:
         self.kube = kube
         self.namespace = namespace
+        self._version: str | None = None
 
     async def create(self, **spec: Any) -> Object:
         # The garbage collector and the kubelet are as quick as they can be.
@@ -48,16 +49,21 @@ class Gang:
             number=2, frameworkAttemptCompletionPolicy=FAIL_FAST, task={"pod": pod}
         )
         body = build_submission(NAME, role, **spec)
-        return await self.kube.create(FRAMEWORKS, self.namespace, body)
+        created = await self.kube.create(FRAMEWORKS, self.namespace, body)
+        self._version = created["metadata"]["resourceVersion"]
+        return created
 
     async def edit(self, **spec: Any) -> None:
         await self.kube.patch(FRAMEWORKS, self.namespace, NAME, {"spec": spec})
 
-    async def wait(self, is_met: Callable[[str, Object], bool]) -> Object:
+    async def wait(
+        self, is_met: Callable[[str, Object], bool], version: str | None = None
+    ) -> Object:
         """Watch the Framework until an event meets a condition; return the object."""
         events = self.kube.watch(
             FRAMEWORKS,
             self.namespace,
+            resource_version=version,
             field_selector=f"metadata.name={NAME}",
             timeout_seconds=HANG_SECONDS,
             read_deadline_seconds=2 * HANG_SECONDS,
@@ -67,6 +73,10 @@ class Gang:
                 if is_met(event, body):
                     return body
         raise AssertionError(f"no such event in {HANG_SECONDS} s")
+
+    async def wait_until_deleted(self) -> Object:
+        """Watch the Framework from its creation on, because it may be gone already."""
+        return await self.wait(lambda event, _: event == "DELETED", self._version)
 
     async def wait_for_state(self, state: str, attempt: int) -> Object:
         def is_met(_event: str, body: Object) -> bool:
@@ -164,7 +174,7 @@ async def test_deadline_ends_the_gang_and_a_ttl_of_zero_deletes_it(
             ttlSecondsAfterFinished=0,
             retryPolicy={"fancyRetryPolicy": False, "maxRetryCount": -2},
         )
-        deleted = await gang.wait(lambda event, _: event == "DELETED")
+        deleted = await gang.wait_until_deleted()
         assert deleted["metadata"]["uid"] == created["metadata"]["uid"]
         assert deleted["status"]["state"] == "Completed"
         assert deleted["status"]["attemptStatus"]["completionStatus"]["code"] == -240
@@ -182,5 +192,5 @@ async def test_ttl_that_is_set_after_the_end_deletes_the_framework_and_its_retai
         await gang.wait_for_state("Completed", 0)
         assert await gang.list_names(PODS) != []
         await gang.edit(ttlSecondsAfterFinished=1)
-        await gang.wait(lambda event, _: event == "DELETED")
+        await gang.wait_until_deleted()
         assert await gang.list_names(PODS) == await gang.list_names(CONFIGMAPS) == []

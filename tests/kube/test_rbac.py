@@ -48,6 +48,7 @@ class World:
         self.kube = kube
         self.namespace = namespace
         self.audit = deployed.audit
+        self._versions: dict[str, str] = {}
 
     async def create(
         self, state: str = "", *, number: int = 1, execution: str = "Start", is_keyed: bool = False
@@ -61,20 +62,31 @@ class World:
         }
         role = build_role_wire(number=number, task=task, frameworkAttemptCompletionPolicy=FAIL_FAST)
         body = build_submission(name, role, executionType=execution)
-        await self.kube.create(FRAMEWORKS, self.namespace, body)
+        created = await self.kube.create(FRAMEWORKS, self.namespace, body)
+        self._versions[name] = created["metadata"]["resourceVersion"]
         if state:
             await self.watch(
                 FRAMEWORKS, name, lambda _, body: (body.get("status") or {}).get("state") == state
             )
         return name
 
+    async def watch_until_deleted(self, name: str) -> None:
+        """Watch a Framework from its creation on, because it may be gone already."""
+        version = self._versions[name]
+        await self.watch(FRAMEWORKS, name, lambda event, _: event == "DELETED", version)
+
     async def watch(
-        self, resource: Resource, name: str, is_met: Callable[[str, Object], bool]
+        self,
+        resource: Resource,
+        name: str,
+        is_met: Callable[[str, Object], bool],
+        version: str | None = None,
     ) -> None:
         """Watch objects, of one name if it is not empty, until an event meets a condition."""
         events = self.kube.watch(
             resource,
             self.namespace,
+            resource_version=version,
             field_selector=f"metadata.name={name}" if name else "",
             timeout_seconds=HANG_SECONDS,
             read_deadline_seconds=2 * HANG_SECONDS,
@@ -101,7 +113,7 @@ async def open_world(
 
 async def run_until_deleted_by_retention(world: World) -> None:
     name = await world.create("Completed", number=2, is_keyed=True)
-    await world.watch(FRAMEWORKS, name, lambda event, _: event == "DELETED")
+    await world.watch_until_deleted(name)
 
 
 async def edit_until_conflict(world: World) -> None:

@@ -9,7 +9,6 @@ import pytest
 from framework.api import constants
 from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS, PODS
-from tests.kube.test_printing import call
 from tests.support.builders import (
     build_role_status,
     build_role_wire,
@@ -17,6 +16,7 @@ from tests.support.builders import (
     build_submission,
     build_template_wire,
 )
+from tests.support.servers.commandline import Answer, call_in_process
 from tests.support.servers.controlplane import Access
 from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.servers.rights import create_account_access
@@ -63,20 +63,24 @@ def build_tenant(
     return create_account_access(access, folder, namespace, "tenant")
 
 
+def call(tenant: Access, *arguments: str) -> Answer:
+    return call_in_process(*arguments, "--kubeconfig", tenant.kubeconfig)
+
+
 def test_user_with_rights_on_frameworks_only_is_told_what_is_left_out(
     control_plane: Access, http: JsonHttp, gang: str, tmp_path: Path
 ) -> None:
     tenant = build_tenant(control_plane, http, gang, tmp_path, [FRAMEWORK_RULE])
-    assert "gang" in call(tenant, "get", "-n", gang).stdout
+    assert "gang" in call(tenant, "get", "-n", gang).out
     for command in ("describe", "tree"):
         done = call(tenant, command, "gang", "-n", gang)
-        assert done.returncode == 0, done.stderr
-        assert "worker/0-1" in done.stdout
-        (note,) = done.stderr.splitlines()
+        assert done.code == 0, done.err
+        assert "worker/0-1" in done.out
+        (note,) = done.err.splitlines()
         assert "you lack the rights list pods, get configmaps, list events" in note
     refused = call(tenant, "events", "gang", "-n", gang)
-    assert (refused.returncode, refused.stdout) == (3, "")
-    assert 'cannot list resource "events"' in refused.stderr
+    assert (refused.code, refused.out) == (3, "")
+    assert 'cannot list resource "events"' in refused.err
 
 
 def test_user_with_the_documented_rights_sees_all(
@@ -85,9 +89,9 @@ def test_user_with_the_documented_rights_sees_all(
     rules = [FRAMEWORK_RULE, *DETAIL_RULES]
     tenant = build_tenant(control_plane, http, gang, tmp_path, rules)
     done = call(tenant, "tree", "gang", "-n", gang, "-o", "json")
-    assert (done.returncode, done.stderr) == (0, "")
-    tree = json.loads(done.stdout)
+    assert (done.code, done.err) == (0, "")
+    tree = json.loads(done.out)
     assert tree["objects"] == ["ServiceAccount/default"]
     assert tree["roles"][0]["tasks"][0]["pod"]["name"] == "gang-worker-0"
-    assert call(tenant, "describe", "gang", "-n", gang).stderr == ""
-    assert call(tenant, "events", "gang", "-n", gang).returncode == 0
+    assert call(tenant, "describe", "gang", "-n", gang).err == ""
+    assert call(tenant, "events", "gang", "-n", gang).code == 0

@@ -1,6 +1,7 @@
 """A release of the real images, signed with a key of this run, in a registry on loopback."""
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from framework.api.images import IMAGE_PREFIX
 from framework.version import VERSION
 from tests.support.machine.prerequisites import skip_test
 from tests.support.machine.releasetools import IMAGES_ENV
-from tests.support.servers.childprocess import ChildProcess, find_free_ports
+from tests.support.servers.childprocess import ChildProcess
 from tests.support.waiting import wait_until
 from tools import sign
 from tools.distributions import list_file_names
@@ -47,18 +48,20 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An empty registry; `127.0.0.1:PORT`."""
     folder = tmp_path_factory.mktemp("registry")
-    (port,) = find_free_ports(1)
-    address = f"127.0.0.1:{port}"
-    command = ["crane", "registry", "serve", f"--address={address}", f"--disk={folder}"]
+    command = ["crane", "registry", "serve", "--address=127.0.0.1:0", f"--disk={folder}"]
     server = ChildProcess("registry", command, log=folder / "registry.log")
 
-    def is_up() -> bool:
+    def find_address() -> str:
         server.raise_if_ended()
-        return run("crane", "catalog", address).returncode == 0
+        found = re.search(r"serving on port (\d+)$", server.tail(), re.MULTILINE)
+        return f"127.0.0.1:{found[1]}" if found else ""
 
-    wait_until(is_up, server.tail)
-    yield address
-    server.kill()
+    try:
+        address = wait_until(find_address, server.tail)
+        wait_until(lambda: run("crane", "catalog", address).returncode == 0, server.tail)
+        yield address
+    finally:
+        server.kill()
 
 
 def create_key(folder: Path) -> Path:

@@ -17,6 +17,7 @@ from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resou
 from tests.support.fakes.kubelet import DEFAULT_SCHEDULER, FakeKubelet, FakePod, Script
 from tests.support.servers.childprocess import ChildProcess
 from tests.support.simulator.invariants import check_step
+from tests.support.waiting import HANG_SECONDS
 from tests.upgrade.originals import HOLD
 from tests.upgrade.stored import Loader, complete_pods, move_times, open_status
 
@@ -77,7 +78,12 @@ class Ledger:
         self, kube: KubeClient, namespace: str, resource: Resource, version: str
     ) -> None:
         while True:
-            events = kube.watch(resource, namespace, resource_version=version)
+            events = kube.watch(
+                resource,
+                namespace,
+                resource_version=version,
+                read_deadline_seconds=2 * HANG_SECONDS,
+            )
             async with contextlib.aclosing(events):
                 async for event, body in events:
                     version = body["metadata"]["resourceVersion"]

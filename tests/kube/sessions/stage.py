@@ -5,7 +5,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import yaml
@@ -14,6 +14,7 @@ from framework.api.constants import FRAMEWORK_NAME
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.resources import EVENTS, NODES, Object
+from tests.examples.stage import watch_until
 from tests.support.fakes.kubelet import FakeKubelet, FakePod
 from tests.support.fakes.kubeletserver import Contents, Ended, open_kubelet_server
 from tests.support.servers.childprocess import ChildProcess
@@ -122,11 +123,12 @@ class Stage:
 
     async def wait_for_event(self, framework: str, reason: str) -> None:
         """Wait until there is an Event with this reason about a Framework."""
-        async with aclosing(self._kube.watch(EVENTS, self._namespace)) as events:
-            async for _, body in events:
-                name = (body.get("involvedObject") or {}).get("name")
-                if (name, body.get("reason")) == (framework, reason):
-                    return
+
+        def find(_: str, body: Object) -> Object | None:
+            name = (body.get("involvedObject") or {}).get("name")
+            return body if (name, body.get("reason")) == (framework, reason) else None
+
+        await watch_until(self._kube, EVENTS, self._namespace, find)
 
     async def refuse_image(self, *names: str) -> None:
         """Let Pods wait for an image that the registry does not have."""
