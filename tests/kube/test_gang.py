@@ -31,6 +31,7 @@ from tests.support.servers.rights import (
     create_account_access,
     expand_rules,
     run_kubectl,
+    wait_until_granted,
     write_overlay,
 )
 from tests.support.waiting import HANG_SECONDS
@@ -58,6 +59,7 @@ class Gang:
         run_kubectl(access, "apply", "-f", str(manifest))
         objects: list[Object] = list(yaml.safe_load_all(text))
         self.granted = expand_rules(objects)
+        wait_until_granted(access, objects)
         (self.account,) = (o["metadata"]["name"] for o in objects if o["kind"] == "ServiceAccount")
         self.audit = AuditLog.open(access, namespace, self.account)
         self._write_account_folder()

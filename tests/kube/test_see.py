@@ -18,6 +18,7 @@ from tests.support.builders import (
 )
 from tests.support.servers.commandline import Answer, call_in_process
 from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkcrd import wait_ready
 from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.servers.rights import create_account_access
 
@@ -60,7 +61,10 @@ def build_tenant(
     ):
         status, answer = http.request("POST", path, body)
         assert status == 201, answer
-    return create_account_access(access, folder, namespace, "tenant")
+    tenant = create_account_access(access, folder, namespace, "tenant")
+    # Roles are in force a moment after they are stored.
+    wait_ready(tenant.open_http(), FRAMEWORKS.path(namespace))
+    return tenant
 
 
 def call(tenant: Access, *arguments: str) -> Answer:

@@ -14,6 +14,7 @@ from tests.support.builders import build_role_wire, build_submission
 from tests.support.fakes.kubelet import FakeKubelet, run_until_deleted
 from tests.support.servers.commandline import Answer, call_framework
 from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkcrd import wait_ready
 from tests.support.servers.frameworkserver import start_controller
 from tests.support.servers.rights import AuditLog, Right, create_account_access
 
@@ -64,7 +65,10 @@ async def user(
 ) -> User:
     del framework_crd
     await grant(kube, namespace)
-    return User(create_account_access(audited_plane, tmp_path, namespace, ACCOUNT), namespace)
+    access = create_account_access(audited_plane, tmp_path, namespace, ACCOUNT)
+    # Roles are in force a moment after they are stored.
+    wait_ready(access.open_http(), FRAMEWORKS.path(namespace))
+    return User(access, namespace)
 
 
 async def create(kube: KubeClient, namespace: str, name: str = "gang", **spec: object) -> Object:

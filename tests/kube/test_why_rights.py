@@ -210,7 +210,7 @@ async def test_user_without_rights_gets_an_answer_that_names_them_and_how_to_get
             await kube.create(FRAMEWORKS, namespace, gang)
             await world.shell.ask_until("gang", "Unschedulable", "-n", namespace)
 
-            answer = await user.ask("gang", "-n", namespace)
+            answer = await user.ask_until("gang", None, "-n", namespace)
             text = await user.read_answer("gang", "-n", namespace)
             assert answer["missingRights"] == ["get configmaps", "list events", "list pods"]
             assert "gang: nothing is wrong in what could be read" in text

@@ -20,6 +20,7 @@ from tests.support.servers.rights import (
     apply_kustomization,
     create_account_access,
     expand_rules,
+    wait_until_granted,
     write_overlay,
 )
 
@@ -67,6 +68,7 @@ class Deployed:
         self.namespace = deployment["metadata"]["namespace"]
         self._container = deployment["spec"]["template"]["spec"]["containers"][0]
         self._access = create_account_access(access, folder, self.namespace, ACCOUNT)
+        wait_until_granted(access, objects)
         self._folder = folder
         self._config: Path | None = None
         if config is not None:

@@ -10,6 +10,7 @@ import os
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,8 @@ import yaml
 
 from framework.kube.resources import Object
 from tests.support.servers.controlplane import Access, write_kubeconfig
-from tests.support.waiting import HANG_SECONDS
+from tests.support.servers.jsonhttp import JsonHttp
+from tests.support.waiting import HANG_SECONDS, wait_until
 
 
 class Right(NamedTuple):
@@ -59,6 +61,43 @@ def apply_kustomization(access: Access, folder: Path) -> list[Object]:
     """Apply a folder as a user does; give the objects it consists of."""
     run_kubectl(access, "apply", "--server-side", "--force-conflicts", "-k", str(folder))
     return list(yaml.safe_load_all(run_kubectl(access, "kustomize", str(folder))))
+
+
+def wait_until_granted(access: Access, objects: Iterable[Object]) -> None:
+    """Wait for the authorizer, which knows a role and its binding a moment after they are stored.
+
+    Without that, the first request of a program may be refused.
+    """
+    stored = list(objects)
+    roles = {(body["kind"], body["metadata"]["name"]): body for body in stored}
+    http = access.open_http()
+    for binding in stored:
+        if binding["kind"] not in {"RoleBinding", "ClusterRoleBinding"}:
+            continue
+        rule = roles[binding["roleRef"]["kind"], binding["roleRef"]["name"]]["rules"][-1]
+        resource, _, subresource = rule["resources"][-1].partition("/")
+        subject = binding["subjects"][0]
+        namespace = binding["metadata"].get("namespace", "")
+        owner = subject.get("namespace", namespace)
+        review = {
+            "user": f"system:serviceaccount:{owner}:{subject['name']}",
+            "resourceAttributes": {
+                "namespace": namespace,
+                "verb": rule["verbs"][-1],
+                "group": rule["apiGroups"][-1],
+                "resource": resource,
+                "subresource": subresource,
+                **({"name": rule["resourceNames"][-1]} if "resourceNames" in rule else {}),
+            },
+        }
+        wait_until(partial(_is_allowed, http, review), partial(str, review))
+
+
+def _is_allowed(http: JsonHttp, review: Object) -> bool:
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    status, answer = http.request("POST", path, {"spec": review})
+    assert status == 201, answer
+    return bool(answer["status"]["allowed"])
 
 
 def write_overlay(folder: Path, base: Path, namespace: str) -> Path:
