@@ -17,8 +17,9 @@ from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS
 from tests.support.builders import build_role_wire, build_submission
 from tests.support.fakes.kubelet import FakeKubelet, run_for
+from tests.support.servers.childprocess import find_free_ports
 from tests.support.servers.controlplane import Access
-from tests.support.servers.frameworkserver import start_measured_controller
+from tests.support.servers.frameworkserver import start_controller
 from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.waiting import HANG_SECONDS
 
@@ -30,8 +31,9 @@ RUN_SECONDS = 1.0
 @pytest.fixture
 def metrics(framework_crd: None, control_plane: Access, tmp_path: Path) -> Iterator[JsonHttp]:
     """A client of our controller's metrics."""
-    with start_measured_controller(control_plane, tmp_path) as (child, http):
-        yield http
+    (port,) = find_free_ports(1)
+    with start_controller(control_plane, tmp_path, "--health-port", str(port)) as child:
+        yield JsonHttp(f"http://127.0.0.1:{port}", "", None)
         child.raise_if_ended()
 
 

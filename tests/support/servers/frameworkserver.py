@@ -12,10 +12,9 @@ from typing import Any
 
 import yaml
 
-from tests.support.servers.childprocess import ChildProcess, find_free_ports
-from tests.support.servers.controlplane import START_TRIES, Access
+from tests.support.servers.childprocess import ChildProcess
+from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkcrd import FRAMEWORKS, ROOT, wait_ready
-from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.waiting import wait_until
 
 
@@ -27,33 +26,6 @@ def start_controller(access: Access, folder: Path, *arguments: str) -> Iterator[
         yield child
     finally:
         child.terminate()
-
-
-@contextlib.contextmanager
-def start_measured_controller(
-    access: Access, folder: Path, *arguments: str
-) -> Iterator[tuple[ChildProcess, JsonHttp]]:
-    """Run the controller as ``start_controller``; give a client of its metrics, too."""
-    child, http = _launch_measured(access, folder, *arguments)
-    try:
-        yield child, http
-    finally:
-        child.terminate()
-
-
-def _launch_measured(
-    access: Access, folder: Path, *arguments: str
-) -> tuple[ChildProcess, JsonHttp]:
-    """Try again if another program has taken the port, which was free a moment before."""
-    for _ in range(START_TRIES):
-        (port,) = find_free_ports(1)
-        child = launch_controller(access, folder, *arguments, "--health-port", str(port))
-        http = JsonHttp(f"http://127.0.0.1:{port}", "", None)
-        wait_until(lambda: not child.is_running() or http.is_ready("/healthz"), child.tail)  # noqa: B023
-        if child.is_running():
-            return child, http
-        assert "the port is in use" in child.tail(), child.tail()
-    raise AssertionError("no free port")
 
 
 def launch_controller(access: Access, folder: Path, *arguments: str) -> ChildProcess:
