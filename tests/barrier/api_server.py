@@ -150,6 +150,7 @@ class ApiServer:
         self.tokens: set[str] | None = None
         self.forbidden: set[str] = set()
         self.forbidden_watches: set[str] = set()
+        self.confirms_denials = True
         self.gzip_answers = 0
         self.requests: queue.Queue[str] = queue.Queue()
         self._server = _Server(("127.0.0.1", 0), _Handler)
@@ -252,7 +253,8 @@ class _Handler(BaseHTTPRequestHandler):
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         plural = review["spec"]["resourceAttributes"]["resource"]
         self.server.script.requests.put(f"review {plural}")
-        is_allowed = plural not in self.server.script.forbidden
+        script = self.server.script
+        is_allowed = plural not in script.forbidden or not script.confirms_denials
         self._answer(201, {**review, "status": {"allowed": is_allowed}})
 
     def _answer(self, status: int, body: dict[str, Any]) -> None:

@@ -39,7 +39,7 @@ def test_watch_becomes_a_black_hole_is_noticed_within_90_seconds(
             build_long_env(proxy.address, tmp_path, BARRIER_FRAMEWORK_JSON="off")
         )
     assert code == 0
-    assert seconds <= 10.0 + 90.0 + 10.0, "90 s of silence, and a moment to connect"
+    assert seconds <= 10.0 + 90.0 + 40.0, "90 s of silence, and time to connect"
 
 
 def test_server_that_accepts_and_never_answers_is_left_after_10_seconds(
@@ -56,7 +56,7 @@ def test_server_that_accepts_and_never_answers_is_left_after_10_seconds(
         run_after(15.0, listen)
         code, seconds = run_barrier(build_long_env(proxy.address, tmp_path))
     assert code == 0
-    assert seconds <= 15.0 + 30.0
+    assert seconds <= 15.0 + 10.0 + 40.0, "10 s for an answer, and time to try again"
 
 
 def test_framework_404_burst_does_not_end_the_job(server: ApiServer, tmp_path: Path) -> None:

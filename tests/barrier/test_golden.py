@@ -118,8 +118,9 @@ def test_barrier_ends_as_the_original(name: str, tmp_path: Path) -> None:
     for file in written:
         expected = (GOLDEN / name / file).read_bytes()
         assert (tmp_path / "work" / file).read_bytes() == expected, file
+    # 40 s of this clock are more than one of the machine's, in which the process may be held up.
     if code in {201, 1}:
-        assert 60.0 <= seconds < 75.0, "it waits for its timeout"
+        assert 60.0 <= seconds < 100.0, "it waits for its timeout"
     if code == 210:
         assert 30.0 <= seconds < 90.0, "404 and 403 count after 30 s"
 

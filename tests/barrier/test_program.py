@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from tests.barrier.api_server import (
@@ -15,7 +16,7 @@ from tests.barrier.api_server import (
     make_task,
 )
 from tests.barrier.conftest import ROOT, Starter
-from tests.support.measuring.pace import expect_within
+from tests.support.measuring.pace import expect_usually_within
 
 INJECTOR = b"""#!/bin/bash
 
@@ -59,12 +60,19 @@ def test_barrier_roster_is_there_passes_at_first_look(
 
 
 def test_barrier_roster_comes_passes_within_150_ms(server: ApiServer, start: Starter) -> None:
-    server.add(make_configmap(missing="Unschedulable: 0/1 nodes are available"))
-    barrier = start()
-    barrier.wait_for_line(r"1/2 ready after \d+ s; waiting for worker/1 \(Unschedulable: 0/1 no")
-    with expect_within(0.15):
+    line = r"1/2 ready after \d+ s; waiting for worker/1 \(Unschedulable: 0/1 no"
+
+    def take() -> float:
+        server.new_events()  # each barrier has a watch of its own
+        server.add(make_configmap(missing="Unschedulable: 0/1 nodes are available"))
+        barrier = start()
+        barrier.wait_for_line(line)
+        started = time.monotonic()
         server.add(make_configmap(make_roster(), version=2), "MODIFIED")
         assert barrier.wait() == 0
+        return time.monotonic() - started
+
+    expect_usually_within(0.15, take)
 
 
 def test_barrier_old_attempts_roster_keeps_waiting(server: ApiServer, start: Starter) -> None:

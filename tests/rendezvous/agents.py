@@ -160,6 +160,25 @@ class AgentProcess:
             self.text += line
 
 
+_WITH_MOVED_CLOCK = """
+import os, sys
+from framework.agent.clock import AgentClock
+from rendezvous.app import run
+class Clock(AgentClock):
+    def monotonic(self):
+        return super().monotonic() + {seconds} * os.path.exists(sys.argv[1])
+code = run(sys.argv[2:], os.environ, Clock())
+sys.stdout.flush()
+os._exit(code)
+"""
+
+
+def build_command_with_moved_clock(sign: Path, seconds: int) -> tuple[str, ...]:
+    """Build the command of an agent; from when ``sign`` is there, so much more time has passed."""
+    script = _WITH_MOVED_CLOCK.format(seconds=seconds)
+    return (sys.executable, "-c", script, str(sign))
+
+
 def list_children(pid: int) -> list[int]:
     """List the children of all threads of a process."""
     children = []

@@ -346,13 +346,31 @@ def test_api_away_for_a_minute_changes_nothing(world: World) -> None:
 class Servers(contextlib.ExitStack):
     """Members 0, 1, ... of a gang: their port is open or not, on addresses of this host."""
 
+    COUNT = 4
+
     def __init__(self) -> None:
         super().__init__()
-        with socket.create_server(("127.0.0.2", 0)) as probe:
-            self.port: int = probe.getsockname()[1]
+        self._sockets: list[socket.socket] = []
+        self.port = 0
+        while not self.port:
+            self._bind()
+
+    def _bind(self) -> None:
+        """Take a port of all addresses, so that no other program opens it; 0 if one is taken."""
+        with contextlib.ExitStack() as stack:
+            found = [stack.enter_context(socket.socket()) for _ in range(self.COUNT)]
+            port = 0
+            for index, each in enumerate(found):
+                try:
+                    each.bind((f"127.0.0.{index + 2}", port))
+                except OSError:
+                    return
+                port = each.getsockname()[1]
+            self.enter_context(stack.pop_all())
+            self._sockets, self.port = found, port
 
     def open(self, index: int) -> None:
-        self.enter_context(socket.create_server((f"127.0.0.{index + 2}", self.port)))
+        self._sockets[index].listen()
 
     def build(self, count: int, generation: int) -> Roster:
         (role,) = build_gang(count).roles

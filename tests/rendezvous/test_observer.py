@@ -20,7 +20,7 @@ from tests.barrier.api_server import (
     run_api_server,
 )
 from tests.barrier.dns_server import build_prefix, run_dns_server
-from tests.rendezvous.agents import read_changes, run_agent
+from tests.rendezvous.agents import build_command_with_moved_clock, read_changes, run_agent
 from tests.support.servers.frameworkcrd import ROOT
 from tests.support.waiting import wait_until
 
@@ -90,11 +90,15 @@ def test_published_roster_after_the_framework_counts_up(tmp_path: Path) -> None:
 def test_render_without_any_right_names_the_rules(tmp_path: Path) -> None:
     with run_api_server() as server:
         server.forbidden |= {"configmaps", "frameworks"}
-        env = build_env(server, tmp_path / "volume", FB_TIMEOUT_SEC="1")
-        with run_agent(env, "render") as agent:
+        server.confirms_denials = False  # else it would end before its time is over
+        env = build_env(server, tmp_path / "volume", FB_TIMEOUT_SEC="60")
+        is_over = tmp_path / "the-time-is-over"
+        command = build_command_with_moved_clock(is_over, seconds=60)
+        with run_agent(env, "render", command=command) as agent:
+            agent.wait_for("missing right: watch configmaps 'f-attempt'")
+            agent.wait_for("missing right: get frameworks.frameworkcontroller.microsoft.com 'f'")
+            is_over.touch()
             assert agent.wait() == 1
-    assert "missing right: watch configmaps 'f-attempt'" in agent.text
-    assert "missing right: get frameworks.frameworkcontroller.microsoft.com 'f'" in agent.text
 
 
 def run_render(

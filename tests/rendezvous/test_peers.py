@@ -335,9 +335,10 @@ def test_barrier_of_more_members_than_a_process_may_open_files(members: list[Mem
     resource.prlimit(first.process.pid, resource.RLIMIT_NOFILE, (40, hard))
     first.come("start")
     with contextlib.ExitStack() as stack:
-        connections = [stack.enter_context(connect(first)) for _ in range(59)]
-        for index, connection in enumerate(connections, start=1):
-            connection.sendall(build_arrival_line(gang, index, f"of {index}"))
+        connections = []
+        for index in range(1, 60):
+            connections.append(stack.enter_context(connect(first)))
+            connections[-1].sendall(build_arrival_line(gang, index, f"of {index}"))
         assert {connection.recv(16) for connection in connections} == {b"go\n"}
     assert_passed([first], "start 1")
 
@@ -398,7 +399,8 @@ def connect(member: Member) -> socket.socket:
     deadline = time.monotonic() + HANG_SECONDS
     while True:
         try:
-            return socket.create_connection((f"127.0.9.{member.index + 1}", member.port), 5)
+            address = f"127.0.9.{member.index + 1}", member.port
+            return socket.create_connection(address, HANG_SECONDS)
         except ConnectionRefusedError:
             assert time.monotonic() < deadline
             time.sleep(0.02)

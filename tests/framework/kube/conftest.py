@@ -1,5 +1,6 @@
 """A scripted server and an open client for it."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
@@ -16,8 +17,9 @@ from tests.framework.kube.scripted import Reply, ScriptedServer
 class Bench:
     """Starts servers and opens clients; ends them with the test."""
 
-    def __init__(self, stack: AsyncExitStack) -> None:
+    def __init__(self, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
         self._stack = stack
+        self._monkeypatch = monkeypatch
         self.clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
 
     async def serve(self, *replies: Reply) -> ScriptedServer:
@@ -35,8 +37,20 @@ class Bench:
         server = await self.serve(*replies)
         return server, await self.connect(server)
 
+    def let_pass(self, seconds: float) -> None:
+        """Move the time of the event loop: timers of fewer seconds are due now."""
+        loop = asyncio.get_running_loop()
+        get_time = loop.time
+        self._monkeypatch.setattr(loop, "time", lambda: get_time() + seconds)
+
+    def stop_time(self) -> None:
+        """Stop the time of the event loop: no timer is due from now on."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        self._monkeypatch.setattr(loop, "time", lambda: now)
+
 
 @pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
+async def bench(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
     async with AsyncExitStack() as stack:
-        yield Bench(stack)
+        yield Bench(stack, monkeypatch)

@@ -266,8 +266,12 @@ async def test_refused_connection_cannot_have_been_applied(call: Call, bench: Be
 @cases("replies", {"no byte": (), "inside body": (Reply(body=b'{"a"', ending="silent"),)})
 async def test_silent_server_ends_at_the_deadline(replies: tuple[Reply, ...], bench: Bench) -> None:
     server, client = await bench.start(*replies)
+    create = client.create(PODS, "a", {}, timeout_seconds=HANG_SECONDS)
+    creation = asyncio.create_task(create, name="create")
+    await server.wait_for_requests(1)
+    bench.let_pass(2 * HANG_SECONDS)
     with pytest.raises(UnreachableError, match=r"(?i)time") as caught:
-        await client.create(PODS, "a", {}, timeout_seconds=1.0)
+        await creation
     assert caught.value.maybe_applied
     assert len(server.seen) == 1
 

@@ -1,5 +1,6 @@
 """framework.kube.client.watch: complete events only; a stream that breaks is an error."""
 
+import asyncio
 from contextlib import aclosing
 from typing import Any
 
@@ -20,13 +21,16 @@ from tests.framework.kube.scripted import (
     stream,
 )
 from tests.support.builders.cases import cases
+from tests.support.waiting import HANG_SECONDS, wait_until_async
 
 FIRST = event_line("ADDED", pod("first", 4))
 
 
-async def collect(client: KubeClient, **options: Any) -> list[tuple[str, str]]:
+async def collect(
+    client: KubeClient, got: list[tuple[str, str]] | None = None, **options: Any
+) -> list[tuple[str, str]]:
     """Read a watch to its end; the first argument of an error is the list of earlier events."""
-    got: list[tuple[str, str]] = []
+    got = [] if got is None else got
     events = client.watch(PODS, "a", resource_version="3", **options)
     try:
         async with aclosing(events):
@@ -65,9 +69,13 @@ async def test_watch_without_a_byte_ends_at_the_read_deadline(
 
 async def test_watch_silent_after_an_event_ends_at_the_read_deadline(bench: Bench) -> None:
     _, client = await bench.start(stream(FIRST, ending="silent"))
+    got: list[tuple[str, str]] = []
+    read = collect(client, got, read_deadline_seconds=HANG_SECONDS)
+    reading = asyncio.create_task(read, name="watch")
+    await wait_until_async(lambda: got)
+    bench.let_pass(2 * HANG_SECONDS)
     with pytest.raises(UnreachableError) as caught:
-        # Long enough for the event to arrive on a busy machine.
-        await collect(client, read_deadline_seconds=1.0)
+        await reading
     assert caught.value.args[0] == [("ADDED", "first")]
 
 
