@@ -3,6 +3,7 @@
 import itertools
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +13,14 @@ from tests.support.machine.prerequisites import skip_test
 _numbers = itertools.count(1)
 # Looks at what all the others have done.
 _LAST_MODULE = "test_rights.py"
+# Longer than each of the few waits of a test, whose failure says more.
+_TEST_SECONDS = 2400
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.timeout(_TEST_SECONDS))
     items.sort(key=lambda item: item.path.name == _LAST_MODULE)
 
 

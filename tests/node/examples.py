@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from tests.node.cluster import Cluster
+from tests.node.cluster import NODE_SECONDS, Cluster
 from tests.support.servers.frameworkcrd import ROOT
-from tests.support.waiting import HANG_SECONDS
 
 EXAMPLES = ROOT / "examples"
 # What kubectl and docs/install.md call for before examples that name this account.
@@ -49,7 +48,7 @@ def run_example(
 ) -> "subprocess.CompletedProcess[str]":
     """Run it to its end."""
     _create_account(cluster, namespace, injected)
-    run = ("run", "--namespace", namespace, "--timeout", f"{HANG_SECONDS:g}s", "-")
+    run = ("run", "--namespace", namespace, "--timeout", f"{NODE_SECONDS}s", "-")
     return cluster.framework(*run, text=injected.text)
 
 

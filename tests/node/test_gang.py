@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.node.cluster import SYSTEM_NAMESPACE, Cluster
+from tests.node.cluster import NODE_SECONDS, SYSTEM_NAMESPACE, Cluster
 from tests.node.examples import EXAMPLES, inject_example, run_example
 from tests.node.gangs import (
     apply_gang,
@@ -16,7 +16,6 @@ from tests.node.gangs import (
     wait_until_training,
 )
 from tests.support.servers.gang import list_tasks
-from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.node
 
@@ -112,7 +111,7 @@ def test_kubelet_stopped_for_a_minute_costs_no_pod(cluster: Cluster, namespace: 
         time.sleep(KUBELET_STOP_SECONDS)
     finally:
         cluster.signal_kubelet(signal.SIGCONT)
-    ready = ("wait", "--for=condition=Ready", "node/node1", f"--timeout={HANG_SECONDS:g}s")
+    ready = ("wait", "--for=condition=Ready", "node/node1", f"--timeout={NODE_SECONDS}s")
     cluster.kubectl(*ready)
     during = list_pods(cluster, namespace)
     status = end_gang(cluster, namespace, "patient", 0, 1)["status"]

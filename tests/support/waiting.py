@@ -18,12 +18,15 @@ _PAUSE_SECONDS = 0.02
 
 
 def wait_until(
-    find: Callable[[], T], describe: Callable[[], str] = str, pause_seconds: float = _PAUSE_SECONDS
+    find: Callable[[], T],
+    describe: Callable[[], str] = str,
+    pause_seconds: float = _PAUSE_SECONDS,
+    limit_seconds: float = HANG_SECONDS,
 ) -> T:
     """Return what ``find`` returns as soon as it is true; else fail, and say how things stand."""
-    deadline = time.monotonic() + HANG_SECONDS
+    deadline = time.monotonic() + limit_seconds
     while not (found := find()):
-        assert time.monotonic() < deadline, _explain(describe)
+        assert time.monotonic() < deadline, _explain(describe, limit_seconds)
         time.sleep(pause_seconds)
     return found
 
@@ -39,5 +42,5 @@ async def wait_until_async(
     return found
 
 
-def _explain(describe: Callable[[], str]) -> str:
-    return f"not within {HANG_SECONDS} s: {describe()}"
+def _explain(describe: Callable[[], str], limit_seconds: float = HANG_SECONDS) -> str:
+    return f"not within {limit_seconds:g} s: {describe()}"
