@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,8 @@ def compress_text(data: bytes) -> str:
 
 def write_file(data: bytes) -> str:
     """Write an input to a file for decoders that read one; return its path."""
+    # A process may have tests of several modules in turn, and remove the files after each.
+    _DIRECTORY.mkdir(mode=0o700, exist_ok=True)
     path = _DIRECTORY / "input"
     path.write_bytes(data)
     return str(path)
@@ -78,5 +81,4 @@ def write_file(data: bytes) -> str:
 
 def remove_files() -> None:
     """Remove what ``write_file`` wrote."""
-    (_DIRECTORY / "input").unlink(missing_ok=True)
-    _DIRECTORY.rmdir()
+    shutil.rmtree(_DIRECTORY, ignore_errors=True)
