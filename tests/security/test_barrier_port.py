@@ -35,6 +35,11 @@ OTHER_KEY = "cd" * 32
 STRANGER = "127.0.66.6"
 FIRST, SECOND = "127.0.9.1", "127.0.9.2"
 QUICK = "from peers import barrier_hub\nbarrier_hub.FIRST_LINE_SECONDS = 0.3\n"
+# Only the tests of the deadline wait for it: elsewhere, no slow client reaches it.
+PATIENT = (
+    "from peers import barrier_client, barrier_hub\n"
+    f"barrier_client.FIRST_LINE_SECONDS = barrier_hub.FIRST_LINE_SECONDS = {2 * HANG_SECONDS}\n"
+)
 
 
 @pytest.fixture
@@ -56,7 +61,7 @@ def write_key(root: Path, text: str) -> str:
 def open_gang(root: Path, size: int, *, pods: int = 2, **options: Any) -> Iterator[list[Member]]:
     """Start ``size`` members of a gang of ``pods``, with their roster."""
     root.mkdir(exist_ok=True)
-    with open_members(root, size, **options) as members:
+    with open_members(root, size, **{"setup": PATIENT, **options}) as members:
         show(members, build_local_gang(list(range(pods)), 1))
         yield members
 
@@ -299,7 +304,9 @@ def test_proofs_of_each_side_and_channel_differ() -> None:
 def test_member_trusts_no_rank_0_without_the_key(tmp_path: Path) -> None:
     """The member sends nothing but a proof, and looks for rank 0 again."""
     with (
-        open_members(tmp_path, 2, FB_GANG_KEY_FILE=write_key(tmp_path, KEY)) as members,
+        open_members(
+            tmp_path, 2, setup=PATIENT, FB_GANG_KEY_FILE=write_key(tmp_path, KEY)
+        ) as members,
         socket.create_server((FIRST, members[0].port)) as impostor,
     ):
         show(members, build_local_gang([0, 1], 1))

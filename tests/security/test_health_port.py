@@ -16,11 +16,11 @@ from controller.serve.health_connections import HealthLimits
 from controller.serve.metrics import Metrics
 from framework.connectionlimit import ConnectionLimit
 from tests.support.servers.frameworkcrd import ROOT
+from tests.support.waiting import HANG_SECONDS
 
 DESCRIPTORS = 256
 ATTACKERS = 2000
 HALF_REQUEST = b"GET /healthz HTTP/1.1\r\nHost: attacker\r\nX-"
-PROBE_SECONDS = 5.0
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def held() -> Iterator[contextlib.ExitStack]:
 
 def attack(port: int, held: contextlib.ExitStack, sent: bytes, source: str = "127.0.0.1") -> None:
     attacker = held.enter_context(socket.socket())
-    attacker.settimeout(PROBE_SECONDS)
+    attacker.settimeout(HANG_SECONDS)
     attacker.bind((source, 0))
     attacker.connect(("127.0.0.1", port))
     # The server may have closed this connection already for a newer one.
@@ -59,7 +59,7 @@ def attack(port: int, held: contextlib.ExitStack, sent: bytes, source: str = "12
 
 def probe(port: int, path: str = "/healthz") -> bytes:
     """Return the first line of the answer, which is what the kubelet checks."""
-    with socket.create_connection(("127.0.0.1", port), timeout=PROBE_SECONDS) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=HANG_SECONDS) as client:
         client.sendall(f"GET {path} HTTP/1.1\r\nHost: node\r\n\r\n".encode())
         answer = bytearray()
         while chunk := client.recv(4096):
@@ -91,7 +91,7 @@ def test_metrics_that_are_never_read_hold_no_descriptors(
 def test_flood_from_one_source_leaves_connections_of_others_alone(
     port: int, held: contextlib.ExitStack
 ) -> None:
-    with socket.create_connection(("127.0.0.1", port), timeout=PROBE_SECONDS) as slow:
+    with socket.create_connection(("127.0.0.1", port), timeout=HANG_SECONDS) as slow:
         slow.sendall(b"GET /healthz HT")
         for _ in range(DESCRIPTORS):
             attack(port, held, HALF_REQUEST, source="127.0.0.2")
@@ -119,7 +119,11 @@ async def exchange(port: int, *parts: bytes) -> bytes:
 
 async def test_half_request_is_closed_at_its_deadline() -> None:
     async with serve(seconds=0.05) as server:
-        assert await exchange(server.port, HALF_REQUEST) == b""
+        answer = b""
+        # A half request that comes after the deadline is answered by a reset.
+        with contextlib.suppress(ConnectionError):
+            answer = await exchange(server.port, HALF_REQUEST)
+        assert answer == b""
 
 
 async def test_request_in_parts_is_answered() -> None:
