@@ -17,6 +17,8 @@ class Handler(BaseHTTPRequestHandler):
     text = ""
 
     def do_GET(self) -> None:
+        # A server that closes a connection with unread bytes resets it: the answer may be lost.
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
         text = self.text or f'User "system:anonymous" cannot get path "{self.path}"'
         if self.mode == "garbage":
             self.wfile.write(f"what is {self.path}?\r\n\r\n".encode())
@@ -47,9 +49,10 @@ class Handler(BaseHTTPRequestHandler):
 def serve(mode: str, text: str = "") -> Iterator[str]:
     """Serve in one of ``MODES``, or refuse connections; gives scheme, host and port."""
     if mode == "refused":
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            port = listener.getsockname()[1]
-        yield f"http://127.0.0.1:{port}"
+        # Bound, so that no other program takes the port, and not listening.
+        with socket.socket() as held:
+            held.bind(("127.0.0.1", 0))
+            yield f"http://127.0.0.1:{held.getsockname()[1]}"
         return
     handler = type("Failing", (Handler,), {"mode": mode, "text": text})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:

@@ -145,7 +145,7 @@ def test_client_of_agents_does_not_report_the_token_in_the_path(mode: str) -> No
     with serve(mode) as url:
         tls, host, port, prefix = parse_address(f"{url}/token/{SECRET}")
         access = Access(host=host, port=port, tls=tls, path_prefix=prefix, verify=False)
-        with closing(Connection(access, AgentClock(), 5.0)) as connection:
+        with closing(Connection(access, AgentClock(), HANG_SECONDS)) as connection:
             try:
                 reported = connection.fetch("GET", "/version").describe()
             except UnreachableError as e:
