@@ -88,16 +88,24 @@ class World:
         return list(self.send("GET", f"{CORE}/pods?{selector}")["items"])
 
     def wait_for_pod(self, framework: str, attempts: str) -> Object:
+        """Wait for the Pod of the first Task in these attempts of Framework and Task."""
+
         def find() -> Object | None:
             for pod in self.list_pods(framework):
                 notes = pod["metadata"]["annotations"]
                 found = f"{notes['FC_FRAMEWORK_ATTEMPT_ID']}.{notes['FC_TASK_ATTEMPT_ID']}"
-                if found == attempts and "deletionTimestamp" not in pod["metadata"]:
+                is_meant = (notes["FC_TASK_INDEX"], found) == ("0", attempts)
+                if is_meant and "deletionTimestamp" not in pod["metadata"]:
                     return pod
             return None
 
         pod: Object = self.wait_for(find)
         return pod
+
+    def count_tasks(self, framework: str) -> int:
+        status = self.send("GET", f"{FRAMEWORKS}/{framework}").get("status") or {}
+        roles = (status.get("attemptStatus") or {}).get("taskRoleStatuses") or ()
+        return sum(len(role["taskStatuses"]) for role in roles)
 
     def fail(self, pod: Object) -> None:
         """Write the status of a Pod whose first container has failed."""
@@ -141,11 +149,12 @@ def run_through_all_states(world: World, valid: Object) -> None:
     world.create(name, valid, count=2, retries=1)
     for attempts in ("0.0", "0.1", "1.0"):
         world.fail(world.wait_for_pod(name, attempts))
-    world.wait_for_pod(name, "1.1")
+    last = world.wait_for_pod(name, "1.1")
+    world.wait_for(lambda: len(world.list_pods(name)) == 2)
     roles = build_framework(name, valid, count=1, retries=1)["spec"]["taskRoles"]
     world.send("PATCH", f"{FRAMEWORKS}/{name}", {"spec": {"taskRoles": roles}})
-    world.wait_for(lambda: len(world.list_pods(name)) == 1)
-    world.fail(world.list_pods(name)[0])
+    world.wait_for(lambda: world.count_tasks(name) == 1 == len(world.list_pods(name)))
+    world.fail(last)
     world.wait_until_completed(name)
     world.send("DELETE", f"{FRAMEWORKS}/{name}?propagationPolicy=Foreground")
     world.wait_for(lambda: not world.list_pods(name))
@@ -239,6 +248,7 @@ def test_programs_write_no_canary(
     for framework in world.send("GET", FRAMEWORKS)["items"]:
         name = framework["metadata"]["name"]
         world.send("DELETE", f"{FRAMEWORKS}/{name}?propagationPolicy=Foreground")
+    wait_until(lambda: not world.send("GET", FRAMEWORKS)["items"])
     logged = controller.log.read_text()
     sinks = {"log": logged, "api": "\n".join(world.seen), "metrics": str(metrics), "run": shown}
     for name, text in sinks.items():
