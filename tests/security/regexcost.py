@@ -24,7 +24,7 @@ _EXPONENTIAL_SECONDS = 0.1
 _SUSPECT_SECONDS = 0.002
 _SLOW_SECONDS = 0.02
 # Longer than any disturbance of the measured thread.
-_CERTAIN_SECONDS = 0.2
+_CERTAIN_SECONDS = 1.0
 _SLOW_RATIO = 8.0
 _MANY_REPEATS = 32
 _ENDS = ("", "\x00", "\n!")
@@ -76,7 +76,7 @@ def find_attack_on(run: Callable[[str], object], pattern: re.Pattern[str]) -> At
 
 def _judge(run: Callable[[str], object], lead: str, pump: str, end: str) -> str:
     for count in _FEW:
-        if _measure(run, lead + pump * count + end) > _EXPONENTIAL_SECONDS:
+        if _measure_least(run, lead + pump * count + end) > _EXPONENTIAL_SECONDS:
             return f"exponential: {count} repetitions"
     for size in _SIZES:
         short = _measure_least(run, lead + pump * (size // len(pump)) + end)
@@ -89,7 +89,7 @@ def _judge(run: Callable[[str], object], lead: str, pump: str, end: str) -> str:
 
 
 def _measure_least(run: Callable[[str], object], text: str) -> float:
-    """Measure a text; again if the time may be that of another thread of the core."""
+    """Measure a text; again if the time may be that of another thread or program of the core."""
     taken = _measure(run, text)
     if _SUSPECT_SECONDS < taken < _CERTAIN_SECONDS:
         taken = min(taken, _measure(run, text), _measure(run, text))

@@ -21,6 +21,7 @@ from rendezvous.core.membership import build_view
 from rendezvous.core.refusal import MembershipError
 from rendezvous.core.selection import Generation, NoRoster, is_newer, select_candidate
 from tests.rendezvous.gangs import INSTANCE, build_gang, build_options, see
+from tests.support.waiting import HANG_SECONDS
 
 HEALTHY = SourceState(Health.HEALTHY, 0.0, "")
 UID = INSTANCE.partition("_")[2]
@@ -124,7 +125,7 @@ def test_probes_of_many_members_open_few_files_at_a_time() -> None:
         prober = Prober(AgentClock())
         resource.setrlimit(resource.RLIMIT_NOFILE, (used + 80, hard))
         try:
-            prober.try_once(probes, 20.0)
+            prober.try_once(probes, HANG_SECONDS)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert prober.reached == set(probes)

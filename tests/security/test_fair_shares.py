@@ -4,8 +4,8 @@ In virtual time: waits for turns and for the API server count, not the speed of 
 """
 
 import asyncio
-import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -16,6 +16,7 @@ from controller.store.store import Store
 from framework.kube.resources import NAMESPACES, PODS
 from tests.support.builders import build_pod_wire
 from tests.support.fakes.storageclient import Fate, Network, Request
+from tests.support.measuring.cost import measure
 from tests.support.simulator.shell import Shell
 
 pytestmark = pytest.mark.looptime
@@ -107,15 +108,15 @@ async def test_requests_that_hang_in_one_namespace_leave_workers_and_slots_to_an
 
 async def test_list_of_unchanged_pods_costs_a_fraction_of_the_first() -> None:
     """All namespaces wait for the event loop meanwhile."""
-    store = Store(lambda _: None)
     pods = []
-    for number in range(3000):
+    for number in range(1500):
         pod = build_pod_wire("worker", number)
         pod["metadata"] |= {"name": f"gang-worker-{number}", "uid": str(number)}
         pods.append(pod)
-    seconds = []
-    for _ in range(3):
-        started = time.thread_time()
-        store.replace(ObjectKind.POD, pods, "1")
-        seconds.append(time.thread_time() - started)
-    assert min(seconds[1:]) < 0.5 * seconds[0]
+    first, further = list[float](), list[float]()
+    # Of each the cheapest counts: a busy machine makes single ones twice as dear.
+    for _ in range(5):
+        take = partial(Store(lambda _: None).replace, ObjectKind.POD, pods, "1")
+        first.append(measure(take))
+        further += [measure(take), measure(take)]
+    assert min(further) < 0.6 * min(first)  # it is about a third

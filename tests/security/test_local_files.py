@@ -220,7 +220,7 @@ def test_down_by_a_state_file_of_another_user_ends_no_process(shared: Path) -> N
     directory = make_directory_of_attacker(shared)
     command = [sys.executable, "-c", HOLD_LOCK, str(directory / "lock")]
     with (
-        subprocess.Popen(["sleep", "60"]) as bystander,
+        subprocess.Popen(["sleep", "100000"]) as bystander,
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder,
     ):
         try:

@@ -135,7 +135,9 @@ async def test_container_of_another_user_cannot_read_the_kubelets_files(
 
 
 async def test_probe_runs_as_the_containers_user(node: Node) -> None:
-    probe = {"exec": {"command": ["sh", "-c", "id -u > /data/id; id -u"]}, "periodSeconds": 1}
+    # The next probe may write while the container reads.
+    write = "id -u > /data/new && mv /data/new /data/id"
+    probe = {"exec": {"command": ["sh", "-c", write]}, "periodSeconds": 1}
     container = build_container(
         "until test -s /data/id; do sleep 0.05; done; cat /data/id",
         securityContext={"runAsUser": 1234, "readOnlyRootFilesystem": True},

@@ -52,6 +52,8 @@ class KeyedWorld:
 @pytest.fixture
 def keyed(world: World) -> KeyedWorld:
     found = KeyedWorld(world)
+    # Only a test that waits for the end of this time sets it to a short one.
+    world.timeouts["join_timeout"] = HANG_SECONDS
     world.get = found.get  # type: ignore[method-assign]  # handlers with a key
     return found
 

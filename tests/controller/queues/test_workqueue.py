@@ -4,6 +4,7 @@ import pytest
 import uvloop
 
 from controller.queues.workqueue import WorkQueue, interleave_namespaces
+from tests.support.waiting import HANG_SECONDS
 
 
 async def take(queue: WorkQueue) -> str:
@@ -111,7 +112,7 @@ async def test_each_waiting_worker_gets_a_key_and_a_cancelled_one_loses_none() -
     for key in ("a/1", "a/2", "b/1"):
         queue.add(key)
     workers[0].cancel()
-    done, waiting = await asyncio.wait(workers, return_when=asyncio.ALL_COMPLETED, timeout=0.2)
+    done, waiting = await asyncio.wait(workers, timeout=HANG_SECONDS)
     assert {task.result() for task in done if not task.cancelled()} == {"a/1", "a/2", "b/1"}
     assert not waiting
 
