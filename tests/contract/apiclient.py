@@ -196,7 +196,7 @@ class Api:
         **params: str | int,
     ) -> Answer:
         path = self.path(plural, name, subresource)
-        return await self._send("PATCH", path, body, content, params)
+        return await self.send("PATCH", path, body, content=content, **params)
 
     async def delete(
         self, plural: str, name: str, options: Object | None = None, **params: str | int

@@ -4,10 +4,11 @@ Every test takes ``api`` and so runs against the local server and, marked ``kube
 API server that FRAMEWORKBARRIER_KUBE_SERVER names (a garbage collector must run beside it).
 """
 
-import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -19,6 +20,7 @@ from localcluster.apiserver.storage import Storage
 from tests.contract.apiclient import Api, Object
 from tests.support.machine.prerequisites import skip_test
 from tests.support.servers.controlplane import SERVER_ENV, TOKEN_ENV
+from tests.support.waiting import HANG_SECONDS, wait_until_async
 
 TOKEN = "contract"
 # Small, so that a test can write past its end.
@@ -56,10 +58,16 @@ async def _real() -> AsyncIterator[Api]:
 
 async def _open(url: str, token: str) -> AsyncIterator[Api]:
     namespace = f"contract-{SystemUids().new_uid()[:13]}"
+    sockets: list[socket.socket] = []
+
+    def open_socket(address: tuple[Any, ...]) -> socket.socket:
+        sockets.append(socket.socket(*address[:3]))
+        return sockets[-1]
+
     async with aiohttp.ClientSession(
         headers={"Authorization": f"Bearer {token}"},
-        connector=aiohttp.TCPConnector(ssl=False, limit=0),
-        timeout=aiohttp.ClientTimeout(total=60),
+        connector=aiohttp.TCPConnector(ssl=False, limit=0, socket_factory=open_socket),
+        timeout=aiohttp.ClientTimeout(total=2 * HANG_SECONDS),
         trust_env=False,
     ) as session:
         api = Api(session, url, namespace)
@@ -67,9 +75,8 @@ async def _open(url: str, token: str) -> AsyncIterator[Api]:
         (await api.create("namespaces", {"metadata": {"name": namespace}})).ok()
         yield api
         await api.delete("namespaces", namespace)
-    # Connections cut in the middle of a watch close their sockets a moment later; no event says
-    # when the last one has.
-    await asyncio.sleep(0.1 if url.startswith("https:") else 0)
+    # Connections that were cut in the middle of a watch close their sockets a moment later.
+    await wait_until_async(lambda: all(opened.fileno() < 0 for opened in sockets))
 
 
 async def _install_widgets(api: Api) -> None:

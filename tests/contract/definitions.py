@@ -53,16 +53,28 @@ class Kind:
 
     async def redefine(self, definition: Object, *, refused: Object) -> None:
         """Change the definition; return when an object that it refuses is refused."""
-        held = (await self._api.get(DEFINITIONS, self.name)).ok()
-        body = {**copy.deepcopy(definition), "metadata": held["metadata"]}
-        (await self._api.replace(DEFINITIONS, body)).ok()
-        self._definition = definition
         async with asyncio.timeout(HANG_SECONDS):
+            while True:
+                if await self._replace(definition):
+                    break
+                # A real server has written the definition's status in between.
+                await asyncio.sleep(PAUSE_SECONDS)
+            self._definition = definition
             while True:
                 answer = await self.create({**refused, **self._head}, dryRun="All")
                 if answer.status == 422:
                     return
                 await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _replace(self, definition: Object) -> bool:
+        """Replace the definition; return False if it has changed since it was read."""
+        held = (await self._api.get(DEFINITIONS, self.name)).ok()
+        body = {**copy.deepcopy(definition), "metadata": held["metadata"]}
+        answer = await self._api.replace(DEFINITIONS, body)
+        if answer.status == 409:
+            return False
+        answer.ok()
+        return True
 
     async def tighten(self, schema: Object, *, refused: Object) -> None:
         """Give the definition another schema of the spec."""

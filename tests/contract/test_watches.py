@@ -174,11 +174,11 @@ async def test_watch_with_initial_events_marks_their_end(api: Api) -> None:
 
 async def test_watch_with_bookmarks_gets_one_before_its_end(api: Api) -> None:
     version = await api.version("configmaps")
+    created = (await api.create("configmaps", config_map("one"))).ok()
 
     async with api.watch(
         "configmaps", resourceVersion=version, allowWatchBookmarks="true", timeoutSeconds=4
     ) as watch:
-        created = (await api.create("configmaps", config_map("one"))).ok()
         events = await watch.rest()
 
     assert events[0] == ("ADDED", created)

@@ -1,6 +1,7 @@
 """Puts the Framework CRD of deploy/ into an API server, and waits until it is served."""
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -17,16 +18,22 @@ FRAMEWORKS = "/apis/frameworkcontroller.microsoft.com/v1/frameworks"
 def install_crd(http: JsonHttp) -> None:
     """Create or replace the CRD, then wait until it is served."""
     crd = yaml.safe_load(CRD_FILE.read_text(encoding="utf-8"))
+    wait_until(lambda: _write_crd(http, crd))
+    wait_ready(http, FRAMEWORKS)
+
+
+def _write_crd(http: JsonHttp, crd: dict[str, Any]) -> bool:
+    """Create or replace the CRD; return False if the server changed it since it was read."""
     path = f"{CRDS}/{crd['metadata']['name']}"
     status, current = http.request("GET", path)
     if status == 200:
-        crd["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"]
-        status, answer = http.request("PUT", path, crd)
+        metadata = crd["metadata"] | {"resourceVersion": current["metadata"]["resourceVersion"]}
+        status, answer = http.request("PUT", path, {**crd, "metadata": metadata})
     else:
         status, answer = http.request("POST", CRDS, crd)
-    if status not in {200, 201}:
+    if status not in {200, 201, 409}:
         raise ChildError(f"the CRD was refused: {answer}")
-    wait_ready(http, FRAMEWORKS)
+    return status != 409
 
 
 def wait_ready(http: JsonHttp, path: str, *children: ChildProcess) -> None:
