@@ -21,7 +21,7 @@ from tests.support.servers.policed import (
     build_pod,
     create,
 )
-from tests.support.servers.rights import run_kubectl
+from tests.support.servers.rights import Right, is_allowed, run_kubectl
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kube
@@ -52,6 +52,9 @@ def open_trainer(policed: Policed, *rules: Object) -> JsonHttp:
     bind(policed, "frameworkbarrier-acknowledge", "trainer")
     policed.create("pods", build_pod(TRAINER, account="trainer"))
     agent = policed.open_agent(TRAINER, account="trainer")
+    # The further rights may be in force before that of agents.
+    right = Right("frameworkbarrier.io", "gangs", "acknowledge")
+    wait_until(lambda: is_allowed(policed.admin, policed.namespace, "trainer", right))
     wait_until(lambda: policed.patch(agent, TRAINER, acknowledge())[0] == 200)
     return agent
 
@@ -253,7 +256,9 @@ def test_administrator_of_a_namespace_grants_agents_their_right_and_is_no_agent(
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", **reference},
         "subjects": [{"kind": "ServiceAccount", "name": "frameworkbarrier-job"}],
     }
-    create(admin, f"{roles}/rolebindings", binding)
+    path = f"{roles}/rolebindings"
+    wait_until(lambda: admin.request("POST", f"{path}?dryRun=All", binding)[0] == 201)
+    create(admin, path, binding)
     rules = [allow("control", "gangs", "frameworkbarrier.io")]
     forged = {"metadata": {"name": "controller"}, "rules": rules}
     check_denied(admin.request("POST", f"{roles}/roles", forged), "attempting to grant")

@@ -122,11 +122,13 @@ def start_attack(
     env |= {attacks.TENANT_TOKEN_ENV: tenant.token, attacks.NAMESPACE_ENV: namespace}
     env |= {attacks.HEALTH_PORT_ENV: str(health_port)}
     command = [sys.executable, "-m", "tests.security.attacks", name]
-    child = ChildProcess(f"attack {name}", command, log=folder / f"{name}.log", env=env)
+    log = folder / f"{name}.log"
+    log.unlink(missing_ok=True)  # that of the round before
+    child = ChildProcess(f"attack {name}", command, log=log, env=env)
 
     def has_begun() -> bool:
         child.raise_if_ended()
-        return child.log.stat().st_size > 0
+        return log.stat().st_size > 0
 
     try:
         wait_until(has_begun)

@@ -22,10 +22,11 @@ from tests.support.fakes.kubelet import (
     run_until_deleted,
 )
 from tests.support.servers.controlplane import Access
-from tests.support.servers.deployed import Deployed, apply_role
+from tests.support.servers.deployed import ACCOUNT, Deployed, apply_role
 from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.servers.policed import MERGE
-from tests.support.waiting import HANG_SECONDS
+from tests.support.servers.rights import Right, is_allowed
+from tests.support.waiting import HANG_SECONDS, wait_until
 
 pytestmark = pytest.mark.kube
 
@@ -45,9 +46,10 @@ def build_framework(retries: int = 0) -> Object:
 
 @pytest.fixture
 def deployed(
-    framework_crd: None, audited_plane: Access, namespace: str, tmp_path: Path
+    framework_crd: None, audited_plane: Access, http: JsonHttp, namespace: str, tmp_path: Path
 ) -> Deployed:
     objects = apply_role(audited_plane, "namespaced", namespace, tmp_path)
+    wait_until(lambda: may_create_secrets(http, namespace))
     return Deployed(audited_plane, objects, tmp_path)
 
 
@@ -59,6 +61,12 @@ def allow_secrets(http: JsonHttp, namespace: str, *verbs: str) -> None:
         rules.append({"apiGroups": [""], "resources": ["secrets"], "verbs": verbs})
     status, answer = http.request("PATCH", path, {"rules": rules}, content_type=MERGE)
     assert status == 200, answer
+    wait_until(lambda: may_create_secrets(http, namespace) is ("create" in verbs))
+
+
+def may_create_secrets(http: JsonHttp, namespace: str) -> bool:
+    """Return whether the controller's account has the right now."""
+    return is_allowed(http, namespace, ACCOUNT, Right("", "secrets", "create"))
 
 
 async def wait_for_framework(kube: KubeClient, namespace: str, state: str) -> Object:
@@ -110,6 +118,8 @@ async def test_each_attempt_has_a_key_of_its_own_that_is_deleted_with_it(
 ) -> None:
     keys: dict[str, set[str]] = {}
     attempts: dict[str, set[str]] = {}
+    # The Secrets of both attempts have one name: the first attempt ends when both Pods have read.
+    both = {attempt: asyncio.Barrier(2) for attempt in ("0", "1")}
 
     async def script(pod: FakePod) -> None:
         """Read the key as the kubelet mounts it; the first attempt fails."""
@@ -123,6 +133,7 @@ async def test_each_attempt_has_a_key_of_its_own_that_is_deleted_with_it(
         assert found["immutable"] is True
         assert owner == annotations[constants.FRAMEWORK_ATTEMPT_INSTANCE_UID]
         assert pod.body["spec"]["volumes"][0]["secret"]["secretName"] == found["metadata"]["name"]
+        await both[attempt].wait()
         await pod.initialize()
         await pod.start()
         await pod.finish(1 if attempt == "0" else 0)

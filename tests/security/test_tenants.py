@@ -119,7 +119,9 @@ def tenant(policies: None, control_plane: Access, http: JsonHttp, namespace: str
     # An earlier test may have left other bounds.
     host = gang_of({"hostNetwork": True})
     claim = gang_of({}, {"labels": {constants.FRAMEWORK_NAME: "gang"}})
-    wait_until(lambda: tenant.submit(host)[0] == 201 and tenant.submit(claim)[0] == 403)
+    large = gang(*(build_role_wire(name, 1_000) for name in ("a", "b", "c")))
+    wait_until(lambda: tenant.submit(host)[0] == tenant.submit(large)[0] == 201)
+    wait_until(lambda: tenant.submit(claim)[0] == 403)
     return tenant
 
 
@@ -426,6 +428,10 @@ def test_pod_security_of_a_namespace_denies_pods_of_frameworks_as_any_pod(
     path = f"/api/v1/namespaces/{tenant.namespace}"
     patch = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}
     assert http.request("PATCH", path, patch, content_type=MERGE)[0] == 200
+    added = in_container({"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}})
+    pod = {"metadata": {"name": "probe"}, "spec": {**added, "serviceAccountName": "default"}}
+    # The server takes the label of a namespace a moment after it is stored.
+    wait_until(lambda: http.request("POST", f"{path}/pods?dryRun=All", pod)[0] == 403)
 
     def find_refusal() -> str:
         events = http.request("GET", f"{path}/events")[1]["items"]
@@ -435,7 +441,6 @@ def test_pod_security_of_a_namespace_denies_pods_of_frameworks_as_any_pod(
         return [pod["metadata"]["name"] for pod in http.request("GET", f"{path}/pods")[1]["items"]]
 
     with start_controller(control_plane, tmp_path):
-        added = in_container({"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}})
         tenant.create(gang_of(added) | {"metadata": {"name": "privileged"}})
         assert 'violates PodSecurity "baseline' in wait_until(find_refusal)
         tenant.create(gang_of({}) | {"metadata": {"name": "ordinary"}})

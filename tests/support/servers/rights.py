@@ -43,6 +43,20 @@ def expand_rules(objects: Iterable[Object]) -> set[Right]:
     }
 
 
+def is_allowed(http: JsonHttp, namespace: str, account: str, right: Right) -> bool:
+    """Ask the server whether an account has a right now.
+
+    The server takes a changed role or binding a moment after it is stored.
+    """
+    attributes = {"group": right.group, "resource": right.resource, "verb": right.verb}
+    user = f"system:serviceaccount:{namespace}:{account}"
+    review = {"spec": {"user": user, "resourceAttributes": {**attributes, "namespace": namespace}}}
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    status, answer = http.request("POST", path, review)
+    assert status == 201, answer
+    return bool(answer["status"]["allowed"])
+
+
 def run_kubectl(access: Access, *arguments: str) -> str:
     """Run kubectl as the administrator; give what it printed."""
     assert access.kubectl is not None
