@@ -50,11 +50,9 @@ def is_allowed(http: JsonHttp, namespace: str, account: str, right: Right) -> bo
     """
     attributes = {"group": right.group, "resource": right.resource, "verb": right.verb}
     user = f"system:serviceaccount:{namespace}:{account}"
-    review = {"spec": {"user": user, "resourceAttributes": {**attributes, "namespace": namespace}}}
-    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-    status, answer = http.request("POST", path, review)
-    assert status == 201, answer
-    return bool(answer["status"]["allowed"])
+    return _is_allowed(
+        http, {"user": user, "resourceAttributes": {**attributes, "namespace": namespace}}
+    )
 
 
 def run_kubectl(access: Access, *arguments: str) -> str:
