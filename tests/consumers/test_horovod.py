@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.consumers.examples import STACKS, start_example
+from tests.consumers.examples import STACKS, start_example, wait_for_rescale
 from tests.consumers.stacks import (
     COUNTS,
     FAMILIES,
@@ -67,13 +67,23 @@ except RuntimeError:
 
 
 def test_horovod_continues_in_worlds_of_two_three_and_two(tmp_path: Path) -> None:
-    def add_secret(text: str) -> str:
+    def change(text: str) -> str:
+        loop = "        while state.step < STEPS:\n"
+        assert loop in text
+        text = text.replace(loop, f"        first = state.step\n{loop}")
+        text = wait_for_rescale(
+            text, "SECONDS", step="state.step", size="hvd.size()", first="first"
+        )
+        # Peers wait 30 s for one another by default; a busy machine starts them minutes apart.
+        run = "exec horovodrun --gloo "
+        assert run in text
+        text = text.replace(run, f"{run}--gloo-timeout-seconds 240 --start-timeout 240 ")
         command = ["sh", str(STACKS / "ssh-secret.sh"), "horovod-ssh"]
         secret = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         return f"{text}---\n{secret}"
 
     require_program("sshd", "sshd")
-    with start_example("horovod-elastic.yaml", "horovod-gloo", tmp_path, add_secret) as example:
+    with start_example("horovod-elastic.yaml", "horovod-gloo", tmp_path, change) as example:
         example.wait_for_log("launcher/0", r"world 2 step \d+: ")
         example.scale("worker", 3)
         example.wait_for_log("launcher/0", r"world 3 step \d+: ")
