@@ -43,16 +43,34 @@ def expand_rules(objects: Iterable[Object]) -> set[Right]:
     }
 
 
-def is_allowed(http: JsonHttp, namespace: str, account: str, right: Right) -> bool:
+def is_allowed(
+    http: JsonHttp, namespace: str, account: str, right: Right, /, **attributes: str
+) -> bool:
     """Ask the server whether an account has a right now.
 
     The server takes a changed role or binding a moment after it is stored.
+
+    Args:
+        http: asks, as the administrator.
+        namespace: of the account.
+        account: name of the ServiceAccount.
+        right: in the namespace of the account, if ``attributes`` name no other one.
+        attributes: further ones of the request, as in a SubjectAccessReview.
     """
-    attributes = {"group": right.group, "resource": right.resource, "verb": right.verb}
-    user = f"system:serviceaccount:{namespace}:{account}"
-    return _is_allowed(
-        http, {"user": user, "resourceAttributes": {**attributes, "namespace": namespace}}
-    )
+    resource, _, subresource = right.resource.partition("/")
+    asked = {
+        "namespace": namespace,
+        "verb": right.verb,
+        "group": right.group,
+        "resource": resource,
+        "subresource": subresource,
+        **attributes,
+    }
+    review = {"user": f"system:serviceaccount:{namespace}:{account}", "resourceAttributes": asked}
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    status, answer = http.request("POST", path, {"spec": review})
+    assert status == 201, answer
+    return bool(answer["status"]["allowed"])
 
 
 def run_kubectl(access: Access, *arguments: str) -> str:
@@ -87,29 +105,13 @@ def wait_until_granted(access: Access, objects: Iterable[Object]) -> None:
         if binding["kind"] not in {"RoleBinding", "ClusterRoleBinding"}:
             continue
         rule = roles[binding["roleRef"]["kind"], binding["roleRef"]["name"]]["rules"][-1]
-        resource, _, subresource = rule["resources"][-1].partition("/")
+        right = Right(rule["apiGroups"][-1], rule["resources"][-1], rule["verbs"][-1])
         subject = binding["subjects"][0]
         namespace = binding["metadata"].get("namespace", "")
+        attributes = {"namespace": namespace, "name": rule.get("resourceNames", [""])[-1]}
         owner = subject.get("namespace", namespace)
-        review = {
-            "user": f"system:serviceaccount:{owner}:{subject['name']}",
-            "resourceAttributes": {
-                "namespace": namespace,
-                "verb": rule["verbs"][-1],
-                "group": rule["apiGroups"][-1],
-                "resource": resource,
-                "subresource": subresource,
-                **({"name": rule["resourceNames"][-1]} if "resourceNames" in rule else {}),
-            },
-        }
-        wait_until(partial(_is_allowed, http, review), partial(str, review))
-
-
-def _is_allowed(http: JsonHttp, review: Object) -> bool:
-    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-    status, answer = http.request("POST", path, {"spec": review})
-    assert status == 201, answer
-    return bool(answer["status"]["allowed"])
+        ask = partial(is_allowed, http, owner, subject["name"], right, **attributes)
+        wait_until(ask, partial(str, (binding["metadata"]["name"], right)))
 
 
 def write_overlay(folder: Path, base: Path, namespace: str) -> Path:
