@@ -13,7 +13,7 @@ from cli.printing.output import Printer, parse_output
 from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS, Object
 from tests.support.builders import build_role_wire, build_submission
-from tests.support.servers.commandline import Answer, call_in_process
+from tests.support.servers.commandline import call_on
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkserver import build_env
 from tests.support.servers.rights import run_kubectl
@@ -76,12 +76,8 @@ STATUS: Object = {
 }
 
 
-def call(access: Access, *arguments: str) -> Answer:
-    return call_in_process(*arguments, "--kubeconfig", access.kubeconfig)
-
-
 def print_ours(access: Access, *arguments: str) -> str:
-    done = call(access, *arguments)
+    done = call_on(access, *arguments)
     assert done.code == 0, done.err
     return done.out
 
@@ -147,7 +143,7 @@ def test_yaml_has_the_content_that_kubectl_prints(audited_plane: Access, gangs: 
 def test_missing_framework_is_named_with_those_that_exist(
     audited_plane: Access, gangs: str
 ) -> None:
-    done = call(audited_plane, "get", "gang", "gone", "-n", gangs, "-o", "name")
+    done = call_on(audited_plane, "get", "gang", "gone", "-n", gangs, "-o", "name")
     assert done.code == 1
     assert done.out == "framework.frameworkcontroller.microsoft.com/gang\n"
     assert "no Framework 'gone'" in done.err
@@ -157,7 +153,7 @@ def test_missing_framework_is_named_with_those_that_exist(
 def test_empty_namespace_is_said_as_kubectl_says_it(
     framework_crd: None, audited_plane: Access, namespace: str
 ) -> None:
-    done = call(audited_plane, "get", "-n", namespace)
+    done = call_on(audited_plane, "get", "-n", namespace)
     assert (done.code, done.out) == (0, "")
     assert done.err == f"No resources found in {namespace} namespace.\n"
 

@@ -16,7 +16,7 @@ from tests.support.builders import (
     build_submission,
     build_template_wire,
 )
-from tests.support.servers.commandline import Answer, call_in_process
+from tests.support.servers.commandline import call_on
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkcrd import wait_ready
 from tests.support.servers.jsonhttp import JsonHttp
@@ -67,22 +67,18 @@ def build_tenant(
     return tenant
 
 
-def call(tenant: Access, *arguments: str) -> Answer:
-    return call_in_process(*arguments, "--kubeconfig", tenant.kubeconfig)
-
-
 def test_user_with_rights_on_frameworks_only_is_told_what_is_left_out(
     control_plane: Access, http: JsonHttp, gang: str, tmp_path: Path
 ) -> None:
     tenant = build_tenant(control_plane, http, gang, tmp_path, [FRAMEWORK_RULE])
-    assert "gang" in call(tenant, "get", "-n", gang).out
+    assert "gang" in call_on(tenant, "get", "-n", gang).out
     for command in ("describe", "tree"):
-        done = call(tenant, command, "gang", "-n", gang)
+        done = call_on(tenant, command, "gang", "-n", gang)
         assert done.code == 0, done.err
         assert "worker/0-1" in done.out
         (note,) = done.err.splitlines()
         assert "you lack the rights list pods, get configmaps, list events" in note
-    refused = call(tenant, "events", "gang", "-n", gang)
+    refused = call_on(tenant, "events", "gang", "-n", gang)
     assert (refused.code, refused.out) == (3, "")
     assert 'cannot list resource "events"' in refused.err
 
@@ -92,10 +88,10 @@ def test_user_with_the_documented_rights_sees_all(
 ) -> None:
     rules = [FRAMEWORK_RULE, *DETAIL_RULES]
     tenant = build_tenant(control_plane, http, gang, tmp_path, rules)
-    done = call(tenant, "tree", "gang", "-n", gang, "-o", "json")
+    done = call_on(tenant, "tree", "gang", "-n", gang, "-o", "json")
     assert (done.code, done.err) == (0, "")
     tree = json.loads(done.out)
     assert tree["objects"] == ["ServiceAccount/default"]
     assert tree["roles"][0]["tasks"][0]["pod"]["name"] == "gang-worker-0"
-    assert call(tenant, "describe", "gang", "-n", gang).err == ""
-    assert call(tenant, "events", "gang", "-n", gang).code == 0
+    assert call_on(tenant, "describe", "gang", "-n", gang).err == ""
+    assert call_on(tenant, "events", "gang", "-n", gang).code == 0

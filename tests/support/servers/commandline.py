@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from click.testing import CliRunner
 
 from cli.main import main
+from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkserver import build_env
 from tests.support.waiting import HANG_SECONDS
 
@@ -47,6 +48,11 @@ async def call_in_thread(kubeconfig: str, *arguments: str) -> Answer:
     words = [*arguments, "--kubeconfig", kubeconfig]
     async with asyncio.timeout(HANG_SECONDS):
         return await asyncio.to_thread(call_in_process, *words)
+
+
+def call_on(access: Access, *arguments: str) -> Answer:
+    """Run ``framework ARGUMENTS`` on a cluster, in this thread."""
+    return call_in_process(*arguments, "--kubeconfig", access.kubeconfig)
 
 
 def call_in_process(*arguments: str, **env: str) -> Answer:
