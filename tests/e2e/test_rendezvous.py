@@ -21,6 +21,7 @@ from tests.e2e.steps import (
     wait_until_succeeded,
     wrap_command,
 )
+from tests.support.machine.processes import read_stat
 from tests.support.measuring.pace import stretch
 from tests.support.servers.gang import (
     MAIN,
@@ -294,7 +295,7 @@ async def wait_for_events(world: GangCluster, reason: str) -> list[Object]:
 def read_parent(pid: int) -> int | None:
     """Read the parent's id; None if the process has ended."""
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        return int(read_stat(pid)[1])
     except (FileNotFoundError, ProcessLookupError):
         return None
 

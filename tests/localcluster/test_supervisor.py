@@ -10,6 +10,7 @@ import pytest
 from framework.clock import ManualClock
 from framework.kube.backoff import Backoff
 from localcluster.supervisor import ChildFailedError, Supervisor
+from tests.support.machine.processes import is_running
 from tests.support.servers.frameworkcrd import ROOT
 from tests.support.waiting import HANG_SECONDS, wait_until_async
 
@@ -56,14 +57,6 @@ async def wait_for_start(supervisor: Supervisor, starts: int, tmp_path: Path) ->
     return supervisor.pid
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
-
-
 async def test_run_after_a_kill_starts_the_child_again(tmp_path: Path) -> None:
     supervisor = build(tmp_path, SLEEPER)
     task = asyncio.create_task(supervisor.run())
@@ -74,7 +67,7 @@ async def test_run_after_a_kill_starts_the_child_again(tmp_path: Path) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert not is_alive(second)
+    assert not is_running(second)
 
 
 async def test_run_when_cancelled_ends_the_child_with_sigterm(
@@ -112,4 +105,4 @@ async def test_run_when_its_own_process_is_killed_ends_the_child(tmp_path: Path)
     child = int(await parent.stdout.readline())
     parent.kill()
     await parent.wait()
-    await wait_until_async(lambda: not is_alive(child))
+    await wait_until_async(lambda: not is_running(child))

@@ -188,14 +188,6 @@ def list_children(pid: int) -> list[int]:
     return children
 
 
-def is_running(pid: int) -> bool:
-    """Return whether there is such a process that has not ended; a zombie has."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
-    except OSError:
-        return False
-
-
 @contextlib.contextmanager
 def run_agent(
     env: dict[str, str], *arguments: str, command: tuple[str, ...] = ()

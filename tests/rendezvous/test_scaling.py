@@ -29,9 +29,10 @@ from rendezvous.process.children import Children
 from rendezvous.process.processes import list_processes_naming
 from rendezvous.process.scaler import Scaler
 from rendezvous.volume.writer import Writer
-from tests.rendezvous.agents import Publisher, is_running, run_agent
+from tests.rendezvous.agents import Publisher, run_agent
 from tests.rendezvous.gangs import build_gang, build_role, build_roster
 from tests.support.fakes.agentclock import SkippingClock
+from tests.support.machine.processes import is_running
 from tests.support.servers.controlplane import Access
 from tests.support.waiting import HANG_SECONDS, wait_until
 

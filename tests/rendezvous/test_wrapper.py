@@ -27,12 +27,12 @@ from tests.rendezvous.agents import (
     AgentProcess,
     Gang,
     build_command_with_moved_clock,
-    is_running,
     list_children,
     read_changes,
     run_agent,
 )
 from tests.rendezvous.gangs import build_role, build_roster, get_uid
+from tests.support.machine.processes import is_running
 from tests.support.measuring.pace import expect_usually_within
 from tests.support.waiting import HANG_SECONDS, wait_until
 

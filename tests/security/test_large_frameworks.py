@@ -16,6 +16,7 @@ import pytest
 
 from framework.api import constants, crd
 from tests.support.builders import build_role_wire, build_submission
+from tests.support.machine.processes import read_stat
 from tests.support.servers.childprocess import ChildProcess
 from tests.support.servers.frameworkcrd import CRDS, wait_ready
 from tests.support.servers.frameworkserver import open_local_server, start_controller
@@ -77,7 +78,7 @@ class Cluster:
 
     def read_cpu_seconds(self) -> float:
         """Read the CPU time that the controller has used."""
-        fields = Path(f"/proc/{self.controller.pid}/stat").read_text().rpartition(")")[2].split()
+        fields = read_stat(self.controller.pid)
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def remove_limits(self) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from cli.exitcodes import ExitCode
 from tests.cli.test_sessions import ROOT, read_until, start
+from tests.support.machine.processes import read_stat
 from tests.support.servers.commandline import call_in_process
 from tests.support.waiting import HANG_SECONDS, wait_until
 
@@ -162,13 +163,12 @@ class ReadingEnd:
     """
 
     def __init__(self, pid: int) -> None:
-        self._process = Path(f"/proc/{pid}")
+        self._pid = pid
         self._seen: list[tuple[str, str]] = []
 
     def is_reached(self) -> bool:
-        count = (self._process / "io").read_text().splitlines()[0]
-        state = (self._process / "stat").read_text().rpartition(")")[2].split()[0]
-        self._seen.append((count, state))
+        count = Path(f"/proc/{self._pid}/io").read_text().splitlines()[0]
+        self._seen.append((count, read_stat(self._pid)[0]))
         return len(self._seen) > 5 and set(self._seen[-5:]) == {(count, "S")}
 
 

@@ -13,6 +13,7 @@ from framework.kube.client import KubeClient
 from framework.kube.config import load_kube_config
 from framework.kube.resources import PODS
 from tests.localcluster.kubelet.nodes import build_container, build_pod
+from tests.support.machine.processes import read_stat
 from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.local
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.local
 
 def read_parent_and_start(pid: int) -> tuple[int, str]:
     """Read who started a process and when: a number may be used again."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    fields = read_stat(pid)
     return int(fields[1]), fields[19]
 
 

@@ -1,0 +1,21 @@
+"""What the kernel says of a process, by its id."""
+
+from pathlib import Path
+
+
+def read_stat(pid: int) -> list[str]:
+    """Read the fields of ``/proc/PID/stat`` that follow the name: state, parent, ...
+
+    Raises:
+        FileNotFoundError, ProcessLookupError: there is no such process.
+    """
+    # The name may have spaces and brackets.
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def is_running(pid: int) -> bool:
+    """Return whether there is such a process that has not ended; a zombie has."""
+    try:
+        return read_stat(pid)[0] not in {"Z", "X"}
+    except (FileNotFoundError, ProcessLookupError):
+        return False
