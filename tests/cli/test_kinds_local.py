@@ -25,7 +25,7 @@ from framework.kube.resources import (
     Resource,
 )
 from tests.cli.test_sessions import call, list_local, read_until, start
-from tests.examples.stage import watch_until
+from tests.support.servers.watching import watch_until
 
 pytestmark = [pytest.mark.local, pytest.mark.slow]
 

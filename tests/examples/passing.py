@@ -17,10 +17,10 @@ from framework.kube.client import KubeClient
 from framework.kube.errors import AlreadyExistsError
 from framework.kube.resources import FRAMEWORKS, PODS, SERVICE_ACCOUNTS, Object
 from tests.examples.commandline import EXAMPLES
-from tests.examples.stage import watch_until
 from tests.examples.templates import check_pod, walk_templates
 from tests.support.servers.frameworkcrd import ROOT
 from tests.support.servers.jsonhttp import JsonHttp
+from tests.support.servers.watching import watch_until
 
 ORIGINAL_ENV = "FRAMEWORKBARRIER_ORIGINAL_EXAMPLES"
 BESIDE = ROOT.parent / "shared" / "upstream-examples" / "frameworkcontroller"

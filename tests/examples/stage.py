@@ -1,21 +1,17 @@
 """Frameworks on a cluster, as their user works with them: apply, watch, scale, stop."""
 
 import contextlib
-import math
-import time
 from collections.abc import Callable
-from typing import TypeVar
 
 import yaml
 
 from framework.api import constants
 from framework.kube.client import KubeClient, PatchContent
 from framework.kube.errors import NotFoundError
-from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SERVICES, Object, Resource
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SERVICES, Object
 from tests.examples.commandline import EXAMPLES
-from tests.support.waiting import HANG_SECONDS
+from tests.support.servers.watching import watch_until
 
-T = TypeVar("T")
 _RESOURCES = {"ConfigMap": CONFIGMAPS, "Framework": FRAMEWORKS, "Service": SERVICES}
 
 
@@ -23,34 +19,6 @@ def read_documents(name: str) -> list[Object]:
     """Read an example."""
     text = (EXAMPLES / name).read_text(encoding="utf-8")
     return [document for document in yaml.safe_load_all(text) if document]
-
-
-async def watch_until(
-    kube: KubeClient,
-    resource: Resource,
-    namespace: str,
-    find: Callable[[str, Object], T | None],
-    **selectors: str,
-) -> T:
-    """Watch until ``find`` returns something for an event (type, object); return that.
-
-    A busy server may end a watch early: the next one begins with all objects again.
-    """
-    last: Object = {}
-    deadline = time.monotonic() + HANG_SECONDS
-    while (left := deadline - time.monotonic()) > 0:
-        events = kube.watch(
-            resource,
-            namespace,
-            timeout_seconds=math.ceil(left),
-            read_deadline_seconds=2 * HANG_SECONDS,
-            **selectors,  # type: ignore[arg-type]  # selectors are strings
-        )
-        async with contextlib.aclosing(events):
-            async for event, last in events:  # the last object explains a failure
-                if found := find(event, last):
-                    return found
-    raise AssertionError(f"not within {HANG_SECONDS} s, after {last}")
 
 
 class Stage:

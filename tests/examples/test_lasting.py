@@ -6,8 +6,9 @@ from framework.api import constants
 from framework.kube.client import KubeClient
 from framework.kube.resources import CONFIGMAPS, SERVICES, Object
 from tests.examples.rescaling import walk_through
-from tests.examples.stage import Stage, list_tasks, read_documents, watch_until
+from tests.examples.stage import Stage, list_tasks, read_documents
 from tests.support.builders import build_role_wire, build_submission
+from tests.support.servers.watching import watch_until
 
 pytestmark = pytest.mark.local
 # What a client of the service runs: each address must answer as the server of that index.

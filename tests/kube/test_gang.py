@@ -19,7 +19,6 @@ from framework.api import constants
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
-from tests.examples.stage import watch_until
 from tests.support.fakes.kubelet import FakeKubelet, FakePod, Script
 from tests.support.servers.controlplane import Access
 from tests.support.servers.deployed import Deployed, apply_role
@@ -34,6 +33,7 @@ from tests.support.servers.rights import (
     wait_until_granted,
     write_overlay,
 )
+from tests.support.servers.watching import watch_until
 from tests.support.waiting import HANG_SECONDS
 
 NAME = "gang"

@@ -11,12 +11,12 @@ import yaml
 from framework.kinds.catalog import find_compile
 from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS, Object
-from tests.examples.stage import watch_until
 from tests.framework.kinds.jobs import build_template, build_tfjob, build_trainingjob
 from tests.support.fakes.jobscripts import Ends
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkserver import start_controller
 from tests.support.servers.rights import run_kubectl
+from tests.support.servers.watching import watch_until
 
 pytestmark = pytest.mark.kube
 

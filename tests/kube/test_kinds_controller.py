@@ -24,13 +24,13 @@ from framework.kube.resources import (
     Object,
     Resource,
 )
-from tests.examples.stage import watch_until
 from tests.framework.kinds.jobs import build_tfjob, build_trainingjob
 from tests.support.fakes.jobscripts import Ends
 from tests.support.servers.controlplane import Access
 from tests.support.servers.deployed import Deployed
 from tests.support.servers.frameworkcrd import ROOT, wait_ready
 from tests.support.servers.rights import Right, apply_kustomization, expand_rules, run_kubectl
+from tests.support.servers.watching import watch_until
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.kube

@@ -13,12 +13,12 @@ import pytest
 
 from framework.kube.client import KubeClient
 from framework.kube.resources import PODS, SERVICES, TFJOBS, TRAININGJOBS, Object, Resource
-from tests.examples.stage import watch_until
 from tests.support.fakes.jobscripts import Ends
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkcrd import ROOT, wait_ready
 from tests.support.servers.frameworkserver import start_controller
 from tests.support.servers.rights import run_kubectl
+from tests.support.servers.watching import watch_until
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.kube

@@ -19,6 +19,7 @@ from tests.support.builders import FAIL_FAST, build_role_wire, build_submission,
 from tests.support.fakes.kubelet import FakeKubelet, FakePod, Script, run_until_deleted
 from tests.support.servers.controlplane import Access
 from tests.support.servers.deployed import Deployed, apply_role
+from tests.support.servers.watching import watch_until
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.kube
@@ -60,19 +61,14 @@ class Gang:
         self, is_met: Callable[[str, Object], bool], version: str | None = None
     ) -> Object:
         """Watch the Framework until an event meets a condition; return the object."""
-        events = self.kube.watch(
+        return await watch_until(
+            self.kube,
             FRAMEWORKS,
             self.namespace,
+            lambda event, body: body if is_met(event, body) else None,
             resource_version=version,
             field_selector=f"metadata.name={NAME}",
-            timeout_seconds=HANG_SECONDS,
-            read_deadline_seconds=2 * HANG_SECONDS,
         )
-        async with contextlib.aclosing(events):
-            async for event, body in events:
-                if is_met(event, body):
-                    return body
-        raise AssertionError(f"no such event in {HANG_SECONDS} s")
 
     async def wait_until_deleted(self) -> Object:
         """Watch the Framework from its creation on, because it may be gone already."""

@@ -19,7 +19,6 @@ from framework.api.states import FrameworkState, TaskState
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS, LEASES, PODS, Object
-from tests.examples.stage import watch_until
 from tests.support.builders import build_role_wire, build_submission
 from tests.support.fakes.kubelet import FakeKubelet, FakePod, Script, run_until_deleted
 from tests.support.fakes.proxy import ThreadProxy, run_proxy
@@ -27,6 +26,7 @@ from tests.support.measuring.pace import expect_within
 from tests.support.servers.childprocess import ChildProcess
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkserver import launch_controller
+from tests.support.servers.watching import watch_until
 from tests.support.simulator.invariants import check_step
 from tests.support.waiting import wait_until_async
 from tests.upgrade.takeover import Ledger, open_ledger

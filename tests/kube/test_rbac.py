@@ -25,6 +25,7 @@ from tests.support.fakes.kubelet import FakeKubelet, Script, run_for, run_until_
 from tests.support.servers.controlplane import Access
 from tests.support.servers.deployed import ACCOUNT, ROLES, Deployed, apply_role
 from tests.support.servers.rights import Right
+from tests.support.servers.watching import watch_until
 from tests.support.waiting import HANG_SECONDS, wait_until_async
 
 CONFIG = {"frameworkCompletedRetainSec": 1}
@@ -83,19 +84,14 @@ class World:
         version: str | None = None,
     ) -> None:
         """Watch objects, of one name if it is not empty, until an event meets a condition."""
-        events = self.kube.watch(
+        await watch_until(
+            self.kube,
             resource,
             self.namespace,
+            lambda event, body: is_met(event, body) or None,
             resource_version=version,
             field_selector=f"metadata.name={name}" if name else "",
-            timeout_seconds=HANG_SECONDS,
-            read_deadline_seconds=2 * HANG_SECONDS,
         )
-        async with contextlib.aclosing(events):
-            async for event, body in events:
-                if is_met(event, body):
-                    return
-        raise AssertionError(f"no event of {resource.plural} {name} in {HANG_SECONDS} s")
 
     def is_requested(self, resource: str, group: str = "") -> bool:
         """Return whether the controller sent a GET, as the audit log says."""

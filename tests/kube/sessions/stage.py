@@ -14,7 +14,6 @@ from framework.api.constants import FRAMEWORK_NAME
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.resources import EVENTS, NODES, Object
-from tests.examples.stage import watch_until
 from tests.support.fakes.kubelet import FakeKubelet, FakePod
 from tests.support.fakes.kubeletserver import Contents, Ended, open_kubelet_server
 from tests.support.servers.childprocess import ChildProcess
@@ -22,6 +21,7 @@ from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkserver import start_controller
 from tests.support.servers.pki import build_server_context, create_pki
 from tests.support.servers.remedies import Shell
+from tests.support.servers.watching import watch_until
 from tests.support.waiting import HANG_SECONDS
 
 NODE = "node-1"
