@@ -94,7 +94,7 @@ class Bench:
             marks.append(time.monotonic())
             for count in (self._pods // 2, self._pods):
                 self._scale(state / "kubeconfig", count)
-                self._wait(lambda count=count: self._count_processes() == count)  # type: ignore[misc]
+                self._wait(lambda count=count: self._count_processes() == count)  # type: ignore[misc]  # a default is not inferred
                 marks.append(time.monotonic())
             cluster.send_signal(signal.SIGTERM)
             cluster.wait(self._limit_seconds)

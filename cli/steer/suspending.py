@@ -24,7 +24,7 @@ def compute_suspend(gang: Gang) -> Change:
         return Change("unchanged", notes=("it is suspended already",))
     resume = build_command("resume", gang.name)
     note = f"its Pods are deleted; `{resume}` starts all Tasks again, also those that have ended"
-    return Change("suspended", set_field(gang, True, SUSPEND_FIELD), (note,))  # noqa: FBT003
+    return Change("suspended", set_field(gang, True, SUSPEND_FIELD), (note,))  # noqa: FBT003 a value of JSON
 
 
 def compute_resume(gang: Gang) -> Change:
@@ -39,7 +39,7 @@ def compute_resume(gang: Gang) -> Change:
     notes: list[str] = []
     if gang.spec.execution_type is ExecutionType.CREATE:
         notes.append(f"it was never started: `{build_command('start', gang.name)}`")
-    return Change("resumed", set_field(gang, False, SUSPEND_FIELD), tuple(notes))  # noqa: FBT003
+    return Change("resumed", set_field(gang, False, SUSPEND_FIELD), tuple(notes))  # noqa: FBT003 a value of JSON
 
 
 def _check_open(gang: Gang) -> None:

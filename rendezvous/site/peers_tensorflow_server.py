@@ -14,7 +14,7 @@ import sys
 _log = logging.getLogger("peers_tensorflow_server")
 
 
-def set_up_logs():  # type: () -> None  # noqa: ANN201
+def set_up_logs():  # type: () -> None  # noqa: ANN201 the file runs on Python 2.7, too
     """Write own records to stdout, all of them as JSON if this Python can."""
     if sys.version_info >= (3, 7):  # noqa: UP036  # see above
         here = os.path.dirname(os.path.abspath(__file__))

@@ -43,7 +43,7 @@ _ROLLOUT = "kubectl -n frameworkbarrier-system rollout status deployment/framewo
 _PATCH_OF_RESCALE = """kubectl patch framework rescale --type=json -p '[
   {"op": "test",    "path": "/spec/taskRoles/0/name", "value": "worker"},
   {"op": "replace", "path": "/spec/taskRoles/0/taskNumber", "value": 2},
-  {"op": "replace", "path": "/spec/taskRoles/0/frameworkAttemptCompletionPolicy/minFailedTaskCount", "value": 2}]'"""  # noqa: E501
+  {"op": "replace", "path": "/spec/taskRoles/0/frameworkAttemptCompletionPolicy/minFailedTaskCount", "value": 2}]'"""  # noqa: E501 a line of a document
 
 COVERED: Mapping[str, Mapping[str, How]] = {
     "README.md": {

@@ -110,7 +110,7 @@ class _Stream:
 def _watch(data: bytes) -> object:
     watch = ObjectWatch(Access("127.0.0.1", 1, tls=False), AgentClock(), "/x", "gang-attempt")
     stream = _Stream(data)
-    watch._connection = stream  # type: ignore[assignment]
+    watch._connection = stream  # type: ignore[assignment]  # a fake stream
     changes = []
     while not stream.is_over:
         changes += watch.poll(0.0)

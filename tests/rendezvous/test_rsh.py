@@ -131,7 +131,7 @@ def test_processes_of_a_client_that_was_killed_end(team: Team) -> None:
         pids = [int(word) for word in process.stdout.readline().split()]
         process.kill()
     for pid in pids:
-        wait_until(lambda pid=pid: not is_alive(pid))  # type: ignore[misc]
+        wait_until(lambda pid=pid: not is_alive(pid))  # type: ignore[misc]  # a default is not inferred
 
 
 def test_client_ends_with_the_command_although_a_daemon_holds_its_streams(team: Team) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import product
 from re import _constants as sre  # type: ignore[attr-defined]  # the only parser of patterns
-from re import _parser as sre_parser  # type: ignore[attr-defined]
+from re import _parser as sre_parser  # type: ignore[attr-defined]  # not in its stubs
 from typing import Any, NamedTuple
 
 # An exponential pattern ends at one of them; each step costs at most 16 times the one before.

@@ -97,7 +97,7 @@ def run_all(folder: Path, address: str, *, in_file: bool) -> dict[str, str]:
     try:
         for name, child in children.items():
             if name != QUIET:
-                wait_until(lambda child=child: has_written(child))  # type: ignore[misc]
+                wait_until(lambda child=child: has_written(child))  # type: ignore[misc]  # a default is not inferred
     finally:
         for child in children.values():
             child.terminate()

@@ -148,7 +148,7 @@ def print_as_progress(texts: Sequence[str]) -> None:
     shown.show_table([gang], 1.0)
     # What is redrawn on a terminal, without the cursor movements of rich.
     console = Console(file=sys.stdout, width=200, height=300, color_system=None)
-    shown._console = console  # type: ignore[assignment]
+    shown._console = console  # type: ignore[assignment]  # a console without colors
     for line in lay_out([gang], 1.0, texts[0], (200, 300)):
         console.print(shown._render(line))
 

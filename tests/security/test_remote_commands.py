@@ -273,7 +273,7 @@ def test_input_beyond_the_window_ends_the_command(team: Team) -> None:
 def test_request_for_another_task_or_attempt_is_refused(
     team: Team, change: dict[str, object]
 ) -> None:
-    request = build_request(team)._replace(**change)  # type: ignore[arg-type]
+    request = build_request(team)._replace(**change)  # type: ignore[arg-type]  # fields of the case
     with open_channel(team) as channel:
         (frame,) = ask(channel, encode_request(request))
     assert frame.kind is Kind.REFUSED

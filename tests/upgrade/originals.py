@@ -104,7 +104,7 @@ class Original:
                     for role, number in counts.items()
                 ],
             },
-            "status": self._build_status(state, tasks, **status),  # type: ignore[arg-type]
+            "status": self._build_status(state, tasks, **status),  # type: ignore[arg-type]  # JSON
         }
 
     def _build_status(

@@ -88,7 +88,8 @@ def test_stopped_framework_is_waited_for_until_its_pods_are_gone() -> None:
 )
 def test_scaled_role_is_waited_for_until_it_has_its_size(
     gang: Gang,
-    is_reached: bool,  # noqa: FBT001
+    *,
+    is_reached: bool,
     text: str,
 ) -> None:
     verdict = SCALED.judge(gang)
@@ -135,7 +136,8 @@ def build_attempt(number: int, state: TaskState) -> Gang:
 )
 def test_retried_task_is_waited_for_until_its_next_attempt_runs(
     gang: Gang,
-    is_reached: bool,  # noqa: FBT001
+    *,
+    is_reached: bool,
     failure: str,
 ) -> None:
     verdict = RETRIED.judge(gang)
@@ -194,7 +196,8 @@ def test_condition_comes_or_can_never_come(
     wanted: str,
     status: FrameworkStatus | None,
     generation: int,
-    is_reached: bool,  # noqa: FBT001
+    *,
+    is_reached: bool,
     failure: str,
 ) -> None:
     goal = parse_wanted(wanted).build_goal("gang", FRAMEWORK_UID)

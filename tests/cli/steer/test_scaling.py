@@ -204,7 +204,7 @@ def test_undo_reaches_indexes_above_the_number_of_tasks() -> None:
 
 
 @pytest.mark.parametrize("is_undo", [False, True])
-def test_remove_of_a_task_that_never_was_names_those_that_are(is_undo: bool) -> None:  # noqa: FBT001
+def test_remove_of_a_task_that_never_was_names_those_that_are(*, is_undo: bool) -> None:
     with pytest.raises(CliError, match="its Tasks are worker/0-1") as caught:
         remove(build_gang_of(build_worker(2)), 7, is_undo=is_undo)
     assert caught.value.exit_code is ExitCode.FAILED

@@ -19,7 +19,7 @@ def build_broken(**fields: object) -> Observation:
         pending(0, wait("ImagePullBackOff", 'Back-off pulling image "r/x:1"')),
         pending(1, wait("CreateContainerConfigError", 'configmap "s" not found')),
     ]
-    return observe(pods, number=3, events={0: [event("Failed", MISSING)]}, **fields)  # type: ignore[arg-type]
+    return observe(pods, number=3, events={0: [event("Failed", MISSING)]}, **fields)  # type: ignore[arg-type]  # passed on
 
 
 def render(observation: Observation, *, shows_all: bool = False) -> list[str]:

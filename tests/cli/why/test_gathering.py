@@ -36,7 +36,7 @@ class OneRightClient:
 
 @pytest.mark.parametrize("slowest", ["pods", "configmaps", "events"])
 async def test_rights_have_one_order_whichever_request_is_answered_last(slowest: str) -> None:
-    gatherer = Gatherer(OneRightClient(slowest), NAMESPACE, FRAMEWORK)  # type: ignore[arg-type]
+    gatherer = Gatherer(OneRightClient(slowest), NAMESPACE, FRAMEWORK)  # type: ignore[arg-type]  # a fake client
     observation = await gatherer.gather(Commands(FRAMEWORK), at(0), is_local=False)
     assert observation.missing_rights == ("get configmaps", "list events", "list pods")
     assert observation.unseen == ("Events", "Pods", "the ConfigMap of the attempt")

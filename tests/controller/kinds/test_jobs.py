@@ -68,7 +68,7 @@ async def edit(jobs: Jobs, resource: Resource, change: Callable[[Object], None])
 
 def find_role(body: Object, name: str) -> Object:
     (role,) = [role for role in body["spec"]["taskRoles"] if role["name"] == name]
-    return role  # type: ignore[no-any-return]
+    return role  # type: ignore[no-any-return]  # JSON
 
 
 def set_workers(number: int) -> Callable[[Object], None]:

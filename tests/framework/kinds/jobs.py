@@ -63,15 +63,15 @@ def edit(*path: str | int, **fields: Any) -> Change:
 
 def get_role(compiled: Compiled, name: str) -> Wire:
     (role,) = [r for r in compiled.framework["spec"]["taskRoles"] if r["name"] == name]
-    return role  # type: ignore[no-any-return]
+    return role  # type: ignore[no-any-return]  # JSON
 
 
 def get_pod(compiled: Compiled, name: str) -> Wire:
-    return get_role(compiled, name)["task"]["pod"]  # type: ignore[no-any-return]
+    return get_role(compiled, name)["task"]["pod"]  # type: ignore[no-any-return]  # JSON
 
 
 def get_container(compiled: Compiled, role: str, index: int = 0) -> Wire:
-    return get_pod(compiled, role)["spec"]["containers"][index]  # type: ignore[no-any-return]
+    return get_pod(compiled, role)["spec"]["containers"][index]  # type: ignore[no-any-return]  # JSON
 
 
 def get_env(container: Wire) -> dict[str, str]:

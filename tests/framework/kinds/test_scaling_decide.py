@@ -384,7 +384,7 @@ def run_with_crash(name: str, number: int, *, is_lost: bool) -> tuple[Simulation
             execute(action)
         raise CrashError
 
-    simulation.execute = crash  # type: ignore[method-assign]
+    simulation.execute = crash  # type: ignore[method-assign]  # stands in the way
     decide_and_execute = simulation.run_controller
 
     def run_controller() -> bool:
@@ -393,7 +393,7 @@ def run_with_crash(name: str, number: int, *, is_lost: bool) -> tuple[Simulation
         except CrashError:
             return True
 
-    simulation.run_controller = run_controller  # type: ignore[method-assign]
+    simulation.run_controller = run_controller  # type: ignore[method-assign]  # stands in the way
     simulation.run()
     return simulation, count > number
 

@@ -116,6 +116,6 @@ async def test_failed_start_leaves_no_open_file(server: ForkServerProcess) -> No
     before = count_open_files()
 
     with pytest.raises(ValueError, match="unmarshallable"):
-        start(server, object())  # type: ignore[arg-type]
+        start(server, object())  # type: ignore[arg-type]  # what cannot be sent
 
     assert count_open_files() == before

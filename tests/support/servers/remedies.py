@@ -135,7 +135,7 @@ class Shell:
         """Run the lines of a remedy, with the user's values for its words in capitals."""
         for command in commands:
             for word, value in values.items():
-                command = re.sub(rf"\b{word}\b", value, command)  # noqa: PLW2901
+                command = re.sub(rf"\b{word}\b", value, command)  # noqa: PLW2901 each word in turn
             done = await self.run(command)
             assert done.code == 0, f"{command}\n{done.output}"
 
