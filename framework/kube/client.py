@@ -5,7 +5,7 @@ correct. The exception is a 401: if the token file has a new token, the request 
 ``listwatch`` watches a resource for ever.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from enum import StrEnum
 from types import TracebackType
@@ -17,7 +17,7 @@ import msgspec
 
 from framework.clock import Clock
 from framework.kube.config import KubeConfig
-from framework.kube.deferred import decode_deferred_event
+from framework.kube.deferred import decode_deferred_event, decode_deferred_page
 from framework.kube.errors import (
     AnswerTooLargeError,
     GoneError,
@@ -165,12 +165,15 @@ class KubeClient:
         field_selector: str | None = None,
         limit: int | None = None,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        is_deferred: bool = False,
     ) -> AsyncGenerator[tuple[Object, bool]]:
         """Yield each page of a list, and whether the earlier pages are invalid.
 
         No page takes more than ``MAX_PAGE_BYTES``: see ``pages``. When the server has forgotten the
         list between two pages (410), the rest cannot be had; the list begins again, in one page if
         it fits, so that this rarely happens twice.
+
+        With ``is_deferred``, each object is a ``DeferredObject``.
 
         Raises:
             GoneError: the server has forgotten the list twice.
@@ -198,7 +201,7 @@ class KubeClient:
                 if not page_limit.shrink():
                     raise
                 continue
-            page = _decode(raw, "GET", path)
+            page = _decode(raw, "GET", path, decode_deferred_page if is_deferred else decode_object)
             token = check_page(page, path)
             page_limit.note_page(len(page["items"]), len(raw))
             # While the caller uses this page, and the next one is read, nothing else is kept.
@@ -447,9 +450,11 @@ class KubeClient:
             await self._throttle.wait(namespace or "")
 
 
-def _decode(raw: bytes, method: str, path: str) -> Object:
+def _decode(
+    raw: bytes, method: str, path: str, decode: Callable[[bytes], Object] = decode_object
+) -> Object:
     try:
-        return decode_object(raw)
+        return decode(raw)
     except BrokenStreamError as e:
         raise UnreachableError(str(e), method=method, path=path) from e
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from framework.kube.resources import Object
-from framework.kube.stream import decode_event
+from framework.kube.stream import BrokenStreamError, decode_event, decode_object
 
 _CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 # Of metadata: identity, version and deletion.
@@ -47,6 +47,18 @@ class DeferredObject(dict[str, Any]):
         """
         return decode_event(self._line)[1]
 
+    def split(self) -> dict[str, msgspec.Raw]:
+        """Return the fields of the object as JSON.
+
+        Raises:
+            BrokenStreamError: it is not a JSON object.
+        """
+        try:
+            return _split_event(self._line).object
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            obj = self.decode()  # it says what is wrong, and cuts what is nested too deep
+            return {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in obj.items()}
+
 
 class _Event(msgspec.Struct):
     """An event whose object is split into its fields, none of them decoded."""
@@ -55,6 +67,14 @@ class _Event(msgspec.Struct):
     object: dict[str, msgspec.Raw]
 
 
+class _Page(msgspec.Struct):
+    """A page of a list whose objects are not decoded."""
+
+    metadata: dict[str, Any]
+    items: list[msgspec.Raw]
+
+
+_split_page = msgspec.json.Decoder(_Page).decode
 _split_event = msgspec.json.Decoder(_Event).decode
 _split_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -92,6 +112,32 @@ def decode_deferred_event(line: bytes) -> tuple[str, Object]:
         event.object["metadata"] = msgspec.Raw(msgspec.json.encode(fields))
         line = msgspec.json.encode(event)
     return event.type, DeferredObject(_select(identity), line, unread_bytes)
+
+
+def decode_deferred_page(raw: bytes) -> Object:
+    """Decode a page of a list; each of its objects is a ``DeferredObject``.
+
+    The page is never held as Python objects, which take many times the memory of its JSON.
+
+    Raises:
+        BrokenStreamError: it is not a JSON object.
+    """
+    try:
+        page = _split_page(raw)
+        items = [_defer_item(item) for item in page.items]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BrokenStreamError):
+        # It says what is wrong, and cuts what is nested too deep.
+        decoded = decode_object(raw)
+        listed = decoded.get("items")
+        if isinstance(listed, list):
+            decoded["items"] = [defer_object(o) if isinstance(o, dict) else o for o in listed]
+        return decoded
+    return {"metadata": page.metadata, "items": items}
+
+
+def _defer_item(item: msgspec.Raw) -> Object:
+    obj = decode_deferred_event(b'{"type":"ADDED","object":' + bytes(item) + b"}")[1]
+    return obj if isinstance(obj, DeferredObject) else defer_object(obj)
 
 
 def _measure_unread(value: bytes | msgspec.Raw) -> int:

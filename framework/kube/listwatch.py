@@ -31,7 +31,6 @@ from typing import NoReturn, Protocol
 from framework.clock import Clock, Random
 from framework.kube.backoff import Backoff
 from framework.kube.client import PAGE_SIZE, KubeClient
-from framework.kube.deferred import defer_object
 from framework.kube.errors import ApiError, GoneError, KubeError, UnreachableError
 from framework.kube.resources import Object, Resource
 
@@ -119,7 +118,7 @@ class ListWatch:
         self._namespace = namespace
         self._label_selector = label_selector
         self._field_selector = field_selector
-        self._trim = defer_object if is_deferred else trim
+        self._trim = None if is_deferred else trim
         self._is_deferred = is_deferred
         self._on_connection = on_connection
         self._backoff = Backoff()
@@ -299,6 +298,7 @@ class ListWatch:
             label_selector=self._label_selector,
             field_selector=self._field_selector,
             limit=limit,
+            is_deferred=self._is_deferred,
         )
 
     def _build_broken(self, problem: str) -> UnreachableError:
