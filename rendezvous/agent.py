@@ -18,6 +18,7 @@ from rendezvous.core.decision import (
     Memory,
     Observation,
     Plan,
+    RecordFailures,
     RecordNotified,
     Report,
     ShowGeneration,
@@ -27,6 +28,7 @@ from rendezvous.core.decision import (
     decide,
     start_debounce,
 )
+from rendezvous.core.failures import render_failures
 from rendezvous.core.membership import build_view
 from rendezvous.core.notification import Notify
 from rendezvous.core.refusal import RefusedError
@@ -200,6 +202,11 @@ class Agent:
                 self._writer.write_notified(action.notified)
             except OSError as e:
                 # They were notified. Only an agent after this one would notify them again.
+                reporter.say_once(f"the volume cannot be written: {e}", "error")
+        elif isinstance(action, RecordFailures):
+            try:
+                self._writer.write_failures(render_failures(*action))
+            except OSError as e:
                 reporter.say_once(f"the volume cannot be written: {e}", "error")
         elif isinstance(action, Acknowledge):
             self._unacknowledged = action.generation

@@ -15,7 +15,12 @@ Wire form (JSON, gzip): per role columns instead of an object per Task, about 10
                 "moreAddresses": {"0": ["fd00::2"]}, "attemptIDs": {"2": 1},
                 "completed": {"3": ["Succeeded", "10.0.0.5"]}, "absent": []}],
      "leaving": [{"role": "worker", "index": 4, "fingerprint": "89abcdef", "since": 7,
-                  "deadline": "2026-01-01T00:00:00Z"}]}
+                  "deadline": "2026-01-01T00:00:00Z"}],
+     "failed": [{"role": "worker", "index": 5, "fingerprint": "76543210", "attemptID": 0,
+                 "since": 7, "code": 137, "reason": "ContainerSigKillReceived"}]}
+
+``failed`` and its ``code`` are optional: a roster without failed members has no such field, and a
+reader that does not know the field ignores it.
 """
 
 import hashlib
@@ -70,6 +75,8 @@ _MAX_INT = 2**63 - 1
 # More than a controller accepts. Bounds the time and memory that hostile numbers cost each agent.
 MAX_ROSTER_TASKS = 10 * MAX_TASK_NUMBER
 _MAX_INDEX_DIGITS = 6
+_MAX_REASON_LENGTH = 64
+_MAX_CODE = 2**31 - 1
 # Raised by decoding if the JSON has another form.
 _MALFORMED = (
     ValueError,
@@ -139,6 +146,25 @@ class Leaving(NamedTuple):
     deadline: str
 
 
+class FailedMember(NamedTuple):
+    """A member that failed, until its Task has a new member, is removed or succeeds."""
+
+    role: str
+    """Role of its Task."""
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    """Index of its Task."""
+    fingerprint: str
+    """Fingerprint of the Pod that failed."""
+    attempt_id: int
+    """Number of the Task attempt that failed."""
+    since: int
+    """The first generation that lists the failure."""
+    code: Optional[int] = None
+    """Completion code of the Task attempt; None if it is unknown."""
+    reason: str = ""
+    """Phrase of the completion code, printable ASCII; "" if it is unknown."""
+
+
 class Roster(NamedTuple):
     """A generation of the gang of an attempt."""
 
@@ -162,6 +188,8 @@ class Roster(NamedTuple):
     """Roles in the order of the status."""
     leaving: Tuple[Leaving, ...]
     """Tasks that drain."""
+    failed: Tuple[FailedMember, ...] = ()
+    """Members that failed and have no successor yet."""
 
     @property
     def ready(self) -> int:
@@ -212,6 +240,11 @@ class Progress(NamedTuple):
 def fingerprint_uid(uid: str) -> str:
     """Return the first 8 hex digits of the SHA-256 of a Pod's UID, which identify the Pod."""
     return hashlib.sha256(uid.encode()).hexdigest()[:FINGERPRINT_LENGTH]
+
+
+def cut_reason(text: str) -> str:
+    """Return the printable ASCII part of a reason, at most 64 characters."""
+    return "".join(c for c in text if c.isascii() and c.isprintable())[:_MAX_REASON_LENGTH]
 
 
 def encode_roster(roster: Roster) -> bytes:
@@ -333,7 +366,7 @@ def _progress_to_wire(progress: Progress, width: int) -> Dict[str, Any]:
 
 
 def _roster_to_wire(roster: Roster) -> Dict[str, Any]:
-    return {
+    wire: Dict[str, Any] = {
         "version": WIRE_VERSION,
         "namespace": roster.namespace,
         "framework": roster.framework,
@@ -346,6 +379,23 @@ def _roster_to_wire(roster: Roster) -> Dict[str, Any]:
         "roles": [_role_to_wire(role) for role in roster.roles],
         "leaving": [leaving._asdict() for leaving in roster.leaving],
     }
+    if roster.failed:
+        wire["failed"] = [_failed_to_wire(failed) for failed in roster.failed]
+    return wire
+
+
+def _failed_to_wire(failed: FailedMember) -> Dict[str, Any]:
+    wire: Dict[str, Any] = {
+        "role": failed.role,
+        "index": failed.index,
+        "fingerprint": failed.fingerprint,
+        "attemptID": failed.attempt_id,
+        "since": failed.since,
+        "reason": failed.reason,
+    }
+    if failed.code is not None:
+        wire["code"] = failed.code
+    return wire
 
 
 def _role_to_wire(role: RoleRoster) -> Dict[str, Any]:
@@ -381,6 +431,28 @@ def _roster_from_wire(wire: Dict[str, Any]) -> Roster:
         phase=_word(wire["phase"]),
         roles=roles,
         leaving=tuple(_leaving_from_wire(leaving) for leaving in _typed(wire["leaving"], list)),
+        failed=_list_failed(_typed(wire.get("failed", []), list)),
+    )
+
+
+def _list_failed(wires: List[Any]) -> Tuple[FailedMember, ...]:
+    if len(wires) > MAX_ROSTER_TASKS:
+        raise RosterError(f"more than {MAX_ROSTER_TASKS} failed members")
+    return tuple(map(_failed_from_wire, wires))
+
+
+def _failed_from_wire(wire: Dict[str, Any]) -> FailedMember:
+    code = wire.get("code")
+    if code is not None and abs(_typed(code, int)) > _MAX_CODE:
+        raise RosterError(f"{code} is not a completion code")
+    return FailedMember(
+        role=_word(wire["role"]),
+        index=_count(wire["index"]),
+        fingerprint=_word(wire["fingerprint"]),
+        attempt_id=_count(wire["attemptID"]),
+        since=_count(wire["since"]),
+        code=code,
+        reason=_word(wire["reason"]),
     )
 
 

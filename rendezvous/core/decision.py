@@ -12,7 +12,8 @@
    that takes members away is never held back.
 6. Else show the roster as the next generation, notify processes of the difference, acknowledge.
 
-Whatever these steps are, a Pod that is to leave and an attempt that completes are notified at once.
+Whatever these steps are, processes are notified at once that peers failed, that their Pod is to
+leave, and that the attempt completes.
 
 Invariants:
 
@@ -52,7 +53,8 @@ from framework.agent.probes import Probe
 from framework.api.naming import TaskKey
 from framework.api.roster import Member, Roster
 from rendezvous.core.diff import Diff, compute_diff
-from rendezvous.core.notification import CHANGED, COMPLETING, LEAVING, Notify
+from rendezvous.core.failures import Failure, find_failures
+from rendezvous.core.notification import CHANGED, COMPLETING, FAILED, LEAVING, Notify
 from rendezvous.core.selection import (
     Generation,
     NoRoster,
@@ -68,6 +70,7 @@ from rendezvous.settings.unused_settings import list_foreign_roles
 _WAIT_LINE_SECONDS = 10.0
 _HELD_POLL_SECONDS = 0.2
 _NAMED_PROBES = 3
+_NAMED_FAILURES = 3
 
 
 class Context(NamedTuple):
@@ -91,11 +94,16 @@ class Observation(NamedTuple):
 
 
 class Notified(NamedTuple):
-    """What processes were notified of last: a generation (0: none), a drain, the end."""
+    """What processes were notified of last.
+
+    A generation (0: none), a drain, the end, and the newest generation of which failures were
+    notified (0: none).
+    """
 
     generation: int = 0
     leaving: str = ""
     completing: bool = False
+    failed: int = 0
 
 
 class Memory(NamedTuple):
@@ -129,6 +137,13 @@ class RecordNotified(NamedTuple):
     notified: Notified
 
 
+class RecordFailures(NamedTuple):
+    """Write the failures into the volume, where training code reads them."""
+
+    instance_uid: str
+    failures: Tuple[Failure, ...]
+
+
 class Acknowledge(NamedTuple):
     """Let the controller know that a published generation was applied."""
 
@@ -151,7 +166,7 @@ class Warn(NamedTuple):
     text: str
 
 
-Action = Union[Notify, RecordNotified, Acknowledge, EndCommand, Report, Warn]
+Action = Union[Notify, RecordNotified, RecordFailures, Acknowledge, EndCommand, Report, Warn]
 
 
 class Steps(NamedTuple):
@@ -193,8 +208,9 @@ def decide(observation: Observation, memory: Memory, context: Context, now: floa
         return _plan(_wait(candidate.reason, memory, now))
     assessment = assess(candidate.roster, context.identity, candidate.source)
     foreign = list_foreign_roles(context.named_roles, candidate.roster)
-    warnings = Steps(tuple(map(Warn, foreign)), memory)
-    plan = _decide_generation(observation, candidate, assessment, warnings, context, now)
+    so_far = Steps(tuple(map(Warn, foreign)), memory)
+    so_far = _add(so_far, _notify_failures(candidate.roster, memory, context))
+    plan = _decide_generation(observation, candidate, assessment, so_far, context, now)
     return plan._replace(
         then=_notify_at_once(plan.then, assessment),
         otherwise=_notify_at_once(plan.otherwise, assessment),
@@ -382,6 +398,33 @@ def _notify_at_once(steps: Steps, assessment: Assessment) -> Steps:
         actions.append(EndCommand())
         memory = memory._replace(has_completed=True)
     return Steps((*steps.actions, *actions), memory._replace(notified=notified))
+
+
+def _notify_failures(roster: Roster, memory: Memory, context: Context) -> Steps:
+    """Notify of members that failed, each once, before the generation without them is shown."""
+    known, notified = memory.notified_roster, memory.notified
+    failures = find_failures(roster, known, context.identity)
+    new = tuple(failure for failure in failures if failure.since > notified.failed)
+    if known is None or not new:
+        return Steps((), memory)
+    notified = notified._replace(failed=max(failure.since for failure in new))
+    same = Diff(known.generation, known.generation, (), (), ())
+    actions = (
+        RecordFailures(roster.instance_uid, failures),
+        Notify(FAILED, same, failed=new),
+        RecordNotified(notified),
+        Report(f"failed: {_name_failures(new)}"),
+    )
+    return Steps(actions, memory._replace(notified=notified))
+
+
+def _name_failures(failures: Sequence[Failure]) -> str:
+    named = [
+        f"{f.role}/{f.index}" + ("" if f.code is None else f" ({f.reason}, code {f.code})")
+        for f in failures[:_NAMED_FAILURES]
+    ]
+    more = len(failures) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")
 
 
 def _acknowledge(generation: Generation) -> Tuple[Action, ...]:

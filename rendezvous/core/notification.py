@@ -1,11 +1,13 @@
 """What processes are notified of, as JSON and as variables. Pure."""
 
 import json
-from typing import Any, Dict, NamedTuple
+from typing import Any, Dict, NamedTuple, Tuple
 
 from rendezvous.core.diff import Diff, PeerChange
+from rendezvous.core.failures import Failure
 
 CHANGED = "changed"
+FAILED = "failed"
 LEAVING = "leaving"
 COMPLETING = "completing"
 
@@ -14,17 +16,24 @@ _MAX_VALUE_BYTES = 100 * 1000
 
 
 class Notify(NamedTuple):
-    """Notify processes of an event. ``deadline`` is when a leaving Pod is deleted at the latest."""
+    """Notify processes of an event.
+
+    ``deadline`` is when a leaving Pod is deleted at the latest; ``failed`` has the members that
+    failed, for the event of that name.
+    """
 
     event: str
     diff: Diff
     deadline: str = ""
+    failed: Tuple[Failure, ...] = ()
 
     def to_wire(self) -> Dict[str, Any]:
         """Build the JSON object."""
         wire: Dict[str, Any] = {"event": self.event, **self.diff.to_wire()}
         if self.deadline:
             wire["deadline"] = self.deadline
+        if self.failed:
+            wire["failed"] = [failure.to_wire() for failure in self.failed]
         return wire
 
     def to_json(self) -> bytes:
@@ -38,12 +47,13 @@ class Notify(NamedTuple):
             "FB_GENERATION": str(self.diff.generation),
             "FB_PREVIOUS_GENERATION": str(self.diff.previous_generation),
         }
-        for name, changes in (
-            ("FB_ADDED", self.diff.added),
-            ("FB_REMOVED", self.diff.removed),
-            ("FB_MOVED", self.diff.moved),
+        for name, rendered in (
+            ("FB_ADDED", map(_render_change, self.diff.added)),
+            ("FB_REMOVED", map(_render_change, self.diff.removed)),
+            ("FB_MOVED", map(_render_change, self.diff.moved)),
+            ("FB_FAILED", map(_render_failure, self.failed)),
         ):
-            text = ",".join(map(_render_change, changes))
+            text = ",".join(rendered)
             if len(text) <= _MAX_VALUE_BYTES:
                 env[name] = text
         if self.deadline:
@@ -53,3 +63,8 @@ class Notify(NamedTuple):
 
 def _render_change(change: PeerChange) -> str:
     return f"{change.role}/{change.index}={change.address}"
+
+
+def _render_failure(failure: Failure) -> str:
+    code = "" if failure.code is None else failure.code
+    return f"{failure.role}/{failure.index}={code}"

@@ -117,7 +117,7 @@ class Changes:
 
 
 def _count_members(wire: Mapping[str, Any]) -> int:
-    return sum(len(wire[name]) for name in ("added", "removed", "moved"))
+    return sum(len(wire.get(name, ())) for name in ("added", "removed", "moved", "failed"))
 
 
 class _Poll:

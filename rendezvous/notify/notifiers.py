@@ -15,7 +15,7 @@ from framework.agent.addresses import MAX_PORT
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
 from framework.api.text import describe_server
-from rendezvous.core.notification import CHANGED, Notify
+from rendezvous.core.notification import CHANGED, FAILED, Notify
 from rendezvous.process.children import Children, StartError
 from rendezvous.process.processes import find_processes
 from rendezvous.process.signalling import Signaller
@@ -71,7 +71,8 @@ def build_signal_notifier(
 ) -> Notifier:
     """Send a signal to the processes of a program, found by its name.
 
-    The first generation is not signalled: a process reads the files at its start anyway.
+    The first generation is not signalled: a process reads the files at its start anyway. Nor is a
+    failure: a signal means that there is a new generation.
     """
 
     def send(pid: int) -> None:
@@ -86,6 +87,8 @@ def build_signal_notifier(
 
     def notify(notification: Notify, _env: Mapping[str, str]) -> None:
         if notification.event == CHANGED and notification.diff.previous_generation == 0:
+            return
+        if notification.event == FAILED:
             return
         found = find_processes(name)
         for pid in found:

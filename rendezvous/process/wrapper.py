@@ -11,8 +11,12 @@ or an exit:
 1. Wait for a signal, an order, the end of a child, or the end of the grace period.
 2. Forward signals to the command. Reap children.
 3. If the command has ended: exit with its code, or start it again if a restart was ordered.
-4. Carry out orders: start, restart (SIGTERM now, start at the end), stop, exit.
+4. Carry out orders: start, pause (SIGTERM now), restart (SIGTERM now, start at the end), stop,
+   exit.
 5. If the grace period is over, kill the command's session.
+
+With FB_ON_CHANGE=restart, a failed peer leads to a pause: the command gets SIGTERM at once, and is
+started again by the restart that the next generation orders.
 
 Invariants: at most one command runs; after SIGTERM or SIGINT to the wrapper, or a stop, no command
 is started again; between SIGTERM and its end the command gets no second SIGTERM.
@@ -35,7 +39,7 @@ from typing import Callable, Dict, List, Mapping, NamedTuple, Optional
 from framework.agent.signals import ENDING_SIGNALS, SIGNAL_EXIT_BASE
 from rendezvous.agent import Setup
 from rendezvous.core.diff import Diff
-from rendezvous.core.notification import CHANGED, LEAVING, Notify
+from rendezvous.core.notification import CHANGED, FAILED, LEAVING, Notify
 from rendezvous.process.children import Children, StartError, become_subreaper
 from rendezvous.process.ending import ENDED_FILE, RUNNING_FILE
 from rendezvous.process.signalling import Signaller
@@ -54,9 +58,9 @@ _ORDER_SECONDS = 5.0
 
 
 class _Order(NamedTuple):
-    """What the agent's thread asks the main one for: ``start``, ``restart``, ``stop``, ``exit``.
+    """What the agent's thread asks the main one for.
 
-    ``done`` is set when it was carried out.
+    ``word`` is start, pause, restart, stop or exit; ``done`` is set when it was carried out.
     """
 
     word: str
@@ -91,6 +95,7 @@ class Wrapper:
         self._is_ending = False
         self._is_leaving = False
         self._is_terminated = False
+        self._is_paused = False
         self._lock = -1
         self._kill_at: Optional[float] = None
         self._exit_code: Optional[int] = None
@@ -100,16 +105,22 @@ class Wrapper:
     def notify(self, notification: Notify, env: Mapping[str, str]) -> None:
         """Notify the command: this is a notifier."""
         if self._options.on_change != RESTART:
-            if self._options.signal and self._pid:
+            # A signal means that there is a new generation.
+            if self._options.signal and self._pid and notification.event != FAILED:
                 self._signaller.signal(self._pid)
         elif notification.event == LEAVING or self._is_removed_by(notification):
             self._is_leaving = True  # it may write its checkpoint, and has no gang to return to
+        elif notification.event == FAILED and not self._is_leaving:
+            self._order("pause")
         elif notification.event == CHANGED and self._is_another_world(notification.diff):
             self._order("restart", env=dict(env))
 
     def _is_another_world(self, diff: Diff) -> bool:
-        # A member that has succeeded is not waited for: the others end in a moment, too.
-        return not (self._is_leaving or diff.is_empty or diff.is_only_success)
+        if self._is_leaving:
+            return False
+        # A member that has succeeded is not waited for: the others end in a moment, too. But a
+        # command that was ended for a failure must be started again.
+        return self._is_paused or not (diff.is_empty or diff.is_only_success)
 
     def _is_removed_by(self, notification: Notify) -> bool:
         own = (self._identity.role, self._identity.index)
@@ -184,6 +195,12 @@ class Wrapper:
             self._restart = order
             self._end_command()
             return
+        if order.word == "restart" and self._is_paused and not self._is_ending:
+            self._is_paused = False
+            self._start(order.env)
+        elif order.word == "pause" and self._pid and not self._is_ending:
+            self._is_paused = True
+            self._end_command()
         if order.word == "exit":
             self._exit_code = order.exit_code
         elif order.word == "start":
@@ -218,12 +235,18 @@ class Wrapper:
         restart, self._restart = self._restart, None
         if restart is not None:
             restart.done.set()
-        if restart is None or self._is_ending:
+        if self._is_ending or (restart is None and not self._is_paused):
             self._exit_code = code
             return
         # What it started would hold ports and devices.
         self._children.kill_session(pid)
         self._children.kill_leftovers()
+        if restart is None:
+            self._reporter.say(
+                f"the command ended with {code}, it is started again when the gang is complete"
+            )
+            return
+        self._is_paused = False
         self._reporter.say(f"the command ended with {code}, it is started again")
         self._start(restart.env)
 

@@ -6,6 +6,7 @@ Layout of the directory::
     gen-7/ gen-6/           files of mode 0444, and .agent.json: what an agent that starts reads
     discover_hosts.sh       files that are the same in every generation
     .running .ended         of the wrapper, for a sidecar
+    failed.json             the members that failed, for peers.on_change
     .notified               the newest generation that processes were notified of, and more
     .scaler                 the scaler whose script was started or that has a result
 
@@ -52,10 +53,13 @@ from rendezvous.renderers.rendered import RenderedFile
 
 CURRENT = "current"
 NOTIFIED_FILE = ".notified"
+FAILED_FILE = "failed.json"
 SCALER_FILE = ".scaler"
 STATE_FILE = ".agent.json"
 _GENERATION = re.compile(r"gen-([1-9][0-9]{0,17})\Z")
-_NOTIFIED = re.compile(r"([0-9]{1,18}) leaving=([!-~]{0,40}) completing=(?:0|(1))\n\Z")
+_NOTIFIED = re.compile(
+    r"([0-9]{1,18}) leaving=([!-~]{0,40}) completing=(?:0|(1))(?: failed=([0-9]{1,18}))?\n\Z"
+)
 # Not those of the barrier and the wrapper, which write without this lock.
 _LEFTOVER = re.compile(
     r"\.(new|old|link)-[0-9a-f]{12}\Z"
@@ -149,7 +153,8 @@ class Writer:
         match = _NOTIFIED.match(self._read_text(NOTIFIED_FILE, _MAX_NOTIFIED_BYTES))
         if match is None:
             return Notified()  # no agent wrote it
-        return Notified(int(match.group(1)), match.group(2), bool(match.group(3)))
+        number, leaving, completing, failed = match.groups()
+        return Notified(int(number), leaving, bool(completing), int(failed or 0))
 
     def write_notified(self, notified: Notified) -> None:
         """Record what processes were notified of.
@@ -157,10 +162,18 @@ class Writer:
         Raises:
             OSError: It cannot be written.
         """
-        number, leaving, completing = notified
-        text = f"{number} leaving={leaving} completing={int(completing)}\n"
+        number, leaving, completing, failed = notified
+        text = f"{number} leaving={leaving} completing={int(completing)} failed={failed}\n"
         with self.alone():
             write_atomically(self._get_path(NOTIFIED_FILE), text.encode(), 0o444)
+
+    def write_failures(self, content: bytes) -> None:
+        """Write the members that failed, for training code.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        write_atomically(self._get_path(FAILED_FILE), content, 0o444)
 
     def read_scaler_record(self) -> Record:
         """Read which scaler was carried out last."""

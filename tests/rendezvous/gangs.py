@@ -4,6 +4,7 @@ from framework.agent.gang import Identity
 from framework.api.roster import (
     PHASE_ACTIVE,
     CompletedTask,
+    FailedMember,
     Leaving,
     Member,
     RoleRoster,
@@ -60,6 +61,12 @@ def build_role(
         completed=completed,
         absent=absent,
     )
+
+
+def build_failed(index: int, *, since: int, role: str = "worker") -> FailedMember:
+    """The failure of a member of ``build_role``, killed in generation ``since``."""
+    fingerprint = fingerprint_uid(get_uid(role, index))
+    return FailedMember(role, index, fingerprint, 0, since, 137, "ContainerSigKillReceived")
 
 
 def build_roster(

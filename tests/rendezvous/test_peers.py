@@ -15,14 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from framework.agent.gang import SOURCE_CONFIGMAP
-from framework.api.roster import CompletedTask, Leaving, Roster, fingerprint_uid
+from framework.agent.gang import SOURCE_CONFIGMAP, Identity
+from framework.api.roster import CompletedTask, FailedMember, Leaving, Roster, fingerprint_uid
+from rendezvous.core.failures import find_failures, render_failures
 from rendezvous.core.selection import Generation
 from rendezvous.renderers.registry import render_all
 from rendezvous.site import peers
 from rendezvous.volume.writer import Writer
 from tests.rendezvous.gangs import (
     INSTANCE,
+    build_failed,
     build_gang,
     build_options,
     build_role,
@@ -128,6 +130,49 @@ def test_on_change_goes_on_after_a_callback_that_fails(
     subscription.stop()
     subscription.join()
     assert capsys.readouterr().err.count("ValueError: of the user") == 2
+
+
+def write_failures(volume: Path, *failed: FailedMember, attempt: str = INSTANCE) -> None:
+    roster = build_gang(3)._replace(failed=failed)
+    own = Identity("worker", 0, get_uid("worker", 0), INSTANCE)
+    failures = find_failures(roster, build_gang(3), own)
+    Writer(str(volume)).write_failures(render_failures(attempt, failures))
+
+
+def test_on_change_reports_a_failed_member_once_before_the_next_generation(volume: Path) -> None:
+    write(volume, build_gang(3))
+    with collect_changes() as seen:
+        write_failures(volume, build_failed(1, since=2), attempt="another")
+        write_failures(volume, build_failed(1, since=2))
+        change = seen.get(timeout=HANG_SECONDS)
+        assert (change.roster.generation, change.added, change.removed) == (1, (), ())
+        expected = peers.Failure(
+            "worker",
+            1,
+            "10.0.0.3",
+            fingerprint_uid(get_uid("worker", 1)),
+            137,
+            "ContainerSigKillReceived",
+        )
+        assert change.failed == (expected,)
+        write_failures(volume, build_failed(1, since=2), build_failed(2, since=3))
+        assert [failure.index for failure in seen.get(timeout=HANG_SECONDS).failed] == [2]
+        write(volume, build_roster(build_role("worker", [0]), generation=4))
+        assert [peer.index for peer in seen.get(timeout=HANG_SECONDS).removed] == [1, 2]
+        write_failures(volume, build_failed(1, since=2), build_failed(2, since=3))
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"failed": 5}', '{"instanceUID": "", "failed": [1]}']
+)
+def test_on_change_goes_on_with_a_file_of_failures_that_no_agent_wrote(
+    volume: Path, content: str
+) -> None:
+    write(volume, build_gang(3))
+    (volume / "failed.json").write_text(content)
+    with collect_changes() as seen:
+        write(volume, build_gang(4)._replace(generation=2))
+        assert [peer.index for peer in seen.get(timeout=HANG_SECONDS).added] == [3]
 
 
 def test_compute_change_finds_a_replaced_pod() -> None:

@@ -31,7 +31,7 @@ from tests.rendezvous.agents import (
     read_changes,
     run_agent,
 )
-from tests.rendezvous.gangs import build_role, build_roster, get_uid
+from tests.rendezvous.gangs import build_failed, build_role, build_roster, get_uid
 from tests.support.machine.processes import is_running
 from tests.support.measuring.pace import expect_usually_within
 from tests.support.waiting import HANG_SECONDS, wait_until
@@ -329,6 +329,76 @@ def test_wrapper_does_not_restart_a_command_that_leaves(gang: Gang, *, drains: b
         assert "got TERM" not in agent.text
         agent.signal(signal.SIGTERM)
         assert agent.wait() == 7
+
+
+def publish_failure(gang: Gang, generation: int = 2) -> None:
+    """Publish that worker 1 of three failed, and has no successor yet."""
+    rest = build_role("worker", [0, 2])._replace(wanted=3, minimum=3)
+    failed = (build_failed(1, since=generation),)
+    roster = build_roster(rest, generation=generation)
+    gang.publisher.publish(roster._replace(complete=False, failed=failed))
+
+
+def test_wrapper_ends_its_command_at_once_when_a_peer_fails(gang: Gang) -> None:
+    gang.publish(3, 1)
+    flags = ("--on-change", "restart", "--notify-command", "echo notified $FB_EVENT $FB_FAILED")
+    with wrap(gang, HOLD, *flags) as agent:
+        agent.wait_for("generation 1 world 3 rank 0")
+        publish_failure(gang)
+        agent.wait_for("the command ended with 7, it is started again when the gang is complete")
+        agent.wait_for("notified failed worker/1=137")
+        assert list_children(agent.process.pid) == []
+        assert gang.read_current() == 1
+        again = build_role("worker", 3)
+        successor = again.members[1]._replace(fingerprint="0" * 8, attempt_id=1)
+        members = (again.members[0], successor, again.members[2])
+        gang.publisher.publish(build_roster(again._replace(members=members), generation=3))
+        agent.wait_for("generation 3 world 3 rank 0")
+        assert agent.text.count("got TERM") == 1
+        agent.signal(signal.SIGTERM)
+        assert agent.wait() == 7
+
+
+def test_wrapper_starts_its_command_again_though_the_successor_is_done_already(gang: Gang) -> None:
+    gang.publish(3, 1)
+    with wrap(gang, HOLD, "--on-change=restart") as agent:
+        agent.wait_for("generation 1 world 3")
+        publish_failure(gang)
+        agent.wait_for("it is started again when the gang is complete")
+        done = (CompletedTask(1, "Succeeded", "10.0.0.3"),)
+        rest = build_role("worker", [0, 2], completed=done)
+        gang.publisher.publish(build_roster(rest, generation=3))
+        agent.wait_for("generation 3 world 2 rank 0")
+
+
+@pytest.mark.parametrize("end", ["kubelet", "roster"])
+def test_wrapper_that_waits_for_a_successor_ends_with_its_pod(gang: Gang, end: str) -> None:
+    roster = gang.publish(3, 1)
+    with wrap(gang, HOLD, "--on-change=restart") as agent:
+        agent.wait_for("generation 1 world 3")
+        publish_failure(gang)
+        agent.wait_for("it is started again when the gang is complete")
+        if end == "kubelet":
+            agent.signal(signal.SIGTERM)
+        else:
+            completing = roster._replace(generation=3, phase=PHASE_COMPLETING, complete=False)
+            gang.publisher.publish(completing)
+        assert agent.wait() == 128 + signal.SIGTERM
+
+
+def test_wrapper_that_only_notifies_runs_its_command_on_when_a_peer_fails(gang: Gang) -> None:
+    gang.publish(3, 1)
+    script = f"trap 'echo got USR1' USR1; {HOLD}"
+    flags = ("--notify-signal", "USR1", "--notify-command", "echo notified $FB_EVENT")
+    with wrap(gang, script, *flags) as agent:
+        agent.wait_for("generation 1 world 3")
+        publish_failure(gang)
+        agent.wait_for("notified failed")
+        gang.publish(4, 3)
+        agent.wait_for("got USR1")
+        agent.wait_for("notified changed")
+        assert agent.text.count("got USR1") == 1, "a signal means a new generation"
+        assert "got TERM" not in agent.text
 
 
 def test_wrapper_does_not_restart_because_a_peer_has_done_its_work(gang: Gang) -> None:

@@ -267,7 +267,13 @@ def test_writer_follows_no_link_in_the_volume(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "notified", [Notified(), Notified(7, "2026-01-02T03:04:05Z"), Notified(10**17, completing=True)]
+    "notified",
+    [
+        Notified(),
+        Notified(7, "2026-01-02T03:04:05Z"),
+        Notified(10**17, completing=True),
+        Notified(7, failed=9),
+    ],
 )
 def test_writer_reads_back_what_was_notified(tmp_path: Path, notified: Notified) -> None:
     Writer(str(tmp_path)).write_notified(notified)

@@ -66,7 +66,11 @@ def _may_coalesce_start(draft: Draft) -> bool:
 
 
 def _is_only_success_new(draft: Draft, wanted: Roster, published: Roster) -> bool:
-    if (wanted.phase, wanted.leaving) != (published.phase, published.leaving):
+    if (wanted.phase, wanted.leaving, wanted.failed) != (
+        published.phase,
+        published.leaving,
+        published.failed,
+    ):
         return False
     if wanted.complete and not published.complete:
         # The success completed the gang, and barriers wait for that.

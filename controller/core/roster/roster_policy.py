@@ -17,8 +17,8 @@ Invariants:
 - Equal gangs give equal rosters, so a restart of the controller publishes nothing.
 
 Example: workers 0 and 1. When both have addresses, generation 1 has both. Worker 1 fails and is
-retried: generation 2 has worker 0 and is not complete. The new Pod has an address: generation 3 has
-both, with another fingerprint of worker 1.
+retried: generation 2 has worker 0, lists worker 1 as failed and is not complete. The new Pod has an
+address: generation 3 has both, with another fingerprint of worker 1, and lists no failure.
 
 Rules: docs/design/roster.md, "Generations".
 """
@@ -33,6 +33,7 @@ from controller.core.objects import ownership
 from controller.core.policies import retention
 from controller.core.policies.coalescing import may_coalesce_generation
 from controller.core.roster import drain
+from controller.core.roster.failed_members import list_failed
 from controller.core.roster.progress import build_progress, find_check_times
 from controller.core.settings import PROGRESS_AGES_SECONDS, ROSTER_DEBOUNCE_SECONDS
 from framework.api import roster
@@ -167,6 +168,7 @@ def _publish(configmap: ConfigMapView, wanted: Roster | None, progress: str) -> 
 def _build_roster(draft: Draft) -> Roster:
     meta = draft.snapshot.framework.metadata
     attempt = draft.status.attempt_status
+    published = draft.snapshot.published.roster
     roles = tuple(
         _build_role(draft, role, role.spec) for role in draft.roles if role.spec is not None
     )
@@ -180,7 +182,8 @@ def _build_roster(draft: Draft) -> Roster:
         complete=all(_is_complete(role) for role in roles),
         phase=roster.PHASE_COMPLETING if draft.is_completing else roster.PHASE_ACTIVE,
         roles=roles,
-        leaving=tuple(drain.list_leaving(draft, draft.snapshot.published.roster)),
+        leaving=tuple(drain.list_leaving(draft, published)),
+        failed=() if published is None else tuple(list_failed(draft, roles, published)),
     )
 
 

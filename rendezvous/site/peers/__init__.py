@@ -19,6 +19,7 @@ of such a connection prove that they have it before anything else is read.
 
 from .barrier_client import barrier
 from .changes import Change, Subscription, compute_change, on_change
+from .failures import Failure
 from .gang_key import GangKeyError, compute_proof, draw_nonce, is_proof, read_gang_key
 from .generations import Peer, Roster, roster, wait
 from .jax_world import initialize_jax
@@ -26,6 +27,7 @@ from .logs import warn_once
 
 __all__ = [
     "Change",
+    "Failure",
     "GangKeyError",
     "Peer",
     "Roster",

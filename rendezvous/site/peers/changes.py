@@ -3,18 +3,24 @@
 import os
 import threading
 import traceback
-from typing import Any, Callable, NamedTuple, Optional, Tuple
+from typing import Any, Callable, NamedTuple, Optional, Set, Tuple
 
+from .failures import Failure, FailureReader
 from .generations import LOOK_SECONDS, Peer, Roster, find_current, roster
 
 
 class Change(NamedTuple):
-    """What changed between two generations; ``moved`` are as they are now."""
+    """What changed between two generations; ``moved`` are as they are now.
+
+    ``failed`` has members that failed. They are reported at once, before the generation without
+    them: in a change of their own, with the roster that was current before.
+    """
 
     roster: Roster
     added: Tuple[Peer, ...]
     removed: Tuple[Peer, ...]
     moved: Tuple[Peer, ...]
+    failed: Tuple[Failure, ...] = ()
 
 
 def on_change(callback: Callable[[Change], Any], since: Optional[Roster] = None) -> "Subscription":
@@ -34,6 +40,8 @@ class Subscription(threading.Thread):
         super().__init__(name="peers", daemon=True)
         self._callback = callback
         self._seen = since
+        self._failures = FailureReader(os.path.dirname(find_current()))
+        self._reported: Set[Tuple[str, int, str]] = set()
         self._ended = threading.Event()
 
     def stop(self) -> None:
@@ -45,6 +53,7 @@ class Subscription(threading.Thread):
         seen_link = ""
         current = find_current()
         while not self._ended.wait(LOOK_SECONDS):
+            self._report_failures()
             try:
                 link = os.readlink(current)
                 if link == seen_link:
@@ -58,6 +67,19 @@ class Subscription(threading.Thread):
                 self._seen = new
                 if change.added or change.removed or change.moved:
                     self._call_back(change)
+
+    def _report_failures(self) -> None:
+        """Report the members of the last seen generation that failed, each once."""
+        members = {(peer.role, peer.index, peer.fingerprint) for peer in self._seen.peers}
+        self._reported &= members
+        new = []
+        for failure in self._failures.read(self._seen.attempt):
+            key = (failure.role, failure.index, failure.fingerprint)
+            if key in members and key not in self._reported:
+                self._reported.add(key)
+                new.append(failure)
+        if new:
+            self._call_back(Change(self._seen, (), (), (), tuple(new)))
 
     def _call_back(self, change: Change) -> None:
         try:

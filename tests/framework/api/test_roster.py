@@ -15,6 +15,7 @@ from framework.api import roster as roster_module
 from framework.api.constants import PROGRESS_MAX_BYTES, PROGRESS_MAX_MISSING
 from framework.api.roster import (
     CompletedTask,
+    FailedMember,
     Leaving,
     Missing,
     Progress,
@@ -44,6 +45,7 @@ def test_roster_encoded_and_decoded_is_the_same(roster: Roster) -> None:
 
 
 LEAVING = Leaving("worker", 4, "89abcdef", 7, "2026-01-01T00:00:00Z")
+FAILED = FailedMember("worker", 4, "89abcdef", 1, 7, 137, "ContainerSigKillReceived")
 
 
 def test_roster_wire_form_is_the_documented_one() -> None:
@@ -83,6 +85,35 @@ def test_roster_wire_form_is_the_documented_one() -> None:
         ],
         "leaving": [LEAVING._asdict()],
     }
+
+
+def test_roster_has_the_field_of_failed_members_only_if_a_member_failed() -> None:
+    assert "failed" not in wire_of(build_roster())
+    unknown = FAILED._replace(code=None, reason="")
+    wire = wire_of(build_roster(failed=(FAILED, unknown)))
+    entry = {
+        "role": "worker",
+        "index": 4,
+        "fingerprint": "89abcdef",
+        "attemptID": 1,
+        "since": 7,
+        "reason": "",
+    }
+    assert wire["failed"] == [
+        entry | {"code": 137, "reason": "ContainerSigKillReceived"},
+        entry,
+    ]
+
+
+def test_roster_of_10000_failed_members_is_below_24_bytes_a_task() -> None:
+    role = build_role_roster("worker", 0, wanted=10_000)
+    failed = tuple(
+        FAILED._replace(index=index, fingerprint=fingerprint_uid(str(index)))
+        for index in range(10_000)
+    )
+    stored = encode_roster(build_roster(role, failed=failed))
+    assert len(stored) < 24 * 10_000
+    assert decode_roster(stored).failed == failed
 
 
 def test_roster_of_10000_tasks_is_below_12_bytes_a_task() -> None:
@@ -163,8 +194,9 @@ def test_decode_of_any_bytes_is_an_error(raw: bytes) -> None:
 @given(st.data())
 def test_decode_with_any_value_anywhere_never_fails_otherwise(data: st.DataObject) -> None:
     role = build_role_roster("worker", 3, completed=(CompletedTask(3, "Succeeded", ""),))
-    wire = wire_of(build_roster(role, leaving=[LEAVING]))
-    place = data.draw(st.sampled_from([wire, wire["roles"][0], wire["leaving"][0]]))
+    wire = wire_of(build_roster(role, leaving=[LEAVING], failed=(FAILED,)))
+    places = [wire, wire["roles"][0], wire["leaving"][0], wire["failed"][0]]
+    place = data.draw(st.sampled_from(places))
     place[data.draw(st.sampled_from(sorted(place)))] = data.draw(json_values)
     decoded = try_decode(store(wire))
     assert decoded is None or decode_roster(encode_roster(decoded)) == decoded
@@ -184,6 +216,11 @@ def test_decode_with_any_value_anywhere_never_fails_otherwise(data: st.DataObjec
         "roles": ({"roles": {}}, "is not of type list"),
         "role": ({"roles": [5]}, "undecodable roster: TypeError"),
         "leaving": ({"leaving": [{"role": "a"}]}, "undecodable roster: KeyError"),
+        "failed": ({"failed": [{"role": "a"}]}, "undecodable roster: KeyError"),
+        "code": (
+            {"failed": [wire_of(build_roster(failed=(FAILED._replace(code=2**31),)))["failed"][0]]},
+            "2147483648 is not a completion code",
+        ),
     },
 )
 def test_decode_of_a_changed_roster_names_the_fault(change: Wire, message: str) -> None:

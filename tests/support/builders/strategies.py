@@ -26,6 +26,7 @@ from framework.api.roster import (
     STATE_FAILED,
     STATE_SUCCEEDED,
     CompletedTask,
+    FailedMember,
     Leaving,
     Member,
     RoleRoster,
@@ -391,6 +392,16 @@ def rosters(draw: Callable[..., Any]) -> Roster:
         st.integers(1, generation),
         times.map(lambda moment: moment.strftime("%Y-%m-%dT%H:%M:%SZ")),
     )
+    failed = st.builds(
+        FailedMember,
+        role_names,
+        st.integers(0, 30),
+        fingerprints,
+        st.integers(0, 3),
+        st.integers(1, generation),
+        st.none() | st.integers(-999, 999),
+        st.sampled_from(["", "ContainerSigKillReceived"]),
+    )
     attempt_id = draw(st.integers(0, 3))
     return Roster(
         namespace="default",
@@ -403,4 +414,5 @@ def rosters(draw: Callable[..., Any]) -> Roster:
         phase=draw(st.sampled_from([PHASE_ACTIVE, PHASE_COMPLETING])),
         roles=roles,
         leaving=tuple(draw(st.lists(leaving, max_size=2))),
+        failed=tuple(draw(st.lists(failed, max_size=2))),
     )

@@ -79,6 +79,7 @@ class Rosters:
         if roster.instance_uid != f"{configmap.attempt_id}_{configmap.uid}":
             self.fail(f"I4: a roster of {roster.instance_uid} in ConfigMap {configmap.uid}")
         self._check_members(roster, configmap.uid)
+        self._check_failed(roster, last, configmap.uid)
         since = {entry.fingerprint: entry.since for entry in last.leaving} if last else {}
         for entry in roster.leaving:
             if entry.since != since.get(entry.fingerprint, roster.generation):
@@ -104,6 +105,19 @@ class Rosters:
                     self.fail(f"I4: member {name} has {member.addresses}, its Pod {pod.pod_ip}")
                 if member.fingerprint in leaving:
                     self.fail(f"I17: {name} is a member and leaves")
+
+    def _check_failed(self, roster: Roster, last: Roster | None, configmap_uid: str) -> None:
+        """A failed member is a Pod of this attempt, and listed since the same generation."""
+        since = {entry.fingerprint: entry.since for entry in last.failed} if last else {}
+        members = {(role.name, m.index) for role in roster.roles for m in role.members}
+        for entry in roster.failed:
+            pod = self.known.get(entry.fingerprint)
+            if pod is None or (pod.owner and pod.owner.uid != configmap_uid):
+                self.fail(f"I4: {entry} is no Pod of this attempt")
+            if entry.since != since.get(entry.fingerprint, roster.generation):
+                self.fail(f"I4: {entry} had failed since {since.get(entry.fingerprint)}")
+            if (entry.role, entry.index) in members:
+                self.fail(f"I4: {entry} has failed and is a member")
 
     # --- when a drain ends
 
