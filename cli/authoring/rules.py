@@ -5,7 +5,7 @@ rules, and a test compares the two.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from cli.authoring.agentrules import agent_settings, agent_token, missing_agent, missing_slots
@@ -257,6 +257,19 @@ def unheard_drain(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator[Fi
         )
 
 
+def unwrapped_recovery(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator[Finding]:
+    """Find a restart in place without an agent that starts the process."""
+    recovery = role.body.get(constants.RECOVERY_FIELD)
+    in_place = recovery.get(constants.IN_PLACE_FIELD) if isinstance(recovery, Mapping) else None
+    if in_place and not any(c.is_wrapped for c in role.list_containers()):
+        yield warning(
+            "unwrapped-recovery",
+            f"{role.path}.{constants.RECOVERY_FIELD}.{constants.IN_PLACE_FIELD}",
+            "no container runs `rendezvous run`, which restarts processes: a failure ends its Pod",
+            "add the wrapper (`framework inject --rendezvous wrapper`), or leave out `inPlace`",
+        )
+
+
 RULES: tuple[Rule, ...] = (
     pod_template,
     reserved_key,
@@ -276,6 +289,7 @@ RULES: tuple[Rule, ...] = (
     endless_sidecar,
     missing_requests,
     unheard_drain,
+    unwrapped_recovery,
 )
 
 

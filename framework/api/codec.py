@@ -29,8 +29,10 @@ from framework.api.types import (
     FrameworkAttemptStatus,
     FrameworkSpec,
     FrameworkStatus,
+    InPlaceSpec,
     ObjectMeta,
     PodCompletionStatus,
+    RecoverySpec,
     RetryPolicySpec,
     RetryPolicyStatus,
     TaskAttemptCompletionStatus,
@@ -93,6 +95,23 @@ _TASK_SPEC = Struct(
     Field("pod", "pod", TEMPLATE),
 )
 
+_IN_PLACE_SPEC = Struct(
+    InPlaceSpec,
+    Field(constants.MAX_RESTARTS_FIELD, "max_restarts", INT),
+    Field(constants.WITHIN_SECONDS_FIELD, "within_seconds", INT),
+)
+
+_RECOVERY_SPEC = Struct(
+    RecoverySpec,
+    Field(
+        constants.IN_PLACE_FIELD,
+        "in_place",
+        _IN_PLACE_SPEC.kind(),
+        nullable=True,
+        omit_value=None,
+    ),
+)
+
 TASK_ROLE_SPEC = Struct(
     TaskRoleSpec,
     Field("name", "name", STR),
@@ -121,6 +140,13 @@ TASK_ROLE_SPEC = Struct(
         constants.COMPLETED_POD_POLICY_FIELD,
         "completed_pod_policy",
         enum_kind(CompletedPodPolicy),
+        omit_value=None,
+    ),
+    Field(
+        constants.RECOVERY_FIELD,
+        "recovery",
+        _RECOVERY_SPEC.kind(),
+        nullable=True,
         omit_value=None,
     ),
 )

@@ -102,6 +102,12 @@ PROGRESS_MAX_MISSING = 10
 ABSENT_TASK_INDICES_FIELD = "absentTaskIndices"  # taskRoles[]: absent indexes
 MIN_MEMBER_COUNT_FIELD = "minMemberCount"  # taskRoles[]: quorum
 DRAIN_FIELD = "drain"  # taskRoles[]: {timeoutSec}
+RECOVERY_FIELD = "recovery"  # taskRoles[]: {inPlace: {maxRestarts, withinSeconds}}
+IN_PLACE_FIELD = "inPlace"
+MAX_RESTARTS_FIELD = "maxRestarts"
+WITHIN_SECONDS_FIELD = "withinSeconds"
+# The status stores the time of each restart within the window.
+MAX_IN_PLACE_RESTARTS = 100
 DRAIN_TIMEOUT_FIELD = "timeoutSec"
 COMPLETED_POD_POLICY_FIELD = "completedPodPolicy"  # spec, taskRoles[]: until when Pods stay
 SUSPEND_FIELD = "suspend"  # spec: true | false

@@ -80,6 +80,23 @@ class DrainSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class InPlaceSpec:
+    """Restart in place: at most ``max_restarts`` within ``within_seconds``. Not in the original."""
+
+    max_restarts: int = 0
+    within_seconds: int = 0
+    extra: Extra = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverySpec:
+    """How a role recovers from failures of its processes. Not in the original."""
+
+    in_place: InPlaceSpec | None = None
+    extra: Extra = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class TaskSpec:
     """The template of each Task of a role. ``pod`` is the Pod template, an unchanged dict."""
 
@@ -110,6 +127,8 @@ class TaskRoleSpec:
     completed_pod_policy: CompletedPodPolicy | None = None
     """Until when Pods of Completed Tasks are kept; None: as the Framework says. Not in the
     original."""
+    recovery: RecoverySpec | None = None
+    """Recovery of the role; None: a failure ends its Pod. Not in the original."""
     extra: Extra = field(default_factory=dict)
     """Wire fields that this version does not know; they are written back."""
     absent: frozenset[int] = field(init=False, compare=False, repr=False)

@@ -15,6 +15,7 @@ from framework.api.types import (
     ExecutionType,
     Framework,
     FrameworkSpec,
+    InPlaceSpec,
     RetryPolicySpec,
     TaskRoleSpec,
     TaskSpec,
@@ -207,6 +208,26 @@ def _check_extensions(role: TaskRoleSpec, path: str) -> Iterator[FieldError]:
             0,
             "seconds; leave drain out for no drain",
         )
+    if role.recovery is not None and role.recovery.in_place is not None:
+        in_place = f"{path}.{constants.RECOVERY_FIELD}.{constants.IN_PLACE_FIELD}"
+        yield from _check_in_place(role.recovery.in_place, in_place)
+
+
+def _check_in_place(spec: InPlaceSpec, path: str) -> Iterator[FieldError]:
+    restarts_path = join_path(path, constants.MAX_RESTARTS_FIELD)
+    meaning = "a count of restarts; leave inPlace out for none"
+    yield from _check_least(restarts_path, spec.max_restarts, 1, meaning)
+    if spec.max_restarts > constants.MAX_IN_PLACE_RESTARTS:
+        most = constants.MAX_IN_PLACE_RESTARTS
+        yield FieldError(
+            restarts_path, f"must be at most {most}, not {spec.max_restarts}: use a lower count"
+        )
+    yield from _check_least(
+        join_path(path, constants.WITHIN_SECONDS_FIELD),
+        spec.within_seconds,
+        1,
+        "the seconds in which maxRestarts are allowed",
+    )
 
 
 def _check_task(task: TaskSpec, path: str) -> Iterator[FieldError]:

@@ -83,6 +83,7 @@ misspell = chain(edit("main", args=[". /mnt/frameworkbarrier/injector.sh"]), mis
 ON_CHANGE, MISSPELT = "frameworkbarrier.io/on-change", "frameworkbarrier.io/on-chnage"
 annotate = edit("pod", metadata={"annotations": {MISSPELT: "restart"}})
 label = edit("pod", metadata={"labels": OWN_LABELS, "annotations": {ON_CHANGE: "restart"}})
+IN_PLACE = {"inPlace": {"maxRestarts": 3, "withinSeconds": 600}}
 drain_alone = chain(edit("role", drain={"timeoutSec": 5}), drop_sidecar)
 FAULTS: list[tuple[str, str, Change]] = [
     ("pod-template", f"{MAIN}.image", misspell_image),
@@ -109,6 +110,7 @@ FAULTS: list[tuple[str, str, Change]] = [
     ("endless-sidecar", f"{SIDECAR}.restartPolicy", edit("sidecar", restartPolicy=DROPPED)),
     ("endless-sidecar", f"{SPEC}.containers[1].env", move_sidecar),
     ("unheard-drain", f"{ROLE}.drain", drain_alone),
+    ("unwrapped-recovery", f"{ROLE}.recovery.inPlace", edit("role", recovery=IN_PLACE)),
 ]
 
 

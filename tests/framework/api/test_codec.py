@@ -24,6 +24,7 @@ from framework.api.types import (
     Framework,
     FrameworkSpec,
     FrameworkStatus,
+    InPlaceSpec,
 )
 from framework.api.validation import validate_framework
 from framework.api.wire import INT64_MAX, format_time, json_type, parse_time
@@ -123,7 +124,11 @@ def test_spec_absent_empty_and_null_are_the_defaults() -> None:
 
 def test_role_nulls_are_the_defaults_and_nullable_ones_stay_null() -> None:
     keys = (
-        *("absentTaskIndices", "minMemberCount", "drain", "frameworkAttemptCompletionPolicy"),
+        "absentTaskIndices",
+        "minMemberCount",
+        "drain",
+        "recovery",
+        "frameworkAttemptCompletionPolicy",
         "completedPodPolicy",
     )
     null = codec.decode_spec({"taskRoles": [dict.fromkeys(keys) | {"name": "a"}]})
@@ -133,7 +138,12 @@ def test_role_nulls_are_the_defaults_and_nullable_ones_stay_null() -> None:
 
 
 def test_extensions_decode_to_their_attributes() -> None:
-    extensions = {"absentTaskIndices": [3, 1], "minMemberCount": 0, "drain": {"timeoutSec": 30}}
+    extensions = {
+        "absentTaskIndices": [3, 1],
+        "minMemberCount": 0,
+        "drain": {"timeoutSec": 30},
+        "recovery": {"inPlace": {"maxRestarts": 3, "withinSeconds": 600}},
+    }
     role = {"name": "a", **extensions, "completedPodPolicy": "RetainUntilEnd"}
     lifetime = {"suspend": True, "activeDeadlineSeconds": 0, "ttlSecondsAfterFinished": 0}
     wire = {"taskRoles": [role], "completedPodPolicy": "Retain", **lifetime}
@@ -146,6 +156,8 @@ def test_extensions_decode_to_their_attributes() -> None:
     assert decoded.min_member_count == 0
     assert decoded.drain is not None
     assert decoded.drain.timeout_seconds == 30
+    assert decoded.recovery is not None
+    assert decoded.recovery.in_place == InPlaceSpec(3, 600)
     assert spec.completed_pod_policy is CompletedPodPolicy.RETAIN
     assert decoded.completed_pod_policy is CompletedPodPolicy.RETAIN_UNTIL_END
     [wire] = codec.encode_spec(spec)["taskRoles"]

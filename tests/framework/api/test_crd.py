@@ -78,6 +78,10 @@ LIMITS_OF_ROLE = {
     "drain": {"nullable": True},
     "drain.timeoutSec": {"minimum": 0},
     "completedPodPolicy": {"enum": ["Delete", "RetainUntilEnd", "Retain"]},
+    "recovery": {"nullable": True},
+    "recovery.inPlace": {"nullable": True},
+    "recovery.inPlace.maxRestarts": {"minimum": 1, "maximum": 100},
+    "recovery.inPlace.withinSeconds": {"minimum": 1},
 }
 
 

@@ -7,6 +7,8 @@ from framework.api.types import (
     CompletionPolicySpec,
     DrainSpec,
     FrameworkSpec,
+    InPlaceSpec,
+    RecoverySpec,
     RetryPolicySpec,
     TaskRoleSpec,
     TaskSpec,
@@ -42,6 +44,10 @@ def with_task(**fields: Any) -> TaskRoleSpec:
     return build_role(task=TaskSpec(**({"pod": build_template_wire()} | fields)))
 
 
+def with_in_place(max_restarts: int, within_seconds: int) -> TaskRoleSpec:
+    return build_role(recovery=RecoverySpec(InPlaceSpec(max_restarts, within_seconds)))
+
+
 def with_metadata(metadata: object) -> TaskRoleSpec:
     return with_task(pod=build_template_wire() | {"metadata": metadata})
 
@@ -69,6 +75,8 @@ def with_policy(failed: int, succeeded: int) -> TaskRoleSpec:
         build_role(min_member_count=0),
         build_role(min_member_count=99),
         build_role(drain=DrainSpec(0)),
+        with_in_place(100, 1),
+        build_role(recovery=RecoverySpec()),
     ],
 )
 def test_role_that_is_legal_has_no_fault(role: TaskRoleSpec) -> None:
@@ -136,6 +144,18 @@ NO_CONTAINERS = "task.pod.spec.containers: is required: list at least one contai
         (
             build_role(drain=DrainSpec(-5)),
             "drain.timeoutSec: must be at least 0, not -5: seconds; leave drain out for no drain",
+        ),
+        (
+            with_in_place(0, 60),
+            "recovery.inPlace.maxRestarts: must be at least 1, not 0: a count of restarts; leave",
+        ),
+        (
+            with_in_place(101, 60),
+            "recovery.inPlace.maxRestarts: must be at most 100, not 101: use a lower count",
+        ),
+        (
+            with_in_place(1, 0),
+            "recovery.inPlace.withinSeconds: must be at least 1, not 0: the seconds in which",
         ),
         (with_task(pod={}), NO_CONTAINERS),
         (with_task(pod={"spec": []}), NO_CONTAINERS),

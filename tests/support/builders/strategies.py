@@ -44,7 +44,9 @@ from framework.api.types import (
     FrameworkAttemptStatus,
     FrameworkSpec,
     FrameworkStatus,
+    InPlaceSpec,
     ObjectMeta,
+    RecoverySpec,
     RetryPolicySpec,
     RetryPolicyStatus,
     TaskAttemptCompletionStatus,
@@ -86,6 +88,9 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 )
 # Keys that no version of ours has, most often none.
 extras = st.sampled_from([{}, {}, {"x-future": None}, {"x-future": {"a": [1, None, "b"]}}])
+in_places = st.none() | st.builds(
+    InPlaceSpec, st.integers(1, 100), st.integers(1, 3600), extra=extras
+)
 
 
 # --- What users write ----------------------------------------------------------------------------
@@ -121,6 +126,7 @@ role_specs = st.builds(
     min_member_count=st.none() | st.integers(0, MAX_TASKS + 1),
     drain=st.none() | st.builds(DrainSpec, st.integers(0, 60), extra=extras),
     completed_pod_policy=st.none() | st.sampled_from(CompletedPodPolicy),
+    recovery=st.none() | st.builds(RecoverySpec, in_places, extra=extras),
     extra=extras,
 )
 

@@ -1,0 +1,1 @@
+"""Restart in place: which failures of processes start the next epoch."""

@@ -1,0 +1,147 @@
+"""Epochs: which reports of failed processes start the next epoch, and which are refused. Pure.
+
+``decide_epoch`` takes these steps:
+
+1. Keep the reports of the current epoch. Reports of earlier epochs have had their restart, and
+   reports of later epochs are not from an agent of this attempt.
+2. Without such a report, change nothing but the refusals of Pods that are gone.
+3. Refuse a report if its role has no restart in place, if its code is permanent, or if the budget
+   of its role is used up.
+4. Start the next epoch. It counts for each role with a report, unless a report is refused: then the
+   retry policy of a Task pays for it.
+
+Invariants:
+
+- The epoch increases by at most 1 in a decision. The same reports decided again change nothing.
+- In each window of ``within_seconds``, at most ``max_restarts`` restarts are counted for a role.
+
+Example: epoch 4 runs, and worker 1 reports ``4 137``: epoch 5, with one restart counted for the
+role. Worker 2 reports ``4 1``: nothing changes. Worker 0 reports ``5 1``, and the budget is used
+up: epoch 6, and worker 0 is refused.
+
+Rules: docs/design/recovery.md, "Steps".
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from framework.api.naming import TaskKey
+from framework.api.types import InPlaceSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The end of a process, as its agent reported it."""
+
+    key: TaskKey
+    """The Task."""
+    fingerprint: str
+    """Fingerprint of the Pod."""
+    epoch: int
+    """Epoch of the process."""
+    code: int
+    """Exit code of the process."""
+    is_permanent: bool = False
+    """Whether podFailureSpec says that a retry cannot succeed."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochState:
+    """What the status of an attempt stores about its epochs."""
+
+    epoch: int = 0
+    """The current epoch."""
+    decided_at: datetime | None = None
+    """When the epoch was decided; None for epoch 0."""
+    restarts: Mapping[str, tuple[datetime, ...]] = field(default_factory=dict)
+    """Times of the counted restarts of each role, the oldest first."""
+    refused: frozenset[str] = frozenset()
+    """Fingerprints of Pods whose reports are refused."""
+    first_failed: Report | None = None
+    """The first report that led to the current epoch."""
+
+
+def decide_epoch(
+    state: EpochState,
+    reports: Sequence[Report],
+    policies: Mapping[str, InPlaceSpec],
+    live: Collection[str],
+    now: datetime,
+) -> EpochState:
+    """Decide the next state.
+
+    Args:
+        state: the stored state.
+        reports: the reports of all Pods, the earliest first.
+        policies: restart in place of each role that has it.
+        live: fingerprints of the Pods that exist.
+        now: the current time.
+    """
+    refused = state.refused.intersection(live)
+    current = [report for report in reports if report.epoch == state.epoch]
+    if not current:
+        return state if refused == state.refused else replace(state, refused=refused)
+    roles = {report.key.role for report in current}
+    recent = {role: _list_recent(state, role, policies.get(role), now) for role in roles}
+    new = frozenset(
+        report.fingerprint
+        for report in current
+        if report.is_permanent or not _has_budget(policies.get(report.key.role), recent, report)
+    )
+    restarts = dict(state.restarts)
+    if not new:
+        restarts |= {role: (*times, now) for role, times in recent.items()}
+    return EpochState(
+        epoch=state.epoch + 1,
+        decided_at=now,
+        restarts=restarts,
+        refused=refused | new,
+        first_failed=current[0],
+    )
+
+
+def _list_recent(
+    state: EpochState, role: str, policy: InPlaceSpec | None, now: datetime
+) -> tuple[datetime, ...]:
+    """List the counted restarts that are within the window of a role."""
+    if policy is None:
+        return ()
+    times = state.restarts.get(role, ())
+    window = timedelta(seconds=policy.within_seconds)
+    # A time in the future is from before the clock was set back: it counts.
+    return tuple(time for time in times if now - time < window)
+
+
+def _has_budget(
+    policy: InPlaceSpec | None, recent: Mapping[str, tuple[datetime, ...]], report: Report
+) -> bool:
+    return policy is not None and len(recent[report.key.role]) < policy.max_restarts
+
+
+def find_late(
+    state: EpochState,
+    started_epoch: int,
+    missing: Sequence[str],
+    serving: str,
+    complete_since: datetime | None,
+    now: datetime,
+    deadline_seconds: float,
+) -> Sequence[str]:
+    """Find the members that did not come to the start barrier in time.
+
+    Args:
+        state: the stored state.
+        started_epoch: the epoch that was reported as started last.
+        missing: fingerprints that the serving agent reports as missing.
+        serving: fingerprint of the serving agent's Pod.
+        complete_since: when the gang became complete last; None while it is not.
+        now: the current time.
+        deadline_seconds: how long the start barrier may take.
+    """
+    if started_epoch >= state.epoch or state.decided_at is None or complete_since is None:
+        return ()
+    since = max(state.decided_at, complete_since)
+    if now - since < timedelta(seconds=deadline_seconds):
+        return ()
+    return missing or (serving,)

@@ -1,0 +1,230 @@
+"""The agents' part of a restart in place, alone and with a controller: docs/design/recovery.md.
+
+``Model`` has a gang of agents, a store with what the controller persists, and a network that loses,
+repeats and delays. Each failure has one outcome; no process starts beside one of another epoch.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.core.recovery.epochs import EpochState, Report, decide_epoch
+from framework.api.naming import TaskKey
+from framework.api.types import InPlaceSpec
+from rendezvous.core.recovery import (
+    EndProcess,
+    Event,
+    Exit,
+    Gather,
+    Phase,
+    ProcessEnded,
+    RecoveryMemory,
+    Released,
+    RosterSeen,
+    StartProcess,
+    Target,
+    Tick,
+    WriteReport,
+    step,
+)
+
+MEMBERS = 3
+START = datetime(2026, 1, 1, tzinfo=UTC)
+RUNNING = RecoveryMemory(Phase.RUNNING, Target(7, 4), Target(7, 4))
+
+
+def test_failed_process_starts_again_in_the_next_epoch() -> None:
+    actions, memory = step(RUNNING, ProcessEnded(137), 10.0)
+    assert actions == (WriteReport(4, 137),)
+    assert step(memory, Tick(), 69.9).actions == (WriteReport(4, 137),), "until it is answered"
+    actions, memory = step(memory, RosterSeen(Target(7, 5)), 11.0)
+    assert actions == (Gather(Target(7, 5)),)
+    assert step(memory, Released(Target(7, 4)), 12.0).actions == ()
+    actions, memory = step(memory, Released(Target(7, 5)), 12.0)
+    assert (actions, memory.phase) == ((StartProcess(5),), Phase.RUNNING)
+
+
+def test_survivor_ends_its_process_before_it_gathers() -> None:
+    actions, memory = step(RUNNING, RosterSeen(Target(7, 5)), 10.0)
+    assert actions == (EndProcess(),)
+    assert step(memory, Released(Target(7, 5)), 10.0).actions == ()
+    assert step(memory, RosterSeen(Target(8, 5)), 10.0).actions == ()
+    _, memory = step(memory, RosterSeen(Target(8, 5)), 10.0)
+    assert step(memory, ProcessEnded(143), 10.0).actions == (Gather(Target(8, 5)),)
+
+
+def test_older_target_is_ignored() -> None:
+    for target in (Target(7, 4), Target(6, 5), Target(8, 3)):
+        assert step(RUNNING, RosterSeen(target), 10.0) == ((), RUNNING)
+
+
+def test_agent_leaves_with_the_code_of_its_process() -> None:
+    assert step(RUNNING, ProcessEnded(0), 10.0).actions == (Exit(0),)
+    reported = step(RUNNING, ProcessEnded(137), 10.0).memory
+    refused = step(reported, RosterSeen(Target(7, 5), is_refused=True), 11.0)
+    assert refused.actions == (Exit(137),)
+    assert step(reported, Tick(), 70.0).actions == (Exit(137),), "no answer"
+    for event in (Tick(), RosterSeen(Target(9, 9)), Released(Target(7, 5)), ProcessEnded(1)):
+        assert step(refused.memory, event, 99.0) == ((), refused.memory)
+
+
+class Agent:
+    """An agent and its process."""
+
+    def __init__(self, pod: int) -> None:
+        self.pod = pod
+        self.memory = RecoveryMemory()
+        self.report: tuple[int, int] | None = None
+        self.process: int | None = None
+        self.is_ending = False
+        self.failed: int | None = None
+        """Epoch of a failure without an outcome."""
+        self.outcomes: list[tuple[int, str]] = []
+
+
+class Model:
+    """Agents, and the controller with its store."""
+
+    def __init__(self, max_restarts: int) -> None:
+        self.policies = {"worker": InPlaceSpec(max_restarts, 3600)}
+        self.now = 0.0
+        self.pods = 0
+        self.generation = 1
+        self.stored = EpochState()
+        self.published = (Target(1, 0), frozenset[str]())
+        self.agents = [self.create() for _ in range(MEMBERS)]
+        self.seen_reports: list[Report] = []
+        self.failed_epochs: set[int] = set()
+        self.released: list[Target] = []
+
+    def create(self) -> Agent:
+        self.pods += 1
+        return Agent(self.pods)
+
+    def send(self, agent: Agent, event: Event) -> None:
+        actions, agent.memory = step(agent.memory, event, self.now)
+        for action in actions:
+            if isinstance(action, WriteReport):
+                agent.report = (action.epoch, action.code)
+            elif isinstance(action, EndProcess):
+                agent.is_ending = True
+            elif isinstance(action, StartProcess):
+                self.check_start(agent, action.epoch)
+            elif isinstance(action, Exit):
+                self.leave(agent)
+
+    def check_start(self, agent: Agent, epoch: int) -> None:
+        assert agent.process is None
+        running = {other.process for other in self.agents} - {None}
+        assert running <= {epoch}, "a process of another epoch runs"
+        assert epoch <= self.stored.epoch, "the epoch is not stored"
+        assert str(agent.pod) not in self.stored.refused, "its report is refused"
+        if agent.failed is not None:
+            assert epoch > agent.failed
+            agent.outcomes.append((agent.failed, "restart"))
+            agent.failed = None
+        agent.process = epoch
+
+    def leave(self, agent: Agent) -> None:
+        """The Pod ends, and its Task is retried: a new generation."""
+        assert agent.failed is not None, "a Pod ends only because of its own process"
+        outcomes = [*agent.outcomes, (agent.failed, "end")]
+        assert len({epoch for epoch, _ in outcomes}) == len(outcomes), "two outcomes"
+        self.agents[self.agents.index(agent)] = self.create()
+        self.generation += 1
+
+    # --- What may happen
+
+    def fail(self, number: int) -> None:
+        agent = self.agents[number]
+        if agent.process is not None and not agent.is_ending:
+            self.failed_epochs.add(agent.process)
+            agent.failed, agent.process = agent.process, None
+            self.send(agent, ProcessEnded(137))
+
+    def end(self, number: int) -> None:
+        agent = self.agents[number]
+        if agent.is_ending:
+            agent.is_ending, agent.process = False, None
+            self.send(agent, ProcessEnded(143))
+
+    def observe(self, number: int) -> None:
+        """A watch event: the controller may keep an old one."""
+        agent = self.agents[number]
+        self.seen_reports = [r for r in self.seen_reports if r.key.index != number]
+        if agent.report is not None:
+            self.seen_reports.append(
+                Report(TaskKey("worker", number), str(agent.pod), *agent.report)
+            )
+
+    def decide(self, number: int) -> None:
+        """Decide; with 0 the controller is killed before it has stored the status."""
+        live = {str(agent.pod) for agent in self.agents}
+        moment = START + timedelta(seconds=self.now)
+        decided = decide_epoch(self.stored, self.seen_reports, self.policies, live, moment)
+        if decided.epoch != self.stored.epoch:
+            assert decided.epoch == self.stored.epoch + 1
+            assert self.stored.epoch in self.failed_epochs, "a restart is repeated"
+        if number:
+            self.stored = decided
+
+    def publish(self, _number: int = 0) -> None:
+        self.published = (Target(self.generation, self.stored.epoch), self.stored.refused)
+
+    def show(self, number: int) -> None:
+        agent, (target, refused) = self.agents[number], self.published
+        self.send(agent, RosterSeen(target, str(agent.pod) in refused))
+
+    def release(self, number: int) -> None:
+        """The start barrier: it may reach one member before the others, or more than once."""
+        target = self.agents[number].memory.newest
+        has_come = all(
+            agent.memory.newest == target
+            and (agent.memory.phase is Phase.GATHERING or agent.memory.running == target)
+            for agent in self.agents
+        )
+        if target.generation and has_come:
+            self.released.append(target)
+            self.send(self.agents[number], Released(target))
+
+    def repeat(self, number: int) -> None:
+        """An answer of a start barrier arrives late."""
+        if self.released:
+            self.send(self.agents[number], Released(self.released[-1 - number :][0]))
+
+    def wait(self, number: int) -> None:
+        self.now += 10.0 * number
+        for agent in list(self.agents):
+            self.send(agent, Tick())
+
+    def settle(self) -> None:
+        """Without faults, the gang runs again."""
+        for _ in range(12):
+            for number in range(MEMBERS):
+                self.observe(number)
+            self.decide(1)
+            self.publish()
+            for act in (self.show, self.end, self.release):
+                for number in range(MEMBERS):
+                    act(number)
+
+
+MOVES = ("fail", "end", "observe", "decide", "publish", "show", "release", "repeat", "wait")
+
+
+@given(
+    st.integers(1, 3),
+    st.lists(st.tuples(st.sampled_from(MOVES), st.integers(0, MEMBERS - 1)), max_size=80),
+)
+def test_no_failure_is_lost_or_has_two_restarts(
+    max_restarts: int, moves: list[tuple[str, int]]
+) -> None:
+    model = Model(max_restarts)
+    model.settle()
+    assert {agent.process for agent in model.agents} == {0}
+    for name, number in moves:
+        getattr(model, name)(number)
+    model.settle()
+    assert {agent.process for agent in model.agents} == {model.stored.epoch}
+    assert all(agent.failed is None for agent in model.agents), "a failure is lost"
