@@ -205,7 +205,7 @@ class Model:
         self.decide(1)
         self.publish()
 
-    def settle(self) -> None:
+    def settle(self, _number: int = 0) -> None:
         """Without faults, the gang runs again."""
         for _ in range(12):
             self.answer(0)
@@ -225,10 +225,11 @@ MOVES = (
     "release",
     "repeat",
     "wait",
+    "settle",
 )
 
 
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(
     st.integers(1, 2),
     st.lists(st.tuples(st.sampled_from(MOVES), st.integers(0, MEMBERS - 1)), max_size=80),
