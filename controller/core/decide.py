@@ -3,7 +3,8 @@
 1. Check the limits. Beyond them, go on with a spec that asks for no more than the status has.
 2. Take the stored status, or build a new one.
 3. Scale. If this changes the status, go to step 6: the change is stored before it is used.
-4. Move the Framework's machine, and with it the machines of its Tasks.
+4. Move the Framework's machine, and with it the machines of its Tasks. Decide the epoch of its
+   processes.
 5. Ask for a live GET of each create that no watch has confirmed, and decide the roster.
 6. Add this controller's key, the conditions and the observed generation to the status.
 
@@ -27,6 +28,7 @@ from controller.core.machines import framework_machine, scaling
 from controller.core.objects import creators
 from controller.core.objects.ownership import request_unconfirmed
 from controller.core.policies import coalescing, limits
+from controller.core.recovery.recovery_policy import decide_recovery
 from controller.core.roster.roster_policy import RosterOutcome, decide_roster
 from controller.core.settings import Settings
 from controller.core.snapshot import Snapshot
@@ -55,6 +57,7 @@ def decide(snapshot: Snapshot, settings: Settings) -> Decision:
         draft.raise_urgency(Urgency.AGAIN)
     else:
         framework_machine.sync_framework(draft)
+        decide_recovery(draft)
         request_unconfirmed(draft)
         outcome = decide_roster(draft)
     return _finish(draft, outcome)

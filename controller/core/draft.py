@@ -117,13 +117,14 @@ class Draft:
         self.urgency = Urgency.NONE
         # Set if the Framework exceeds a limit: no role or Task is added, no attempt starts.
         self.hold: Hold | None = None
-        # Computed at the first use in this decision: see refusals, gang_keys, drain and
-        # retry_requests.
+        # Computed at the first use in this decision: see refusals, gang_keys, drain,
+        # retry_requests and start_deadline.
         self.refusals: Refusals | None = None
         self.has_gang_key: bool | None = None
         self.retry_requests: frozenset[str] | None = None
         self.leaving: dict[str, Leaving] | None = None
         self.acknowledgements: list[Acknowledgement] | None = None
+        self.late: frozenset[str] | None = None
         self._task_count: int | None = None
         self._creates_in_flight = {
             (key.kind, key.name) for key in snapshot.in_flight if key.verb is Verb.CREATE

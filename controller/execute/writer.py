@@ -124,7 +124,14 @@ class Writer:
         spent = self._clock.monotonic() - started
         self.write_seconds += _NEWEST_SHARE * (spent - self.write_seconds)
         self._store.record_status(entry, wire, status)
+        self._measure_epoch(framework.status, status)
         return True
+
+    def _measure_epoch(self, before: FrameworkStatus | None, after: FrameworkStatus) -> None:
+        recovery = after.attempt_status.recovery
+        known = before.attempt_status.recovery if before is not None else None
+        if recovery is not None and (known is None or recovery.epoch > known.epoch):
+            self._metrics.count_epoch(recovery.reason)
 
     async def write_blocked(self, entry: Entry, reason: str, message: str) -> bool:
         """Write the condition Blocked alone, because no decision can be taken or stored.

@@ -57,6 +57,11 @@ class Metrics:
             "From the last member's address until the complete roster was published",
             _RELEASE_BUCKETS,
         )
+        self._epochs = self._counter(
+            "process_epochs",
+            "Epochs that failed processes began, by the reason in the status",
+            "reason",
+        )
         self._dropped_events = self._counter("dropped_events", "Events not recorded: too many")
 
     def set_queue_depth(self, depth: int) -> None:
@@ -122,6 +127,10 @@ class Metrics:
     def observe_release(self, seconds: float) -> None:
         """Record how long the complete roster took to be published."""
         self._release.observe(seconds)
+
+    def count_epoch(self, reason: str) -> None:
+        """Count an epoch that was stored; ``reason`` is that of the status."""
+        self._epochs.labels(reason).inc()
 
     def count_dropped_event(self) -> None:
         """Count an Event that was not recorded."""

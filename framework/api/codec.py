@@ -24,6 +24,7 @@ from framework.api.types import (
     ContainerCompletionStatus,
     DrainSpec,
     ExecutionType,
+    FailedProcess,
     Framework,
     FrameworkAttemptCompletionStatus,
     FrameworkAttemptStatus,
@@ -33,8 +34,10 @@ from framework.api.types import (
     ObjectMeta,
     PodCompletionStatus,
     RecoverySpec,
+    RecoveryStatus,
     RetryPolicySpec,
     RetryPolicyStatus,
+    RoleRestarts,
     TaskAttemptCompletionStatus,
     TaskAttemptStatus,
     TaskRoleSpec,
@@ -282,6 +285,29 @@ TASK_ROLE_STATUS = Struct(
 
 _TASK_ROLES = list_kind(TASK_ROLE_STATUS.kind())
 
+_ROLE_RESTARTS = Struct(
+    RoleRestarts, Field("role", "role", STR), Field("times", "times", list_kind(TIME))
+)
+
+_FAILED_PROCESS = Struct(
+    FailedProcess,
+    Field("role", "role", STR),
+    Field("index", "index", INT),
+    Field("podUIDFingerprint", "fingerprint", STR),
+    Field("epoch", "epoch", INT),
+    Field("code", "code", INT),
+)
+
+_RECOVERY_STATUS = Struct(
+    RecoveryStatus,
+    Field("epoch", "epoch", INT),
+    Field("decidedTime", "decided_time", TIME, nullable=True, omit_value=None),
+    Field("reason", "reason", STR),
+    Field("firstFailed", "first_failed", _FAILED_PROCESS.kind(), nullable=True, omit_value=None),
+    Field("restarts", "restarts", list_kind(_ROLE_RESTARTS.kind()), omit_empty=True),
+    Field("refused", "refused", list_kind(STR), omit_empty=True),
+)
+
 _ATTEMPT_STATUS = Struct(
     FrameworkAttemptStatus,
     Field("id", "id", INT, required=True),
@@ -295,6 +321,13 @@ _ATTEMPT_STATUS = Struct(
     Field(TASK_ROLE_STATUSES, "task_roles", _TASK_ROLES),
     Field(constants.CREATOR_KEYS_FIELD, "creator_keys", list_kind(STR), omit_empty=True),
     Field(constants.ACCEPTS_UNSIGNED_FIELD, "accepts_unsigned", BOOL, omit_empty=True),
+    Field(
+        constants.RECOVERY_FIELD,
+        "recovery",
+        _RECOVERY_STATUS.kind(),
+        nullable=True,
+        omit_value=None,
+    ),
 )
 
 _CONDITION = Struct(

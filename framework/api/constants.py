@@ -74,6 +74,8 @@ PROGRESS_ANNOTATION = ANNOTATION_PREFIX + "progress"
 POD_NOT_CREATED = "Pod is not created yet"
 # On a Pod, written by its own agent: the newest generation that the agent has applied.
 ACKNOWLEDGED_GENERATION_ANNOTATION = ANNOTATION_PREFIX + "acknowledged-generation"
+PROCESS_ENDED_ANNOTATION = ANNOTATION_PREFIX + "process-ended"
+EPOCH_STARTED_ANNOTATION = ANNOTATION_PREFIX + "epoch-started"
 # On the Pod of a launcher, written by its own agent: what became of a scaler, JSON.
 SCALER_RESULT_ANNOTATION = ANNOTATION_PREFIX + "scaler-result"
 # On every object of the controller: its creation proof (see status.creatorKeys).

@@ -15,6 +15,7 @@ from framework.api.completion import (
     CONFIGMAP_EXTERNAL_DELETED,
     CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT,
     DELETE_TASK_REQUESTED,
+    EPOCH_START_TIMEOUT,
     FRAMEWORK_ATTEMPT_COMPLETION,
     FRAMEWORK_DEADLINE_EXCEEDED,
     POD_CREATION_PERMANENT_ERROR,
@@ -62,6 +63,7 @@ _WORDS = {
     FRAMEWORK_DEADLINE_EXCEEDED: "was active for longer than its activeDeadlineSeconds",
     SUSPEND_FRAMEWORK_REQUESTED: "was suspended by a user",
     RETRY_TASK_REQUESTED: "was retried by a user",
+    EPOCH_START_TIMEOUT: "did not come to the start barrier in time",
 }
 # A shell reports the end of a process by signal N as 128 + N; so does the kubelet.
 _SIGNAL_BASE = 128

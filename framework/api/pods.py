@@ -27,6 +27,8 @@ _KEPT_ANNOTATIONS = frozenset(
         constants.GENERATION_ANNOTATION,
         constants.PROGRESS_ANNOTATION,
         constants.ACKNOWLEDGED_GENERATION_ANNOTATION,
+        constants.PROCESS_ENDED_ANNOTATION,
+        constants.EPOCH_STARTED_ANNOTATION,
         constants.CREATION_PROOF_ANNOTATION,
         constants.WRAPPER_ANNOTATION,
     }

@@ -17,10 +17,11 @@ Wire form (JSON, gzip): per role columns instead of an object per Task, about 10
      "leaving": [{"role": "worker", "index": 4, "fingerprint": "89abcdef", "since": 7,
                   "deadline": "2026-01-01T00:00:00Z"}],
      "failed": [{"role": "worker", "index": 5, "fingerprint": "76543210", "attemptID": 0,
-                 "since": 7, "code": 137, "reason": "ContainerSigKillReceived"}]}
+                 "since": 7, "code": 137, "reason": "ContainerSigKillReceived"}],
+     "recovery": {"epoch": 5, "since": 7, "roles": ["worker"], "refused": ["89abcdef"]}}
 
-``failed`` and its ``code`` are optional: a roster without failed members has no such field, and a
-reader that does not know the field ignores it.
+``failed`` and its ``code``, and ``recovery`` are optional: a roster without failed members, or
+without restart in place, has no such field. A reader that does not know a field ignores it.
 """
 
 import hashlib
@@ -165,6 +166,19 @@ class FailedMember(NamedTuple):
     """Phrase of the completion code, printable ASCII; "" if it is unknown."""
 
 
+class RosterRecovery(NamedTuple):
+    """Restart in place: docs/design/recovery.md."""
+
+    epoch: int
+    """The current epoch."""
+    since: int
+    """The first generation with these members of the roles, apart from those that succeeded."""
+    roles: Tuple[str, ...]
+    """Roles of which processes are restarted in place, in the order of the roster."""
+    refused: Tuple[str, ...] = ()
+    """Fingerprints of the Pods of refused reports."""
+
+
 class Roster(NamedTuple):
     """A generation of the gang of an attempt."""
 
@@ -190,6 +204,8 @@ class Roster(NamedTuple):
     """Tasks that drain."""
     failed: Tuple[FailedMember, ...] = ()
     """Members that failed and have no successor yet."""
+    recovery: Optional[RosterRecovery] = None
+    """Restart in place; None if no role has it."""
 
     @property
     def ready(self) -> int:
@@ -381,6 +397,8 @@ def _roster_to_wire(roster: Roster) -> Dict[str, Any]:
     }
     if roster.failed:
         wire["failed"] = [_failed_to_wire(failed) for failed in roster.failed]
+    if roster.recovery is not None:
+        wire["recovery"] = roster.recovery._asdict()
     return wire
 
 
@@ -432,6 +450,18 @@ def _roster_from_wire(wire: Dict[str, Any]) -> Roster:
         roles=roles,
         leaving=tuple(_leaving_from_wire(leaving) for leaving in _typed(wire["leaving"], list)),
         failed=_list_failed(_typed(wire.get("failed", []), list)),
+        recovery=_recovery_from_wire(wire["recovery"]) if "recovery" in wire else None,
+    )
+
+
+def _recovery_from_wire(wire: Dict[str, Any]) -> RosterRecovery:
+    if max(len(wire["roles"]), len(wire["refused"])) > MAX_ROSTER_TASKS:
+        raise RosterError(f"more than {MAX_ROSTER_TASKS} entries in recovery")
+    return RosterRecovery(
+        epoch=_count(wire["epoch"]),
+        since=_count(wire["since"]),
+        roles=tuple(_words(wire["roles"])),
+        refused=tuple(_words(wire["refused"])),
     )
 
 

@@ -406,6 +406,53 @@ class TaskRoleStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class RoleRestarts:
+    """The times of the counted restarts in place of a role, the oldest first."""
+
+    role: str = ""
+    times: tuple[datetime, ...] = ()
+    extra: Extra = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedProcess:
+    """A process that failed, as the agent of its Pod reported it."""
+
+    role: str = ""
+    """Role of its Task."""
+    index: int = 0
+    """Index of its Task."""
+    fingerprint: str = ""
+    """Fingerprint of its Pod."""
+    epoch: int = 0
+    """Epoch of the process."""
+    code: int = 0
+    """Exit code of the process."""
+    extra: Extra = field(default_factory=dict)
+    """Wire fields that this version does not know; they are written back."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryStatus:
+    """The epochs of an attempt. Not in the original."""
+
+    epoch: int = 0
+    """The current epoch."""
+    decided_time: datetime | None = None
+    """When the epoch was decided; None for epoch 0."""
+    reason: str = ""
+    """CamelCase: RestartedInPlace, or why a report is refused; "" for epoch 0."""
+    first_failed: FailedProcess | None = None
+    """The first process of which the failure led to the epoch."""
+    restarts: tuple[RoleRestarts, ...] = ()
+    """Counted restarts, by role."""
+    refused: tuple[str, ...] = ()
+    """Fingerprints of the Pods of refused reports."""
+    extra: Extra = field(default_factory=dict)
+    """Wire fields that this version does not know; they are written back."""
+
+
+@dataclass(frozen=True, slots=True)
 class FrameworkAttemptStatus:
     """An attempt of the Framework: the ConfigMap with ``configmap_uid``."""
 
@@ -431,6 +478,8 @@ class FrameworkAttemptStatus:
     """Public keys of the controllers that create objects, the newest last. Not in the original."""
     accepts_unsigned: bool = False
     """Whether the attempt began before creation proofs existed. Not in the original."""
+    recovery: RecoveryStatus | None = None
+    """Epochs of its processes; None before the first failure. Not in the original."""
     extra: Extra = field(default_factory=dict)
     """Wire fields that this version does not know; they are written back."""
 

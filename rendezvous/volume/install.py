@@ -32,6 +32,7 @@ _FILES = (
     "framework/version.py",
     "framework/api/__init__.py",
     "framework/api/constants.py",
+    "framework/api/epochreports.py",
     "framework/api/images.py",
     "framework/api/naming.py",
     "framework/api/packed.py",

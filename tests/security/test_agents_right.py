@@ -90,6 +90,19 @@ def test_agent_reports_the_result_of_a_scaler_on_its_own_pod(policed: Policed) -
     check_denied(policed.patch(agent, OTHER, body), "its own Pod only")
 
 
+def test_agent_reports_its_processes_on_its_own_pod(policed: Policed) -> None:
+    agent = policed.open_agent(OWN)
+    ended, started = constants.PROCESS_ENDED_ANNOTATION, constants.EPOCH_STARTED_ANNOTATION
+    missing = " ".join(["4", *["89abcdef"] * 10])
+    for report in ({ended: "4 137"}, {started: "4"}, {started: missing}):
+        body = annotate(**{ACKNOWLEDGED: "2", **report})
+        status, answer = policed.patch(agent, OWN, body)
+        assert status == 200, answer
+    for report in ({ended: "4 0"}, {ended: "x"}, {started: missing + " 89abcdef"}):
+        body = annotate(**{ACKNOWLEDGED: "2", **report})
+        check_denied(policed.patch(agent, OWN, body), "no annotation but")
+
+
 OWNER = {"apiVersion": "v1", "kind": "Pod", "name": OTHER, "uid": "a"}
 FORBIDDEN_CHANGES: list[tuple[str, Object]] = [
     ("no annotation but", annotate(note="b")),

@@ -9,7 +9,8 @@ Steps of ``sync_task``, which the Framework's machine calls for each Task in sta
    - Finished: move to AttemptDeletionPending with its completion, and delete it. A Pod that
      ``retention`` keeps stays, and its Task moves to AttemptCompleted.
    - Live: move to AttemptPreparing or AttemptRunning. If the Task is scaled down, delete the Pod
-     as soon as ``drain`` allows. If a user asked for a retry, end the attempt with -260.
+     as soon as ``drain`` allows. If a user asked for a retry, end the attempt with -260; if it is
+     late for the start of an epoch (``start_deadline``), with -270.
 3. AttemptCompleted: move to Completed, or to AttemptCreationPending with the next attempt when the
    end is stored, and the pause is over or ended by a user.
 4. AttemptCreationPending: create the Pod. A Task that is scaled down, or whose Pod the server will
@@ -46,10 +47,12 @@ from controller.core.objects.gang_keys import ensure_gang_key
 from controller.core.policies import retention, retry_backoff, retry_requests
 from controller.core.policies.coalescing import may_coalesce_end
 from controller.core.policies.retry_policy import decide_retry
+from controller.core.recovery import start_deadline
 from controller.core.roster import drain
 from controller.core.status import initial_status
 from framework.api.completion import (
     DELETE_TASK_REQUESTED,
+    EPOCH_START_TIMEOUT,
     POD_EXTERNAL_DELETED,
     RETRY_TASK_REQUESTED,
     complete_failed_pod,
@@ -134,6 +137,10 @@ def _observe_live(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView)
         _delete_pod(draft, role, task)
     elif _should_retry_now(draft, role, task):
         completion = complete_task(RETRY_TASK_REQUESTED, retry_requests.DIAGNOSTICS)
+        task = completing.begin_task_end(draft, role, task, completion)
+        _delete_pod(draft, role, task)
+    elif start_deadline.is_late(draft, pod):
+        completion = complete_task(EPOCH_START_TIMEOUT, start_deadline.DIAGNOSTICS)
         task = completing.begin_task_end(draft, role, task, completion)
         _delete_pod(draft, role, task)
     return task

@@ -66,10 +66,11 @@ def _may_coalesce_start(draft: Draft) -> bool:
 
 
 def _is_only_success_new(draft: Draft, wanted: Roster, published: Roster) -> bool:
-    if (wanted.phase, wanted.leaving, wanted.failed) != (
+    if (wanted.phase, wanted.leaving, wanted.failed, wanted.recovery) != (
         published.phase,
         published.leaving,
         published.failed,
+        published.recovery,
     ):
         return False
     if wanted.complete and not published.complete:

@@ -29,6 +29,11 @@ from datetime import datetime, timedelta
 from framework.api.naming import TaskKey
 from framework.api.types import InPlaceSpec
 
+RESTARTED = "RestartedInPlace"
+NOT_IN_PLACE = "NotInPlace"
+PERMANENT_FAILURE = "PermanentFailure"
+BUDGET_USED_UP = "BudgetUsedUp"
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -60,6 +65,8 @@ class EpochState:
     """Fingerprints of Pods whose reports are refused."""
     first_failed: Report | None = None
     """The first report that led to the current epoch."""
+    reason: str = ""
+    """Why the epoch was decided: RESTARTED, or why a report is refused; "" for epoch 0."""
 
 
 def decide_epoch(
@@ -84,20 +91,21 @@ def decide_epoch(
         return state if refused == state.refused else replace(state, refused=refused)
     roles = {report.key.role for report in current}
     recent = {role: _list_recent(state, role, policies.get(role), now) for role in roles}
-    new = frozenset(
-        report.fingerprint
+    refusals = {
+        report.fingerprint: reason
         for report in current
-        if report.is_permanent or not _has_budget(policies.get(report.key.role), recent, report)
-    )
+        if (reason := _find_refusal(policies.get(report.key.role), recent, report))
+    }
     restarts = dict(state.restarts)
-    if not new:
+    if not refusals:
         restarts |= {role: (*times, now) for role, times in recent.items()}
     return EpochState(
         epoch=state.epoch + 1,
         decided_at=now,
         restarts=restarts,
-        refused=refused | new,
+        refused=refused.union(refusals),
         first_failed=current[0],
+        reason=next(iter(refusals.values()), RESTARTED),
     )
 
 
@@ -113,35 +121,12 @@ def _list_recent(
     return tuple(time for time in times if now - time < window)
 
 
-def _has_budget(
+def _find_refusal(
     policy: InPlaceSpec | None, recent: Mapping[str, tuple[datetime, ...]], report: Report
-) -> bool:
-    return policy is not None and len(recent[report.key.role]) < policy.max_restarts
-
-
-def find_late(
-    state: EpochState,
-    started_epoch: int,
-    missing: Sequence[str],
-    serving: str,
-    complete_since: datetime | None,
-    now: datetime,
-    deadline_seconds: float,
-) -> Sequence[str]:
-    """Find the members that did not come to the start barrier in time.
-
-    Args:
-        state: the stored state.
-        started_epoch: the epoch that was reported as started last.
-        missing: fingerprints that the serving agent reports as missing.
-        serving: fingerprint of the serving agent's Pod.
-        complete_since: when the gang became complete last; None while it is not.
-        now: the current time.
-        deadline_seconds: how long the start barrier may take.
-    """
-    if started_epoch >= state.epoch or state.decided_at is None or complete_since is None:
-        return ()
-    since = max(state.decided_at, complete_since)
-    if now - since < timedelta(seconds=deadline_seconds):
-        return ()
-    return missing or (serving,)
+) -> str:
+    """Find why a report is refused; "" if it is not."""
+    if policy is None:
+        return NOT_IN_PLACE
+    if report.is_permanent:
+        return PERMANENT_FAILURE
+    return "" if len(recent[report.key.role]) < policy.max_restarts else BUDGET_USED_UP

@@ -32,6 +32,7 @@ from controller.core.draft import Draft, RoleDraft
 from controller.core.objects import ownership
 from controller.core.policies import retention
 from controller.core.policies.coalescing import may_coalesce_generation
+from controller.core.recovery.roster_recovery import build_recovery
 from controller.core.roster import drain
 from controller.core.roster.failed_members import list_failed
 from controller.core.roster.progress import build_progress, find_check_times
@@ -172,6 +173,7 @@ def _build_roster(draft: Draft) -> Roster:
     roles = tuple(
         _build_role(draft, role, role.spec) for role in draft.roles if role.spec is not None
     )
+    recovery = build_recovery(draft, roles, published)
     return Roster(
         namespace=meta.namespace,
         framework=meta.name,
@@ -184,6 +186,7 @@ def _build_roster(draft: Draft) -> Roster:
         roles=roles,
         leaving=tuple(drain.list_leaving(draft, published)),
         failed=() if published is None else tuple(list_failed(draft, roles, published)),
+        recovery=recovery,
     )
 
 

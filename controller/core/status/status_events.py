@@ -5,9 +5,10 @@
 1. roles whose number of Tasks changed, by scaling;
 2. the Pods that were created;
 3. the Tasks that failed by themselves: Warnings;
-4. the gang that became complete;
-5. an end that was asked for: Stop, suspension, deadline; and the resumption of the Framework;
-6. the state that the Framework entered: AttemptRunning, AttemptCompleted, Completed.
+4. a new epoch of the processes: a Warning with the first failed process;
+5. the gang that became complete;
+6. an end that was asked for: Stop, suspension, deadline; and the resumption of the Framework;
+7. the state that the Framework entered: AttemptRunning, AttemptCompleted, Completed.
 
 Invariants: the Events are reported after the status is stored, so each change is reported once,
 unless the controller crashes in between. One change of a thousand Tasks gives a few Events: Tasks
@@ -26,6 +27,12 @@ from itertools import islice
 
 from controller.core.decision import Event, EventType
 from controller.core.policies import lifetime
+from controller.core.recovery.epochs import (
+    BUDGET_USED_UP,
+    NOT_IN_PLACE,
+    PERMANENT_FAILURE,
+    RESTARTED,
+)
 from controller.core.status.conditions import DEADLINE_EXCEEDED, GANG_READY, RESUMED
 from framework.api.completion import (
     FRAMEWORK_DEADLINE_EXCEEDED,
@@ -48,6 +55,7 @@ POD_CREATED = "PodCreated"
 TASK_FAILED = "TaskFailed"
 SCALED = "Scaled"
 STOPPING = "Stopping"
+RESTART_REFUSED = "RestartRefused"
 
 # By completion code, the Event at the start of an end that was asked for.
 _REQUESTED_ENDS = {
@@ -69,6 +77,13 @@ _REQUESTS = {
     SUSPEND_FRAMEWORK_REQUESTED: "was suspended by a user",
 }
 
+# By reason of an epoch.
+_EPOCH_EFFECTS = {
+    RESTARTED: "all processes start again in their Pods",
+    NOT_IN_PLACE: "a failed process has no recovery.inPlace, so its Pod ends",
+    PERMANENT_FAILURE: "a code is permanent, so its Pod ends",
+    BUDGET_USED_UP: "recovery.inPlace allows no more restarts now, so a Pod ends",
+}
 _NAMED = 3
 # The Event FailedCreate says why a Pod was refused, once for all Tasks of a role.
 _REPORTED_ELSEWHERE = INHERITED_CODES | {POD_CREATION_PERMANENT_ERROR, POD_CREATION_UNKNOWN_ERROR}
@@ -82,6 +97,7 @@ def list_events(before: FrameworkStatus | None, after: FrameworkStatus) -> Itera
     changed = list(_walk_changed(old, after.attempt_status))
     yield from _list_created(changed)
     yield from _list_failed(changed)
+    yield from _list_epochs(old, after.attempt_status)
     is_new = before is None or not _is_gang_ready(before)
     # A Framework without Tasks is complete, too, and nothing has happened.
     if is_new and _is_gang_ready(after) and any(r.tasks for r in after.attempt_status.task_roles):
@@ -156,6 +172,23 @@ def _list_failed(changed: list[_Change]) -> Iterator[Event]:
     if len(failures) > _NAMED:
         message = f"{len(failures) - _NAMED} more Tasks failed"
         yield Event(EventType.WARNING, TASK_FAILED, message)
+
+
+def _list_epochs(
+    old: FrameworkAttemptStatus | None, new: FrameworkAttemptStatus
+) -> Iterator[Event]:
+    recovery = new.recovery
+    if recovery is None or recovery.first_failed is None:
+        return
+    known = old.recovery.epoch if old is not None and old.id == new.id and old.recovery else 0
+    if recovery.epoch <= known:
+        return
+    failed = recovery.first_failed
+    cause = f"the process of {failed.role}/{failed.index} ended with {failed.code}"
+    effect = _EPOCH_EFFECTS.get(recovery.reason, "its Pod ends")
+    message = f"Epoch {recovery.epoch} begins: {cause}; {effect}"
+    reason = RESTARTED if recovery.reason == RESTARTED else RESTART_REFUSED
+    yield Event(EventType.WARNING, reason, message)
 
 
 def _find_new_failure(

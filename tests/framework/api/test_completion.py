@@ -273,6 +273,7 @@ def test_predefined_codes_are_those_of_the_contract() -> None:
         -240: ("FrameworkDeadlineExceeded", permanent),
         -250: ("SuspendFrameworkRequested", transient),
         -260: ("RetryTaskRequested", transient),
+        -270: ("EpochStartTimeout", transient),
         -300: ("PodFailedWithoutFailedContainer", unknown),
         -310: ("PodCreationUnknownError", unknown),
         200: ("ContainerTransientFailed", transient),

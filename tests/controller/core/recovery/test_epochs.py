@@ -5,7 +5,15 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.core.recovery.epochs import EpochState, Report, decide_epoch, find_late
+from controller.core.recovery.epochs import (
+    BUDGET_USED_UP,
+    NOT_IN_PLACE,
+    PERMANENT_FAILURE,
+    RESTARTED,
+    EpochState,
+    Report,
+    decide_epoch,
+)
 from framework.api.naming import TaskKey
 from framework.api.types import InPlaceSpec
 from tests.support.builders.worlds import NOW
@@ -25,7 +33,7 @@ def decide(state: EpochState, *reports: Report, seconds: float = 0) -> EpochStat
 def test_reports_of_one_epoch_cause_one_restart() -> None:
     state = decide(EpochState(), report(1, code=137), report(2))
     assert (state.epoch, state.refused, state.restarts) == (1, frozenset(), {"worker": (NOW,)})
-    assert state.first_failed == report(1, code=137)
+    assert (state.first_failed, state.reason) == (report(1, code=137), RESTARTED)
     assert decide(state, report(1), report(2), report(0)) == state, "one that arrives later"
     assert decide(state, report(0, epoch=9)) == state, "no agent of this attempt wrote it"
 
@@ -35,6 +43,7 @@ def test_budget_is_that_of_a_sliding_window() -> None:
     refused = decide(state, report(epoch=2), seconds=59)
     assert (refused.epoch, set(refused.refused)) == (3, {"worker-0"})
     assert refused.restarts == state.restarts, "the retry policy pays"
+    assert refused.reason == BUDGET_USED_UP
     allowed = decide(state, report(epoch=2), seconds=60)
     assert (allowed.epoch, allowed.refused) == (3, frozenset())
     assert len(allowed.restarts["worker"]) == 2
@@ -43,7 +52,8 @@ def test_budget_is_that_of_a_sliding_window() -> None:
 def test_permanent_code_and_role_without_restart_in_place_are_refused() -> None:
     state = decide(EpochState(), report(0, code=210), report(1), report(0, role="ps"))
     assert (state.epoch, set(state.refused)) == (1, {"worker-0", "ps-0"})
-    assert not state.restarts
+    assert (state.reason, dict(state.restarts)) == (PERMANENT_FAILURE, {})
+    assert decide(EpochState(), report(role="ps")).reason == NOT_IN_PLACE
 
 
 def test_refusal_stays_until_the_pod_is_gone() -> None:
@@ -51,22 +61,6 @@ def test_refusal_stays_until_the_pod_is_gone() -> None:
     assert decide(state, report(code=210), seconds=999).refused == {"worker-0"}
     assert decide(state).refused == frozenset()
     assert decide(state).epoch == 1
-
-
-def test_members_that_do_not_come_in_time_are_late() -> None:
-    state = decide(EpochState(), report())
-
-    def find(seconds: float, *missing: str, started: int = 0, complete: float | None = 0) -> object:
-        since = None if complete is None else NOW + timedelta(seconds=complete)
-        now = NOW + timedelta(seconds=seconds)
-        return find_late(state, started, missing, "worker-0", since, now, 35)
-
-    assert find(34, "worker-1") == ()
-    assert find(35, "worker-1") == ("worker-1",)
-    assert find(35) == ("worker-0",), "the serving agent does not answer"
-    assert find(99, "worker-1", started=1) == ()
-    assert find(99, "worker-1", complete=None) == (), "the gang waits for a Pod"
-    assert find(99, "worker-1", complete=90) == ()
 
 
 @given(

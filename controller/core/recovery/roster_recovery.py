@@ -1,0 +1,73 @@
+"""What the roster says of restarts in place.
+
+``since`` names the members: two rosters with the same number have the same members of these roles,
+apart from those that succeeded in between. Agents restart processes when it or the epoch changes.
+
+Invariant: the number depends only on the drafted status and the published roster, so a restart of
+the controller does not change it.
+
+Example: workers 0 to 2 in generation 1: since 1. Worker 1 succeeds: generation 2, since 1. Worker 2
+fails: generation 3, since 3. Its next Pod has an address: generation 4, since 4.
+"""
+
+from collections.abc import Sequence
+
+from controller.core.draft import Draft, RoleDraft
+from controller.core.recovery.restartable_pods import list_policies
+from framework.api.roster import RoleRoster, Roster, RosterRecovery
+
+
+def build_recovery(
+    draft: Draft, roles: Sequence[RoleRoster], published: Roster | None
+) -> RosterRecovery | None:
+    """Build the part of the roster; None if no role has restart in place.
+
+    Args:
+        draft: the decision.
+        roles: the roles of the roster that is built.
+        published: the last published roster.
+    """
+    policies = list_policies(draft)
+    if not policies:
+        return None
+    own = [role for role in roles if role.name in policies]
+    status = draft.status.attempt_status.recovery
+    return RosterRecovery(
+        epoch=status.epoch if status else 0,
+        since=_find_since(draft, own, published),
+        roles=tuple(role.name for role in own),
+        refused=status.refused if status else (),
+    )
+
+
+def _find_since(draft: Draft, roles: Sequence[RoleRoster], published: Roster | None) -> int:
+    if published is None:
+        return 1
+    known = published.recovery
+    names = [role.name for role in roles]
+    if known is None or list(known.roles) != names:
+        return published.generation + 1
+    drafts = {role.name: role for role in draft.roles}
+    is_same = all(
+        _has_same_members(drafts[role.name], role, published.find_role(role.name)) for role in roles
+    )
+    return known.since if is_same else published.generation + 1
+
+
+def _has_same_members(draft: RoleDraft, role: RoleRoster, before: RoleRoster | None) -> bool:
+    """Return whether the members are those before, without some that succeeded."""
+    if before is None:
+        return False
+    if role.members == before.members:
+        return True
+    old = {member.index: member.fingerprint for member in before.members}
+    new = {member.index: member.fingerprint for member in role.members}
+    left = old.keys() - new.keys()
+    return new.items() <= old.items() and all(_has_succeeded(draft, index) for index in left)
+
+
+def _has_succeeded(role: RoleDraft, index: int) -> bool:
+    if index >= len(role.tasks):
+        return False
+    completion = role.tasks[index].attempt_status.completion_status
+    return completion is not None and completion.type.is_succeeded

@@ -1,0 +1,55 @@
+"""Reports of an agent about its processes, in annotations of its own Pod.
+
+Written by ``run``, read by the controller. Written for Python 3.7 (agents' zipapp). Rules:
+docs/design/recovery.md, "Steps".
+
+- ``frameworkbarrier.io/process-ended``: epoch and exit code of the process that failed last.
+  Example: ``4 137``.
+- ``frameworkbarrier.io/epoch-started``: the epoch that started last. Example: ``5``. Or the epoch
+  that cannot start, and the fingerprints of the Pods that have not come. Example: ``5 89abcdef``.
+"""
+
+import re
+from typing import NamedTuple, Optional, Tuple
+
+MAX_MISSING = 10
+_END = re.compile(r"(0|[1-9][0-9]{0,8}) ([1-9][0-9]{0,2})", re.ASCII)
+_START = re.compile(r"(0|[1-9][0-9]{0,8})((?: [0-9a-f]{8}){0,10})", re.ASCII)
+
+
+class ProcessEnd(NamedTuple):
+    """A process that failed: its epoch and its exit code."""
+
+    epoch: int
+    code: int
+
+
+class EpochStart(NamedTuple):
+    """An epoch that started; or that cannot start because these Pods have not come."""
+
+    epoch: int
+    missing: Tuple[str, ...] = ()
+
+
+def encode_end(end: ProcessEnd) -> str:
+    """Encode the annotation."""
+    return f"{end.epoch} {end.code}"
+
+
+def parse_end(text: str) -> Optional[ProcessEnd]:
+    """Parse the annotation; None if it is not such a text."""
+    found = _END.fullmatch(text)
+    return None if found is None else ProcessEnd(int(found.group(1)), int(found.group(2)))
+
+
+def encode_start(start: EpochStart) -> str:
+    """Encode the annotation, with the first Pods that have not come."""
+    return " ".join([str(start.epoch), *start.missing[:MAX_MISSING]])
+
+
+def parse_start(text: str) -> Optional[EpochStart]:
+    """Parse the annotation; None if it is not such a text."""
+    found = _START.fullmatch(text)
+    if found is None:
+        return None
+    return EpochStart(int(found.group(1)), tuple(found.group(2).split()))

@@ -1,0 +1,213 @@
+"""Reports of Pods become epochs of the status and the roster: docs/design/recovery.md."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from controller.core.recovery.start_deadline import DEADLINE_SECONDS
+from framework.api.completion import EPOCH_START_TIMEOUT
+from framework.api.constants import EPOCH_STARTED_ANNOTATION, PROCESS_ENDED_ANNOTATION
+from framework.api.epochreports import (
+    EpochStart,
+    ProcessEnd,
+    encode_end,
+    encode_start,
+)
+from framework.api.pods import PodPhase
+from framework.api.roster import RosterRecovery, fingerprint_uid
+from framework.api.states import TaskState
+from framework.api.types import InPlaceSpec, RecoverySpec, RecoveryStatus
+from tests.support.builders import build_role, build_spec
+from tests.support.builders.worlds import World, get_code, get_task
+
+IN_PLACE = RecoverySpec(InPlaceSpec(2, 3600))
+
+
+class Gang(World):
+    """A gang of workers that runs; worker 0 to 2 are restarted in place."""
+
+    def __init__(self, recovery: RecoverySpec | None = IN_PLACE, **fields: Any) -> None:
+        super().__init__(build_spec(build_role(number=3, recovery=recovery, **fields)))
+        self.run()
+
+    def run(self) -> None:
+        self.settle()
+        for index in range(3):
+            self.run_pod(name(index), index + 1)
+        self.settle()
+        self.pause(1)
+
+    def pause(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+        self.settle()
+
+    def report(self, index: int, epoch: int, code: int = 137) -> None:
+        self.annotate(index, PROCESS_ENDED_ANNOTATION, encode_end(ProcessEnd(epoch, code)))
+
+    def start(self, index: int, epoch: int, *missing: str) -> None:
+        self.annotate(index, EPOCH_STARTED_ANNOTATION, encode_start(EpochStart(epoch, missing)))
+
+    def annotate(self, index: int, key: str, value: str) -> None:
+        pod = self.pods[name(index)]
+        self._change(pod.name, annotations={**pod.annotations, key: value})
+
+    def mark(self, index: int) -> str:
+        return fingerprint_uid(self.pods[name(index)].uid)
+
+    @property
+    def stored(self) -> RecoveryStatus:
+        return self.status.attempt_status.recovery or RecoveryStatus()
+
+    @property
+    def shown(self) -> RosterRecovery:
+        roster = self.published.roster
+        assert roster is not None
+        assert roster.recovery is not None
+        return roster.recovery
+
+
+def name(index: int) -> str:
+    return f"gang-worker-{index}"
+
+
+def test_roster_names_the_roles_before_any_failure() -> None:
+    gang = Gang()
+    assert gang.shown == RosterRecovery(0, 1, ("worker",))
+    assert gang.status.attempt_status.recovery is None, "nothing has failed"
+
+
+def test_gang_without_restart_in_place_ignores_reports() -> None:
+    gang = Gang(recovery=None)
+    gang.report(1, 0)
+    gang.pause(1)
+    assert gang.status.attempt_status.recovery is None
+    assert gang.published.roster is not None
+    assert gang.published.roster.recovery is None
+
+
+def test_report_begins_the_next_epoch_which_is_stored_before_it_is_published() -> None:
+    gang = Gang()
+    gang.report(1, 0)
+    decision = gang.decide()
+    assert decision.status is not None
+    assert decision.status.attempt_status.recovery is not None
+    assert decision.publication is not None
+    gang.carry_out(decision)
+    assert (gang.stored.epoch, gang.shown.epoch, gang.shown.since) == (1, 1, 1)
+    failed = gang.stored.first_failed
+    assert failed is not None
+    assert (failed.role, failed.index, failed.epoch, failed.code) == ("worker", 1, 0, 137)
+    assert failed.fingerprint == gang.mark(1)
+    (event,) = [e for e in decision.events if e.reason == "RestartedInPlace"]
+    assert event.message == (
+        "Epoch 1 begins: the process of worker/1 ended with 137; "
+        "all processes start again in their Pods"
+    )
+    gang.report(2, 0)
+    gang.pause(1)
+    assert gang.stored.epoch == 1, "that failure has had its restart"
+    assert {pod.phase for pod in gang.pods.values()} == {PodPhase.RUNNING}
+
+
+def test_first_failed_is_the_pod_that_reported_first() -> None:
+    gang = Gang()
+    gang.report(2, 0)
+    gang.report(0, 0)
+    gang.pause(1)
+    assert gang.stored.first_failed is not None
+    assert gang.stored.first_failed.index == 2
+
+
+def test_used_up_budget_and_permanent_code_are_refused_in_the_roster() -> None:
+    gang = Gang()
+    for epoch in (0, 1, 2):
+        gang.report(1, epoch)
+        gang.pause(1)
+    assert (gang.stored.epoch, gang.stored.reason) == (3, "BudgetUsedUp")
+    assert gang.shown.refused == (gang.mark(1),)
+    (restarts,) = gang.stored.restarts
+    assert (restarts.role, len(restarts.times)) == ("worker", 2)
+    gang = Gang()
+    gang.report(0, 0, 210)
+    gang.pause(1)
+    assert (gang.stored.epoch, gang.stored.reason) == (1, "PermanentFailure")
+
+
+def test_refusal_is_forgotten_with_its_pod() -> None:
+    gang = Gang()
+    gang.report(0, 0, 210)
+    gang.pause(1)
+    gang.remove_pod(name(0))
+    gang.pause(1)
+    assert gang.stored.refused == ()
+
+
+def test_texts_that_are_no_reports_are_ignored() -> None:
+    gang = Gang()
+    for text in ("", "0", "0 0", "-1 1", "0 1 ", "0 1\n", "00 1", "9" * 600, "0 1234", "0  1"):
+        gang.annotate(1, PROCESS_ENDED_ANNOTATION, text)
+        gang.pause(1)
+        assert gang.stored.epoch == 0, text
+
+
+def test_report_of_another_pod_than_the_recorded_one_is_ignored() -> None:
+    gang = Gang()
+    gang.report(1, 0)
+    gang.terminate_pod(name(1))
+    gang.pause(1)
+    assert gang.stored.epoch == 0, "its Pod ends"
+    gang = Gang()
+    stranger = replace(gang.pods[name(1)], name="gang-worker-9", uid="stranger")
+    report = {PROCESS_ENDED_ANNOTATION: "0 1"}
+    gang.pods["gang-worker-9"] = replace(stranger, annotations=report)
+    gang.decide()
+    gang.carry_out(gang.decide())
+    assert gang.stored.epoch == 0, "no Task has it"
+
+
+def test_generation_of_other_members_has_another_since() -> None:
+    gang = Gang()
+    gang.end_pod(name(2), 0)
+    gang.pause(1)
+    assert gang.shown.since == 1, "a member that succeeded is not waited for"
+    generation = gang.published.roster.generation if gang.published.roster else 0
+    gang.remove_pod(name(1))
+    gang.pause(1)
+    assert gang.shown.since > generation
+
+
+def test_member_that_does_not_come_ends() -> None:
+    gang = Gang()
+    gang.report(1, 0)
+    gang.pause(1)
+    gang.start(1, 1, gang.mark(2))
+    gang.pause(1)
+    assert get_task(gang.status, 2).state is TaskState.ATTEMPT_RUNNING, "worker 0 serves"
+    gang.start(0, 0, gang.mark(2))
+    gang.pause(1)
+    assert get_task(gang.status, 2).state is TaskState.ATTEMPT_RUNNING, "of another epoch"
+    gang.start(0, 1, gang.mark(2), "0" * 8)
+    gang.pause(1)
+    assert get_code(get_task(gang.status, 2)) == EPOCH_START_TIMEOUT
+    assert get_code(get_task(gang.status, 1)) is None
+
+
+def test_serving_agent_that_reports_nothing_ends() -> None:
+    gang = Gang()
+    gang.report(1, 0)
+    gang.pause(1)
+    decision = gang.decide()
+    assert decision.wake_at is not None
+    gang.pause(DEADLINE_SECONDS - 2)
+    assert get_code(get_task(gang.status, 0)) is None
+    gang.pause(2)
+    assert get_code(get_task(gang.status, 0)) == EPOCH_START_TIMEOUT
+
+
+def test_epoch_that_started_has_no_deadline() -> None:
+    gang = Gang()
+    gang.report(1, 0)
+    gang.pause(1)
+    gang.start(0, 1)
+    gang.pause(2 * DEADLINE_SECONDS)
+    assert [get_code(get_task(gang.status, index)) for index in range(3)] == [None] * 3
