@@ -1,13 +1,13 @@
 """Pods that do not come to the start barrier of an epoch in time: their Tasks end.
 
-1. The agent of the first member serves the start barrier. It reports that the epoch has started;
-   or, after its own deadline, which Pods have not come: these are late.
-2. If it reports nothing about an epoch after a restart, it is late itself.
+1. The agent of one member serves the start barrier. It reports that the epoch has started; or,
+   after its own deadline, which Pods have not come: these are late.
+2. If no member reports anything about an epoch after a restart, the first member is late.
 
 Invariants:
 
 - Only a complete gang with the stored epoch in its roster has late Pods.
-- Only the report of the first member is read.
+- Only reports of members about the stored epoch are read.
 
 Example: epoch 5 is published, and worker 2 hangs in the kernel. The agent of worker 0 reports
 ``5 89abcdef``. The Task of worker 2 ends with -270, and its retry policy decides.
@@ -15,7 +15,7 @@ Example: epoch 5 is published, and worker 2 hangs in the kernel. The agent of wo
 Rules: docs/design/recovery.md, "Steps".
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 
 from controller.core.draft import Draft
@@ -50,9 +50,10 @@ def _find_late(draft: Draft) -> Iterator[str]:
     members = _list_members(published)
     if not members:
         return
-    report = _read_start(draft, members[0])
-    if report is not None and report.epoch == epoch:
-        yield from set(report.missing).intersection(members)
+    reports = [start for start in _read_starts(draft, members) if start.epoch == epoch]
+    missing = {fingerprint for start in reports for fingerprint in start.missing}
+    if reports:
+        yield from missing.intersection(members)
     elif status is not None and status.decided_time is not None:
         complete_since = _find_complete_since(draft)
         if complete_since is not None:
@@ -79,9 +80,13 @@ def _list_members(published: Roster) -> list[str]:
     ]
 
 
-def _read_start(draft: Draft, serving: str) -> EpochStart | None:
+def _read_starts(draft: Draft, members: Collection[str]) -> Iterator[EpochStart]:
+    known = set(members)
     for _, task in draft.walk_tasks():
         pod = find_live_pod(draft, task)
-        if pod is not None and fingerprint_uid(pod.uid) == serving:
-            return parse_start(pod.annotations.get(EPOCH_STARTED_ANNOTATION, ""))
-    return None
+        text = pod.annotations.get(EPOCH_STARTED_ANNOTATION) if pod is not None else None
+        if pod is None or text is None or fingerprint_uid(pod.uid) not in known:
+            continue
+        start = parse_start(text)
+        if start is not None:
+            yield start

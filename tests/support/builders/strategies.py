@@ -31,6 +31,7 @@ from framework.api.roster import (
     Member,
     RoleRoster,
     Roster,
+    RosterRecovery,
 )
 from framework.api.states import TASK_ENDED, FrameworkState, TaskState
 from framework.api.types import (
@@ -40,6 +41,7 @@ from framework.api.types import (
     Condition,
     DrainSpec,
     ExecutionType,
+    FailedProcess,
     Framework,
     FrameworkAttemptStatus,
     FrameworkSpec,
@@ -47,8 +49,10 @@ from framework.api.types import (
     InPlaceSpec,
     ObjectMeta,
     RecoverySpec,
+    RecoveryStatus,
     RetryPolicySpec,
     RetryPolicyStatus,
+    RoleRestarts,
     TaskAttemptCompletionStatus,
     TaskAttemptStatus,
     TaskRoleSpec,
@@ -256,6 +260,23 @@ def role_statuses(draw: Callable[..., Any], name: str) -> TaskRoleStatus:
     )
 
 
+recoveries = st.builds(
+    RecoveryStatus,
+    st.integers(0, 9),
+    st.none() | times,
+    st.sampled_from(["", "RestartedInPlace"]),
+    st.none()
+    | st.builds(
+        FailedProcess, role_names, st.integers(0, 9), uids, st.integers(0, 9), st.integers(1, 255)
+    ),
+    st.lists(
+        st.builds(RoleRestarts, role_names, st.lists(times, max_size=2).map(tuple)), max_size=2
+    ).map(tuple),
+    st.lists(uids, max_size=2).map(tuple),
+    extras,
+)
+
+
 @st.composite
 def attempts(draw: Callable[..., Any], state: FrameworkState) -> FrameworkAttemptStatus:
     names = draw(st.lists(role_names, max_size=MAX_ROLES, unique=True))
@@ -264,6 +285,7 @@ def attempts(draw: Callable[..., Any], state: FrameworkState) -> FrameworkAttemp
         start_time=draw(times),
         configmap_name=f"{FRAMEWORK}-attempt",
         task_roles=tuple(draw(role_statuses(name)) for name in names),
+        recovery=draw(st.none() | recoveries),
         extra=draw(extras),
     )
     task_state = TaskState(state)
@@ -408,6 +430,13 @@ def rosters(draw: Callable[..., Any]) -> Roster:
         st.none() | st.integers(-999, 999),
         st.sampled_from(["", "ContainerSigKillReceived"]),
     )
+    recovery = st.builds(
+        RosterRecovery,
+        st.integers(0, 9),
+        st.integers(1, generation),
+        st.just(tuple(names)),
+        st.lists(fingerprints, max_size=2).map(tuple),
+    )
     attempt_id = draw(st.integers(0, 3))
     return Roster(
         namespace="default",
@@ -421,4 +450,5 @@ def rosters(draw: Callable[..., Any]) -> Roster:
         roles=roles,
         leaving=tuple(draw(st.lists(leaving, max_size=2))),
         failed=tuple(draw(st.lists(failed, max_size=2))),
+        recovery=draw(st.none() | recovery),
     )

@@ -18,6 +18,7 @@ from localcluster.apiserver.engine.history import WatchEvent
 from localcluster.apiserver.storage import Storage
 from tests.support.builders.forger import is_forged
 from tests.support.fakes.storageclient import LoopClock, Request, find_type
+from tests.support.simulator.epochs import Epochs
 from tests.support.simulator.invariants import check_step
 from tests.support.simulator.ledger import Ledger
 from tests.support.simulator.rosters import Rosters
@@ -57,6 +58,7 @@ class Auditor:
     clock: LoopClock
     ledger: Ledger
     rosters: Rosters
+    epochs: Epochs
     faults: list[str] = field(default_factory=list)
     frameworks: dict[str, Framework] = field(default_factory=dict)
     last: dict[str, Framework] = field(default_factory=dict)
@@ -90,7 +92,7 @@ class Auditor:
     def of(cls, storage: Storage, clock: LoopClock) -> "Auditor":
         """Build an auditor of a storage, with its ledger."""
         faults: list[str] = []
-        books = Ledger(faults.append), Rosters(faults.append, clock.now)
+        books = Ledger(faults.append), Rosters(faults.append, clock.now), Epochs(faults.append)
         return cls(storage, clock, *books, faults)
 
     def open(self) -> None:
@@ -317,6 +319,7 @@ class Auditor:
         self._check_ends(framework, old, framework.status)
         self._check_end(framework, old, framework.status)
         self.ledger.check(framework, old)
+        self.epochs.check(framework, old.attempt_status if old else None)
         self.rosters.check_drains(framework, old.attempt_status if old else None, self.pods)
 
     def _check_end(
@@ -385,6 +388,7 @@ class Auditor:
             return
         self.ledger.note_pod(pod)
         self.rosters.note_pod(pod)
+        self.epochs.note_pod(pod)
         if event.type == "DELETED":
             self.pods.pop(pod.uid, None)
             self.ledger.left.add(pod.uid)

@@ -9,7 +9,15 @@ from collections.abc import Callable
 from functools import partial
 
 from framework.api import constants
+from framework.api.epochreports import (
+    EpochStart,
+    ProcessEnd,
+    encode_end,
+    encode_start,
+    parse_end,
+)
 from framework.api.naming import build_configmap_name
+from framework.api.roster import Roster, decode_stored_roster, fingerprint_uid
 from framework.api.types import ExecutionType
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
 from localcluster.apiserver.model.errors import StatusError
@@ -196,6 +204,76 @@ class Cluster:
             )
         )
 
+    # --- agents that restart processes in place
+
+    def fail_process(self) -> None:
+        """The process of a Pod fails, or of a Pod that has another epoch; its agent reports it."""
+        roster, pods = self._find_restartable()
+        if roster is None or roster.recovery is None or not pods:
+            return
+        pod = self.draw.choice(pods)
+        epoch = max(0, roster.recovery.epoch - self.draw.choice((0, 0, 0, 1)))
+        before = parse_end(_read_annotation(pod, constants.PROCESS_ENDED_ANNOTATION))
+        if before is None or before.epoch < epoch:
+            end = encode_end(ProcessEnd(epoch, self.draw.choice((1, 137, 210))))
+            self._report(pod, constants.PROCESS_ENDED_ANNOTATION, end)
+
+    def advance_agents(self) -> None:
+        """Agents that are refused end; the first member reports that the epoch has started."""
+        roster, pods = self._find_restartable()
+        if roster is None or roster.recovery is None:
+            return
+        for pod in pods:
+            end = parse_end(_read_annotation(pod, constants.PROCESS_ENDED_ANNOTATION))
+            is_refused = fingerprint_uid(pod["metadata"]["uid"]) in roster.recovery.refused
+            if end is not None and is_refused:
+                self._attempt(partial(self._end, pod["metadata"]["name"], end.code), quiet=True)
+        self._report_start(roster, pods, EpochStart(roster.recovery.epoch))
+
+    def report_missing(self) -> None:
+        """The first member reports that another one has not come."""
+        roster, pods = self._find_restartable()
+        if roster is None or roster.recovery is None or not pods:
+            return
+        missing = fingerprint_uid(self.draw.choice(pods)["metadata"]["uid"])
+        self._report_start(roster, pods, EpochStart(roster.recovery.epoch, (missing,)))
+
+    def _report_start(self, roster: Roster, pods: list[Object], start: EpochStart) -> None:
+        roles = roster.recovery.roles if roster.recovery else ()
+        first = next((m for r in roster.roles if r.name in roles for m in r.members), None)
+        text = encode_start(start)
+        for pod in pods:
+            is_first = first and fingerprint_uid(pod["metadata"]["uid"]) == first.fingerprint
+            if is_first and _read_annotation(pod, constants.EPOCH_STARTED_ANNOTATION) != text:
+                self._report(pod, constants.EPOCH_STARTED_ANNOTATION, text)
+
+    def _find_restartable(self) -> tuple[Roster | None, list[Object]]:
+        """Find the published roster, and the running members that are restarted in place."""
+        stored = ((self._find(CONFIGMAPS, ATTEMPT) or {}).get("binaryData") or {}).get(
+            constants.ROSTER_KEY
+        )
+        roster = decode_stored_roster(stored) if stored else None
+        if roster is None or roster.recovery is None:
+            return None, []
+        names = roster.recovery.roles
+        members = {m.fingerprint for r in roster.roles if r.name in names for m in r.members}
+        pods = [
+            pod
+            for pod in self._list_pods()
+            if fingerprint_uid(pod["metadata"]["uid"]) in members
+            and pod["status"].get("phase") == "Running"
+            and not pod["metadata"].get("deletionTimestamp")
+        ]
+        return roster, pods
+
+    def _report(self, pod: Object, key: str, value: str) -> None:
+        name = pod["metadata"]["name"]
+        self.note(f"agent of {name} reports {value!r}")
+        patch = {"metadata": {"annotations": {key: value}}}
+        self._attempt(
+            lambda: self.storage.patch(self._type(PODS), NAMESPACE, name, patch, MERGE_PATCH)
+        )
+
     def _end(self, name: str, code: int) -> None:
         phase = "Succeeded" if code == 0 else "Failed"
         finished = self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -312,3 +390,7 @@ class Cluster:
 
     def _type(self, resource: Resource) -> ResourceType:
         return find_type(self.storage, resource)
+
+
+def _read_annotation(pod: Object, key: str) -> str:
+    return str((pod["metadata"].get("annotations") or {}).get(key, ""))

@@ -60,6 +60,7 @@ def list_unreached(
         yield f"P8: stopped, but {status.state}"
     yield from _check_tasks(framework, status, auditor)
     yield from _check_roster(_find_alive(status), configmap)
+    yield from auditor.epochs.list_unanswered(status.attempt_status, auditor.pods)
 
 
 def _check_lifetime(

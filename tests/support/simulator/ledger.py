@@ -9,10 +9,12 @@ spec that it was decided from.
 """
 
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from framework.api.pods import PodView
+from framework.api.roster import fingerprint_uid
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import (
     CompletionType,
@@ -40,6 +42,7 @@ _ATTRIBUTES: dict[int, tuple[str, ...]] = {
     -240: (PERMANENT,),
     -250: (TRANSIENT,),
     -260: (TRANSIENT,),
+    -270: (TRANSIENT,),
     200: (TRANSIENT,),
     201: (TRANSIENT, CONFLICT),
     210: (PERMANENT,),
@@ -64,6 +67,8 @@ class Ledger:
     """How Pods ended; calls ``fail`` for ends and retries that no policy allows."""
 
     fail: Callable[[str], None]
+    late: AbstractSet[str] = frozenset()
+    """Fingerprints of Pods that did not come to a start barrier."""
     is_time_steady: bool = True
     """False if clocks are set: times prove nothing then."""
     conflict_delay_seconds: tuple[int, int] = (0, 0)
@@ -273,6 +278,7 @@ class Ledger:
             -230: after.deletion_pending,
             -220: whole is not None,
             -260: uid in self.requested,
+            -270: fingerprint_uid(uid) in self.late or not self.is_time_steady,
             -101: uid in self.left or (is_lost and new.pod_uid is not None),
             -200: -200 in self.refused.get(identity, ()),
             -310: -310 in self.refused.get(identity, ()),

@@ -15,6 +15,7 @@ from framework.api.roster import Leaving, Roster, RosterError, decode_roster, fi
 from framework.api.states import TASK_ALIVE, FrameworkState, TaskState
 from framework.api.types import ExecutionType, Framework, FrameworkAttemptStatus, TaskStatus
 from framework.kube.resources import Object
+from tests.support.simulator.epochs import compare_recovery
 from tests.support.simulator.ledger import index_tasks
 
 
@@ -195,6 +196,7 @@ def _compare(roster: Roster, attempt: FrameworkAttemptStatus) -> Iterator[str]:
             task = tasks.get((role.name, completed.index))
             if task is None or not task.is_completed:
                 yield f"{role.name}/{completed.index} is not completed"
+    yield from compare_recovery(roster, attempt)
     for entry in roster.leaving:
         task = tasks.get((entry.role, entry.index))
         if task is None or not task.deletion_pending or task.drain_deadline_time is None:

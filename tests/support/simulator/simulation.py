@@ -56,6 +56,8 @@ class Simulation(Cluster):
         ledger = self.auditor.ledger
         ledger.requested = self.requested
         ledger.is_time_steady = not self.is_clock_set
+        self.auditor.epochs.is_time_steady = not self.is_clock_set
+        ledger.late = self.auditor.epochs.named
         ledger.conflict_delay_seconds = (
             self.config.conflict_retry_delay_min_seconds,
             self.config.conflict_retry_delay_max_seconds,
@@ -179,6 +181,7 @@ class Simulation(Cluster):
         last, since = -1, 0
         for second in range(SETTLE_SECONDS):
             self.advance_kubelets(all_pods=True)
+            self.advance_agents()
             self.storage.collect_garbage()
             if self._count_changes() != last:
                 last, since = self._count_changes(), second
@@ -319,6 +322,9 @@ _TABLE: tuple[tuple[_Step, int], ...] = (
     (Simulation.remove_label, 1),
     (Simulation.remove_owner, 1),
     (Simulation.let_one_acknowledge, 10),
+    (Simulation.fail_process, 12),
+    (Simulation.advance_agents, 4),
+    (Simulation.report_missing, 1),
     (Simulation.set_clock, 2),
     (Simulation.take_pod_name, 1),
     (Simulation.add_finalizer, 1),

@@ -18,6 +18,7 @@ _RETRY_LIMITS = (0, 0, 1, 1, 3, -1, -2)
 _COUNTS = (-1, -1, 1, 2)
 _NUMBERS = (0, 1, 2, 2, 3, 5)
 _MOST_INDEXES = 4
+RECOVERY_SHARE = 0.4
 GANG_KEY = "{{FC_FRAMEWORK_NAME}}-gang-key"
 
 
@@ -54,6 +55,9 @@ def draw_role(draw: random.Random, name: str) -> Object:
     _set_gaps(draw, role)
     _set_quorum(draw, role)
     _set_drain(draw, role)
+    if draw.random() < RECOVERY_SHARE:
+        in_place = {"maxRestarts": draw.choice((1, 2)), "withinSeconds": draw.choice((5, 60))}
+        role[constants.RECOVERY_FIELD] = {constants.IN_PLACE_FIELD: in_place}
     return role
 
 

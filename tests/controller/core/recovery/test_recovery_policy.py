@@ -180,9 +180,6 @@ def test_member_that_does_not_come_ends() -> None:
     gang = Gang()
     gang.report(1, 0)
     gang.pause(1)
-    gang.start(1, 1, gang.mark(2))
-    gang.pause(1)
-    assert get_task(gang.status, 2).state is TaskState.ATTEMPT_RUNNING, "worker 0 serves"
     gang.start(0, 0, gang.mark(2))
     gang.pause(1)
     assert get_task(gang.status, 2).state is TaskState.ATTEMPT_RUNNING, "of another epoch"

@@ -1,0 +1,91 @@
+"""The controller is killed at each of its writes while processes restart in place, in turn.
+
+No restart is lost, and none is repeated: docs/design/recovery.md, "Crashes".
+"""
+
+import pytest
+
+from framework.api import constants
+from framework.api.epochreports import ProcessEnd, encode_end
+from framework.kube.resources import FRAMEWORKS, PODS, Object
+from tests.simulation.test_crash_matrix import BEFORE, HEARD, UNHEARD, ScriptedGang
+from tests.support.slow import keep_first
+
+# At least as many as the gang takes; a test asserts it.
+WRITES = 40
+MIXED_WRITES = sorted(range(1, WRITES + 1), key=lambda write: write % 4)
+
+
+class RestartedGang(ScriptedGang):
+    """A gang of three with two restarts in place: worker 1 fails three times, then all succeed."""
+
+    def build_role(self) -> Object:
+        worker = super().build_role()
+        in_place = {constants.MAX_RESTARTS_FIELD: 2, constants.WITHIN_SECONDS_FIELD: 3600}
+        worker[constants.RECOVERY_FIELD] = {constants.IN_PLACE_FIELD: in_place}
+        return worker
+
+    async def run_script(self) -> Object:
+        try:
+            self._create_gang(self.build_role())
+            self.start()
+            await self._rest()
+            for epoch in range(3):
+                self._fail_worker(1, epoch)
+                if epoch == 0:
+                    self._fail_worker(2, epoch)
+                await self._rest()
+                self.advance_agents()
+                await self._rest()
+            for index in range(3):
+                self._end(f"gang-worker-{index}", 0)
+            await self._rest()
+            self.check_rest()
+            return self.storage.get(self._type(FRAMEWORKS), "default", "gang")
+        finally:
+            await self._end_all()
+
+    def _fail_worker(self, index: int, epoch: int) -> None:
+        pod = self.storage.get(self._type(PODS), "default", f"gang-worker-{index}")
+        self._report(pod, constants.PROCESS_ENDED_ANNOTATION, encode_end(ProcessEnd(epoch, 137)))
+
+
+def shape(framework: Object) -> object:
+    """Summarize a Framework without times and UIDs."""
+    attempt = framework["status"]["attemptStatus"]
+    recovery = attempt["recovery"]
+    return (
+        framework["status"]["state"],
+        attempt["id"],
+        (recovery["epoch"], recovery["reason"], recovery["firstFailed"]["index"]),
+        [(entry["role"], len(entry["times"])) for entry in recovery["restarts"]],
+        recovery.get("refused", []),
+        [
+            task["attemptStatus"]["id"]
+            for role in attempt["taskRoleStatuses"]
+            for task in role["taskStatuses"]
+        ],
+    )
+
+
+END: object = ("Completed", 0, (3, "BudgetUsedUp", 1), [("worker", 2)], [], [0, 1, 0])
+# Three at first, one after the refusal.
+CREATED_PODS = 4
+
+
+@pytest.mark.looptime
+async def test_gang_that_restarts_in_place_ends_as_expected() -> None:
+    gang = RestartedGang({})
+    assert shape(await gang.run_script()) == END
+    assert len(gang.auditor.created) == CREATED_PODS
+    assert WRITES - 10 < gang.writes <= WRITES
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("when", keep_first([UNHEARD, BEFORE, HEARD]))
+@pytest.mark.parametrize("write", keep_first(MIXED_WRITES, WRITES // 4))
+async def test_crash_at_a_write_neither_loses_nor_repeats_a_restart(write: int, when: str) -> None:
+    gang = RestartedGang({write: when})
+    assert shape(await gang.run_script()) == END
+    assert set(gang.auditor.created.values()) == {1}, "a Pod was created twice for one attempt"
+    assert len(gang.auditor.created) == CREATED_PODS

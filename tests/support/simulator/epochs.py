@@ -1,0 +1,95 @@
+"""Checks of restarts in place (I19) in a simulation: docs/design/recovery.md, "Invariants".
+
+The auditor passes each Pod, each stored status, and each roster when it is sent.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from framework.api import constants
+from framework.api.epochreports import parse_end, parse_start
+from framework.api.pods import PodView
+from framework.api.roster import Roster, fingerprint_uid
+from framework.api.types import Framework, FrameworkAttemptStatus, RecoveryStatus
+
+_NONE = RecoveryStatus()
+
+
+@dataclass(slots=True)
+class Epochs:
+    """The reports and restarts so far; calls ``fail`` for violations."""
+
+    fail: Callable[[str], None]
+    is_time_steady: bool = True
+    reported: dict[tuple[str, int], set[str]] = field(default_factory=dict)
+    """By UID of the ConfigMap and epoch: fingerprints of the Pods that reported."""
+    named: set[str] = field(default_factory=set)
+    """Fingerprints of Pods that an agent reported as missing."""
+    times: dict[tuple[str, str], list[datetime]] = field(default_factory=dict)
+    """By UID of the ConfigMap and role: when restarts were counted."""
+
+    def note_pod(self, pod: PodView) -> None:
+        end = parse_end(pod.annotations.get(constants.PROCESS_ENDED_ANNOTATION, ""))
+        if end is not None and pod.owner is not None:
+            fingerprints = self.reported.setdefault((pod.owner.uid, end.epoch), set())
+            fingerprints.add(fingerprint_uid(pod.uid))
+        start = parse_start(pod.annotations.get(constants.EPOCH_STARTED_ANNOTATION, ""))
+        self.named.update(start.missing if start is not None else ())
+
+    def check(self, framework: Framework, before: FrameworkAttemptStatus | None) -> None:
+        """Check a stored status against the one before."""
+        assert framework.status is not None
+        attempt = framework.status.attempt_status
+        is_same = before is not None and before.id == attempt.id
+        old = (before.recovery or _NONE) if before is not None and is_same else _NONE
+        new = attempt.recovery or _NONE
+        if new.epoch == old.epoch:
+            return
+        uid = attempt.configmap_uid or ""
+        if new.epoch != old.epoch + 1:
+            self.fail(f"I19: epoch {new.epoch} after {old.epoch}")
+        reported = self.reported.get((uid, old.epoch), set())
+        if not reported:
+            self.fail(f"I19: epoch {new.epoch}, but no process of {old.epoch} failed")
+        if not set(new.refused) - set(old.refused) <= reported:
+            self.fail(f"I19: {new.refused} are refused without a report of {old.epoch}")
+        self._check_budgets(framework, old, new, uid)
+
+    def _check_budgets(
+        self, framework: Framework, old: RecoveryStatus, new: RecoveryStatus, uid: str
+    ) -> None:
+        known = {entry.role: entry.times for entry in old.restarts}
+        for entry in new.restarts:
+            if entry.times == known.get(entry.role) or new.decided_time is None:
+                continue
+            counted = self.times.setdefault((uid, entry.role), [])
+            counted.append(new.decided_time)
+            spec = framework.spec.find_role(entry.role)
+            policy = spec.recovery.in_place if spec and spec.recovery else None
+            if policy is None or not self.is_time_steady:
+                continue
+            start = new.decided_time - timedelta(seconds=policy.within_seconds)
+            if sum(time > start for time in counted) > policy.max_restarts:
+                self.fail(f"I19: {entry.role} has more than {policy.max_restarts} restarts")
+
+    def list_unanswered(
+        self, attempt: FrameworkAttemptStatus, pods: dict[str, PodView]
+    ) -> Iterator[str]:
+        """List the reports of the attempt's live Pods that led to nothing."""
+        epoch = (attempt.recovery or _NONE).epoch
+        for role, task in attempt.walk_tasks():
+            pod = pods.get(task.attempt_status.pod_uid or "")
+            text = pod.annotations.get(constants.PROCESS_ENDED_ANNOTATION, "") if pod else ""
+            end = parse_end(text)
+            if end is not None and end.epoch >= epoch and pod is not None and not pod.is_ended:
+                yield f"I19: {role.name}/{task.index} reported {text}, and the epoch is {epoch}"
+
+
+def compare_recovery(roster: Roster, attempt: FrameworkAttemptStatus) -> Iterator[str]:
+    """Compare the epoch of a roster with the stored status."""
+    if roster.recovery is None:
+        return
+    stored = attempt.recovery or _NONE
+    if (roster.recovery.epoch, roster.recovery.refused) != (stored.epoch, stored.refused):
+        yield f"epoch {roster.recovery}, but {stored.epoch} is stored, with {stored.refused}"
