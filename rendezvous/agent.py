@@ -67,7 +67,8 @@ class Agent:
 
     ``env`` is what processes export in the current generation, ``refusal`` why the newest complete
     generation could not be rendered, and ``notifiers`` are called where there are processes that
-    may be notified: one that is not started yet reads the files at its start.
+    may be notified: one that is not started yet reads the files at its start. ``on_recovery`` is
+    called with each complete roster whose members are shown, where processes restart in place.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Agent:
         self._context = Context(setup.target.identity, setup.options, setup.named_roles)
         self._memory = self._restore_memory()
         self.notifiers = notifiers
+        self.on_recovery: Optional[Callable[[Roster], None]] = None
         self.env: Dict[str, str] = {}
         self.refusal: Optional[RefusedError] = None
 
@@ -100,6 +102,11 @@ class Agent:
         """The current generation that this agent has shown; 0 before."""
         current = self._memory.current
         return current.number if current and self._memory.is_applied else 0
+
+    @property
+    def roster(self) -> Optional[Roster]:
+        """The roster of the current generation."""
+        return self._memory.current.roster if self._memory.current else None
 
     @property
     def last_wait(self) -> str:
@@ -142,10 +149,22 @@ class Agent:
                 self._apply(action)
         if is_shown and plan.show is not None and plan.show.is_new:
             self._writer.settle()
+        self._follow_recovery(candidate)
         if scaler is not None:
             current = self._memory.current if self._memory.is_applied else None
             scaler.turn(current.roster if current is not None else None)
         self._acknowledge()
+
+    def _follow_recovery(self, candidate: Union[SelectedRoster, NoRoster]) -> None:
+        """Pass on an epoch, though its generation may not be shown yet, if its members are."""
+        shown = self.roster
+        if self.on_recovery is None or shown is None or not isinstance(candidate, SelectedRoster):
+            return
+        roster = candidate.roster
+        if not roster.complete or roster.recovery is None or shown.recovery is None:
+            return
+        if roster.recovery.since == shown.recovery.since:
+            self.on_recovery(roster)
 
     def _acknowledge(self) -> None:
         """Acknowledge the newest generation, unless the drain must wait for a scaler."""

@@ -28,6 +28,7 @@ from rendezvous.notify.notifiers import (
 from rendezvous.observer import AttemptObserver
 from rendezvous.process.children import Children
 from rendezvous.process.ending import Ending, EndingError, choose_ending
+from rendezvous.process.recoverysetup import start_recovery
 from rendezvous.process.scaler import Scaler
 from rendezvous.process.sidecar import run_sidecar
 from rendezvous.process.wrapper import Wrapper
@@ -150,14 +151,20 @@ class Program:
             try:
                 self._await_first(agent, observer, setup.options)
                 open_endpoint()
+                is_recovering = start_recovery(setup, self._env, access, agent, wrapper)
             except EndError as e:
                 wrapper.give_up(self._fail(e))
+                return
+            except RefusedError as e:
+                fault = EndError(ExitCode.PERMANENT, "BadSettings", str(e))
+                wrapper.give_up(self._fail(fault))
                 return
             except Exception as e:  # noqa: BLE001  (a thread's fault would be lost)
                 fault = EndError(ExitCode.UNKNOWN, "Fault", f"{type(e).__name__}: {e}")
                 wrapper.give_up(self._fail(fault))
                 return
-            wrapper.start(agent.env)
+            if not is_recovering:
+                wrapper.start(agent.env)
             agent.notifiers = notifiers
             # Its thread ends with the program.
             run_sidecar(agent, Ending(), self._reporter, self._clock)

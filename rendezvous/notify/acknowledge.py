@@ -19,15 +19,29 @@ _OK = (200, 201)
 _UNAUTHORIZED = 401
 _PERMANENT = (400, 403, 404, 409, 422)
 _RETRY_SECONDS = 2.0
+NO_DRAIN = (
+    "generations are not acknowledged, so a drain of this gang does not wait for this Pod (that is "
+    "right where no role drains): "
+)
+NO_RESTART = (
+    "failed processes are not reported, so they are not restarted in place; give the service "
+    "account the Role of deploy/agents/drain: "
+)
 
 
 class Acknowledger:
     """Writes the annotations; if that fails, the newest values are sent again later."""
 
     def __init__(
-        self, access: Access, clock: AgentClock, target: Target, reporter: LineReporter
+        self,
+        access: Access,
+        clock: AgentClock,
+        target: Target,
+        reporter: LineReporter,
+        effect: str = NO_DRAIN,
     ) -> None:
-        """Acknowledge for the Pod of ``target``."""
+        """Acknowledge for the Pod of ``target``; ``effect``: what a refused write leads to."""
+        self._effect = effect
         self._connection = Connection(access, clock)
         self._clock = clock
         self._target = target
@@ -42,6 +56,14 @@ class Acknowledger:
     def report_scaler(self, result: str) -> None:
         """Report the encoded result of a scaler."""
         self._annotate(constants.SCALER_RESULT_ANNOTATION, result)
+
+    def report_end(self, report: str) -> None:
+        """Report the end of a process, encoded."""
+        self._annotate(constants.PROCESS_ENDED_ANNOTATION, report)
+
+    def report_start(self, report: str) -> None:
+        """Report the start of an epoch, encoded."""
+        self._annotate(constants.EPOCH_STARTED_ANNOTATION, report)
 
     def _annotate(self, name: str, value: str) -> None:
         if self._target.pod:
@@ -74,10 +96,7 @@ class Acknowledger:
         self._next_try_at = self._clock.monotonic() + wait
 
     def _explain(self, answer: Answer) -> None:
-        self._reporter.say_once(
-            "generations are not acknowledged, so a drain of this gang does not wait for this Pod "
-            f"(that is right where no role drains): {answer.describe()}"
-        )
+        self._reporter.say_once(self._effect + answer.describe())
 
     def _build_path(self) -> str:
         return f"/api/v1/namespaces/{self._target.namespace}/pods/{self._target.pod}"

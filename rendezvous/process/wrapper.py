@@ -12,8 +12,11 @@ or an exit:
 2. Forward signals to the command. Reap children.
 3. If the command has ended: exit with its code, or start it again if a restart was ordered.
 4. Carry out orders: start, pause (SIGTERM now), restart (SIGTERM now, start at the end), stop,
-   exit.
+   exit, end (SIGTERM now; restarts in place).
 5. If the grace period is over, kill the command's session.
+
+With restart in place (``follow_ends``), the end of the command is given to ``process.recovery``,
+which orders the next start, and FB_ON_CHANGE has no effect.
 
 With FB_ON_CHANGE=restart, a failed peer leads to a pause: the command gets SIGTERM at once, and is
 started again by the restart that the next generation orders.
@@ -60,7 +63,7 @@ _ORDER_SECONDS = 5.0
 class _Order(NamedTuple):
     """What the agent's thread asks the main one for.
 
-    ``word`` is start, pause, restart, stop or exit; ``done`` is set when it was carried out.
+    ``word`` is start, pause, restart, end, stop or exit; ``done`` is set when it was carried out.
     """
 
     word: str
@@ -96,6 +99,7 @@ class Wrapper:
         self._is_leaving = False
         self._is_terminated = False
         self._is_paused = False
+        self._on_end: Optional[Callable[[int], None]] = None
         self._lock = -1
         self._kill_at: Optional[float] = None
         self._exit_code: Optional[int] = None
@@ -104,7 +108,7 @@ class Wrapper:
 
     def notify(self, notification: Notify, env: Mapping[str, str]) -> None:
         """Notify the command: this is a notifier."""
-        if self._options.on_change != RESTART:
+        if self._options.on_change != RESTART or self._on_end is not None:
             # A signal means that there is a new generation.
             if self._options.signal and self._pid and notification.event != FAILED:
                 self._signaller.signal(self._pid)
@@ -129,6 +133,14 @@ class Wrapper:
     def start(self, env: Mapping[str, str]) -> None:
         """Have the command started."""
         self._order("start", env=dict(env))
+
+    def follow_ends(self, on_end: Callable[[int], None]) -> None:
+        """Call ``on_end`` with the code of each command that ends; do not end the program then."""
+        self._on_end = on_end
+
+    def end(self) -> None:
+        """Have the command ended, and nothing else."""
+        self._order("end")
 
     def stop(self) -> None:
         """Have the command ended, because the attempt completes."""
@@ -201,9 +213,11 @@ class Wrapper:
         elif order.word == "pause" and self._pid and not self._is_ending:
             self._is_paused = True
             self._end_command()
+        elif order.word == "end" and self._pid:
+            self._end_command()
         if order.word == "exit":
             self._exit_code = order.exit_code
-        elif order.word == "start":
+        elif order.word == "start" and not self._is_ending:
             self._start(order.env)
         elif order.word == "stop":
             self._is_ending = True
@@ -235,12 +249,17 @@ class Wrapper:
         restart, self._restart = self._restart, None
         if restart is not None:
             restart.done.set()
-        if self._is_ending or (restart is None and not self._is_paused):
+        is_last = restart is None and not self._is_paused and self._on_end is None
+        if self._is_ending or is_last:
             self._exit_code = code
             return
         # What it started would hold ports and devices.
         self._children.kill_session(pid)
         self._children.kill_leftovers()
+        if self._on_end is not None:
+            self._reporter.say(f"the command ended with {code}")
+            self._on_end(code)
+            return
         if restart is None:
             self._reporter.say(
                 f"the command ended with {code}, it is started again when the gang is complete"

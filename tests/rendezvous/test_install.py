@@ -25,7 +25,8 @@ from tests.support.servers.controlplane import Access
 from tests.support.waiting import HANG_SECONDS
 
 TOO_NEW = {"Protocol", "Literal", "Final", "TypedDict", "TypeAlias", "Self"}
-ALLOWED = ("framework.agent.", "framework.api.constants", "framework.api.images",
+ALLOWED = ("framework.agent.", "framework.api.constants", "framework.api.epochreports",
+           "framework.api.images",
            "framework.api.naming", "framework.api.packed", "framework.api.roster",
            "framework.api.scalerequest", "framework.api.text", "framework.version")  # fmt: skip
 MAX_BYTES = 220_000

@@ -17,7 +17,8 @@ TCP, to the process of rank 0, on $FB_BARRIER_PORT (29600). Where the gang key i
 of such a connection prove that they have it before anything else is read.
 """
 
-from .barrier_client import barrier
+from .barrier_client import barrier, pass_barrier
+from .barrier_hub import list_missing
 from .changes import Change, Subscription, compute_change, on_change
 from .failures import Failure
 from .gang_key import GangKeyError, compute_proof, draw_nonce, is_proof, read_gang_key
@@ -38,7 +39,9 @@ __all__ = [
     "draw_nonce",
     "initialize_jax",
     "is_proof",
+    "list_missing",
     "on_change",
+    "pass_barrier",
     "read_gang_key",
     "roster",
     "wait",

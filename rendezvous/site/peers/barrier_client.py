@@ -13,7 +13,7 @@ import contextlib
 import os
 import socket
 import time
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from .barrier_hub import serve
 from .barrier_limits import Limits, make_room
@@ -47,18 +47,47 @@ def barrier(name: str, timeout: Optional[float] = None) -> Roster:
         ValueError: $FB_BARRIER_SOURCES is neither roster nor any.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
+    released = pass_barrier(name, deadline, _stay)
+    if released is None:
+        raise TimeoutError(f"barrier {name!r}: not all members arrived within {timeout} s")
+    return released
+
+
+def pass_barrier(
+    name: str, deadline: Optional[float], has_left: Callable[[], bool]
+) -> Optional[Roster]:
+    """Wait at the barrier of this name; None after the deadline, or when this process has left.
+
+    Args:
+        name: of the barrier.
+        deadline: in monotonic seconds; None: none.
+        has_left: whether to wait no longer; asked each 0.5 s.
+
+    Raises:
+        TimeoutError, GangKeyError, ValueError: As ``barrier``.
+    """
     token = os.urandom(12).hex()
     while True:
         gang = wait(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
         with contextlib.suppress(OSError):
-            if _await_release(gang, name, token, deadline):
+            if _await_release(gang, name, token, deadline, has_left):
                 return roster()
-        if deadline is not None and time.monotonic() >= deadline:
-            raise TimeoutError(f"barrier {name!r}: not all members arrived within {timeout} s")
+        if has_left() or (deadline is not None and time.monotonic() >= deadline):
+            return None
         time.sleep(LOOK_SECONDS)
 
 
-def _await_release(gang: Roster, name: str, token: str, deadline: Optional[float]) -> bool:
+def _stay() -> bool:
+    return False
+
+
+def _await_release(
+    gang: Roster,
+    name: str,
+    token: str,
+    deadline: Optional[float],
+    has_left: Callable[[], bool],
+) -> bool:
     """Go to rank 0 and wait there; False when it is time to look for rank 0 again."""
     own = next((p for p in gang.peers if (p.role, p.index) == (gang.role, gang.index)), None)
     first, port = gang.ranked[0], int(os.environ.get("FB_BARRIER_PORT") or _DEFAULT_PORT)
@@ -86,6 +115,8 @@ def _await_release(gang: Roster, name: str, token: str, deadline: Optional[float
                 answer = connection.recv(16)
             except socket.timeout:
                 now = roster()
+                if has_left():
+                    return False
                 if now.ranked[:1] != gang.ranked[:1] or now.is_member != gang.is_member:
                     return False
                 continue

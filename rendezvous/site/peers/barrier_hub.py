@@ -20,7 +20,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from typing import Any, Dict, FrozenSet, NamedTuple, Optional, Tuple
+from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Tuple
 
 from .barrier_limits import PER_POD, Limits, is_loopback, list_addresses, normalize
 from .barrier_protocol import (
@@ -67,6 +67,15 @@ def serve(gang: Roster, port: int, key: Optional[bytes]) -> None:
         hub = Hub(listener, gang, key, takes_any=sources == "any")
         os.register_at_fork(after_in_child=hub.leave_to_parent)
         hub.start()
+        _hubs.append(hub)
+
+
+def list_missing(name: str) -> Tuple[str, ...]:
+    """List the fingerprints of the Pods that the hub of this process waits for at a barrier.
+
+    Empty if another process serves.
+    """
+    return _hubs[-1].list_missing(name) if _hubs else ()
 
 
 class _Arrival(NamedTuple):
@@ -149,6 +158,12 @@ class Hub(threading.Thread):
                 if gang is not self._gang:
                     self._follow(gang)
             self._release()
+
+    def list_missing(self, name: str) -> Tuple[str, ...]:
+        """List the fingerprints of the Pods that have not come to a barrier."""
+        arrived = [connection.arrival for connection in list(self._arrived.get(name, ()))]
+        pods = {arrival.key for arrival in arrived if arrival is not None}
+        return tuple(sorted(fingerprint for _, _, fingerprint in self._expected - pods))
 
     def leave_to_parent(self) -> None:
         """Close everything in a forked child, which would hold port and callers without serving."""
@@ -345,3 +360,4 @@ def _is_of(connection: _Connection, task: Tuple[str, int]) -> bool:
 
 
 _serving = threading.Lock()
+_hubs: List[Hub] = []

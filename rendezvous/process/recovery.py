@@ -1,0 +1,166 @@
+"""Restart in place: carries out what ``core.recovery`` decides about the command of ``run``.
+
+A thread of its own, so that neither a slow API server nor the wait for news delays it:
+
+1. Wait for an event: a roster (the agent's thread), the end of the command (the main thread), the
+   release of the start barrier (its thread); or for 1 s.
+2. Decide, and carry out the actions in their order.
+3. If this agent serves a start barrier that has not released in time, report who has not come.
+
+Invariants: only this thread changes the memory; the command starts only by its order.
+
+Example: the command ends with 137. ``4 137`` is written into the annotation of the own Pod. The
+roster has epoch 5: this agent comes to the start barrier, and starts the command with FB_EPOCH=5.
+
+Rules: docs/design/recovery.md, "Steps".
+"""
+
+import os
+import queue
+from typing import Callable, Mapping, NamedTuple, Optional
+
+from framework.agent.clock import AgentClock
+from framework.agent.report import LineReporter
+from framework.api.epochreports import EpochStart, ProcessEnd, encode_end, encode_start
+from framework.api.roster import Roster, fingerprint_uid
+from rendezvous.core.recovery import (
+    EndProcess,
+    Event,
+    Exit,
+    Gather,
+    ProcessEnded,
+    RecoveryMemory,
+    Released,
+    RosterSeen,
+    StartProcess,
+    Target,
+    Tick,
+    WriteReport,
+    step,
+)
+from rendezvous.notify.acknowledge import Acknowledger
+from rendezvous.process.sharedmemory import SharedMemory
+from rendezvous.process.startbarrier import StartBarrier
+from rendezvous.process.wrapper import Wrapper
+
+EPOCH_ENV = "FB_EPOCH"
+_TICK_SECONDS = 1.0
+_GATHER_SECONDS = 30.0
+
+
+class Site(NamedTuple):
+    """What the recovery of a Pod needs to know."""
+
+    pod_uid: str
+    """UID of the own Pod."""
+    stop_grace_seconds: float
+    """How long the command of a member may take to end."""
+    get_env: Callable[[], Mapping[str, str]]
+    """Returns the variables of the current generation."""
+
+
+class Recovery:
+    """The recovery of one Pod. ``see`` and ``follow_end`` are called by other threads."""
+
+    def __init__(
+        self,
+        site: Site,
+        wrapper: Wrapper,
+        reports: Acknowledger,
+        reporter: LineReporter,
+        clock: AgentClock,
+    ) -> None:
+        """Restart the command of ``wrapper``."""
+        self._site = site
+        self._fingerprint = fingerprint_uid(site.pod_uid)
+        self._wrapper = wrapper
+        self._reports = reports
+        self._reporter = reporter
+        self._clock = clock
+        self._memory = RecoveryMemory()
+        self._events: queue.Queue[Event] = queue.Queue()
+        self._barrier = StartBarrier(self._note_released, reporter, clock)
+        self._shared_memory = SharedMemory() if os.getpid() == 1 else None
+        self._seen: Optional[RosterSeen] = None
+        self._written = ""
+        self._serving: Optional[Target] = None
+        self._is_running = False
+        self._gather_until: Optional[float] = None
+
+    def see(self, roster: Roster) -> None:
+        """Take a complete roster of which the members are shown."""
+        recovery = roster.recovery
+        if recovery is None:
+            return
+        self._is_running = all(r.running for r in roster.roles if r.name in recovery.roles)
+        target = Target(recovery.since, recovery.epoch)
+        seen = RosterSeen(target, self._fingerprint in recovery.refused)
+        if seen != self._seen:
+            self._seen = seen
+            self._events.put(seen)
+
+    def follow_end(self, code: int) -> None:
+        """Take the end of the command, of which nothing is left."""
+        self._events.put(ProcessEnded(code))
+
+    def _note_released(self, target: Target, is_serving: bool) -> None:  # noqa: FBT001  a callback
+        if is_serving:
+            self._serving = target
+        self._events.put(Released(target))
+
+    def run(self) -> None:
+        """Follow events until the program ends."""
+        while True:
+            try:
+                event = self._events.get(timeout=_TICK_SECONDS)
+            except queue.Empty:
+                event = Tick()
+            now = self._clock.monotonic()
+            actions, self._memory = step(self._memory, event, now)
+            for action in actions:
+                if isinstance(action, WriteReport):
+                    self._write_end(action)
+                elif isinstance(action, EndProcess):
+                    self._wrapper.end()
+                elif isinstance(action, Gather):
+                    self._gather(action.target)
+                elif isinstance(action, StartProcess):
+                    self._start(action.epoch)
+                elif isinstance(action, Exit):
+                    self._wrapper.give_up(action.code)
+            self._reports.flush()
+            self._report_missing()
+
+    def _write_end(self, action: WriteReport) -> None:
+        report = encode_end(ProcessEnd(action.epoch, action.code))
+        if report != self._written:
+            self._written = report
+            self._reporter.say(f"waiting for a restart in place: epoch {action.epoch} has failed")
+            self._reports.report_end(report)
+
+    def _gather(self, target: Target) -> None:
+        self._gather_until = None
+        self._barrier.gather(target)
+
+    def _start(self, epoch: int) -> None:
+        self._gather_until = None
+        if self._shared_memory is not None:
+            self._shared_memory.clean()
+            self._shared_memory.remember()
+        self._reporter.say(f"epoch {epoch} starts", epoch=epoch)
+        self._wrapper.start({**self._site.get_env(), EPOCH_ENV: str(epoch)})
+        if self._serving == self._memory.running:
+            self._reports.report_start(encode_start(EpochStart(epoch)))
+
+    def _report_missing(self) -> None:
+        """Report the Pods that have not come, once the time of the start barrier is over."""
+        target, now = self._memory.newest, self._clock.monotonic()
+        missing = self._barrier.list_missing(target) if self._is_running else ()
+        if not missing or target == self._memory.running:
+            self._gather_until = None
+            return
+        if self._gather_until is None:
+            self._gather_until = now + self._site.stop_grace_seconds + _GATHER_SECONDS
+        elif now >= self._gather_until:
+            self._gather_until = None
+            self._reports.report_start(encode_start(EpochStart(target.epoch, missing)))

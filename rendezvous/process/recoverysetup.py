@@ -1,0 +1,72 @@
+"""Whether the processes of this Pod restart in place, and what that needs.
+
+The roster names the roles. A Pod of such a role needs the gang key, because the start barrier
+authenticates its connections; a rank, because the start barrier waits for those that compute; and
+acknowledgements, because reports are written as they are.
+"""
+
+import os
+import threading
+from typing import Mapping
+
+from framework.agent.access import Access
+from framework.api import constants
+from framework.api.roster import Roster
+from rendezvous.agent import Agent, Setup
+from rendezvous.core.refusal import RefusedError
+from rendezvous.notify.acknowledge import NO_RESTART, Acknowledger
+from rendezvous.process.recovery import Recovery, Site
+from rendezvous.process.wrapper import Wrapper
+from rendezvous.settings.kinds import RANKED_KINDS, map_roles
+
+
+def start_recovery(
+    setup: Setup, env: Mapping[str, str], access: Access, agent: Agent, wrapper: Wrapper
+) -> bool:
+    """Start the recovery of this Pod if its role restarts in place; return whether it does.
+
+    Raises:
+        RefusedError: Something that it needs is missing.
+    """
+    roster = agent.roster
+    if roster is None or not _is_wanted(setup, roster):
+        return False
+    _check(setup, env, roster)
+    # The package of training code finds the volume by it.
+    os.environ[constants.WORKING_DIR_ENV] = setup.options.directory
+    reports = Acknowledger(access, setup.clock, setup.target, setup.reporter, NO_RESTART)
+    site = Site(setup.target.identity.pod_uid, setup.options.stop_grace_seconds, lambda: agent.env)
+    recovery = Recovery(site, wrapper, reports, setup.reporter, setup.clock)
+    wrapper.follow_ends(recovery.follow_end)
+    agent.on_recovery = recovery.see
+    recovery.see(roster)
+    threading.Thread(target=recovery.run, name="recovery", daemon=True).start()
+    return True
+
+
+def _is_wanted(setup: Setup, roster: Roster) -> bool:
+    return roster.recovery is not None and setup.target.identity.role in roster.recovery.roles
+
+
+def _check(setup: Setup, env: Mapping[str, str], roster: Roster) -> None:
+    from rendezvous.site.peers import GangKeyError, read_gang_key
+
+    try:
+        key = read_gang_key(setup.target.identity.instance_uid, env)
+    except GangKeyError as e:
+        raise RefusedError(f"recovery.inPlace: {e}") from e
+    if key is None:
+        raise RefusedError(
+            "recovery.inPlace: no gang key is mounted; mount the Secret NAME-gang-key at "
+            "/var/run/frameworkbarrier (docs/rendezvous.md, Gang key), or remove recovery.inPlace"
+        )
+    if not setup.options.acknowledge:
+        raise RefusedError("recovery.inPlace: reports need FB_ACKNOWLEDGE=auto; it is off")
+    roles = roster.recovery.roles if roster.recovery else ()
+    kinds = map_roles([role.name for role in roster.roles], setup.options.roles)
+    ranked = [role.name for role in roster.roles if kinds[role.name] in RANKED_KINDS]
+    if set(ranked) != set(roles):
+        raise RefusedError(
+            f"recovery.inPlace: the roles that compute are {', '.join(ranked)}, but it is given to "
+            f"{', '.join(roles)}; give it to exactly the roles that compute"
+        )

@@ -1,0 +1,60 @@
+"""The start barrier: all members come to it before their processes start.
+
+It is a barrier of ``peers`` (``site/peers/barrier_hub.py``), served by the agent of rank 0, so
+connections are authenticated by the gang key. Its name has the target. Only one target is waited
+for: the newest.
+"""
+
+import threading
+from typing import Callable, Tuple
+
+from framework.agent.clock import AgentClock
+from framework.agent.report import LineReporter
+from rendezvous.core.recovery import Target
+
+_PAUSE_SECONDS = 1.0
+
+
+class StartBarrier:
+    """The start barriers of one agent."""
+
+    def __init__(
+        self,
+        on_released: Callable[[Target, bool], None],
+        reporter: LineReporter,
+        clock: AgentClock,
+    ) -> None:
+        """Call ``on_released`` in a thread, with the target, and whether this agent serves."""
+        self._on_released = on_released
+        self._reporter = reporter
+        self._clock = clock
+        self._target = Target(0, 0)
+
+    def gather(self, target: Target) -> None:
+        """Come to the start barrier of a target, and leave the one before."""
+        self._target = target
+        threading.Thread(target=self._wait, args=(target,), name="gather", daemon=True).start()
+
+    def list_missing(self, target: Target) -> Tuple[str, ...]:
+        """List the fingerprints of the Pods that have not come, if this agent serves."""
+        from rendezvous.site.peers import list_missing, roster  # loads sockets and selectors
+
+        return list_missing(_build_name(target)) if roster().rank == 0 else ()
+
+    def _wait(self, target: Target) -> None:
+        from rendezvous.site.peers import pass_barrier
+
+        while target == self._target:
+            try:
+                gang = pass_barrier(_build_name(target), None, lambda: target != self._target)
+            except Exception as e:  # noqa: BLE001  (a thread's fault would be lost)
+                self._reporter.say_once(f"start barrier: {e}", "error")
+                self._clock.sleep(_PAUSE_SECONDS)
+                continue
+            if gang is not None:
+                self._on_released(target, gang.rank == 0)
+            return
+
+
+def _build_name(target: Target) -> str:
+    return f"start {target.generation} {target.epoch}"

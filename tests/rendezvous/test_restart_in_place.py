@@ -1,0 +1,175 @@
+"""``run`` restarts its command in place: agents as processes, a roster published by hand.
+
+The test plays the controller: it reads the reports of the Pods, and publishes the next epoch.
+"""
+
+import contextlib
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from framework.api import constants
+from framework.api.roster import Member, RosterRecovery, fingerprint_uid
+from rendezvous.process.sharedmemory import SharedMemory
+from tests.rendezvous.agents import AgentProcess, Publisher, list_children, run_agent
+from tests.rendezvous.gangs import build_role, build_roster
+from tests.rendezvous.remotes import write_secrets
+from tests.support.servers.childprocess import find_free_ports
+from tests.support.servers.controlplane import Access
+from tests.support.waiting import wait_until
+
+ENDED, STARTED = constants.PROCESS_ENDED_ANNOTATION, constants.EPOCH_STARTED_ANNOTATION
+COMMAND = "echo runs in $FB_EPOCH; while :; do sleep 0.05; done"
+local = pytest.mark.local
+
+
+class RestartedGang:
+    """Workers on loopback addresses."""
+
+    def __init__(self, api: Access, publisher: Publisher, root: Path, count: int) -> None:
+        self.publisher = publisher
+        self.uids = [publisher.create_pod("worker", index) for index in range(count)]
+        (port,) = find_free_ports(1)
+        self.envs = []
+        self.key = write_secrets(root / "secret", publisher.instance_uid)
+        for index, uid in enumerate(self.uids):
+            volume = root / f"worker-{index}"
+            env = publisher.build_env(api.url, api.token, volume, "worker", index, uid)
+            env |= {"FB_GANG_KEY_FILE": str(self.key), "FB_BARRIER_PORT": str(port)}
+            self.envs.append({**env, "FB_DEBOUNCE_SEC": "0", "FB_STOP_GRACE_SEC": "1"})
+        self.agents: list[AgentProcess] = []
+
+    def publish(
+        self,
+        generation: int,
+        epoch: int,
+        refused: tuple[int, ...] = (),
+        roles: tuple[str, ...] = ("worker",),
+    ) -> None:
+        members = tuple(
+            Member(index, (f"127.0.8.{index + 1}",), fingerprint_uid(uid), 0)
+            for index, uid in enumerate(self.uids)
+        )
+        role = build_role("worker", len(members))._replace(members=members)
+        prints = tuple(fingerprint_uid(self.uids[index]) for index in refused)
+        recovery = RosterRecovery(epoch, 1, roles, prints)
+        roster = build_roster(role, generation=generation)._replace(recovery=recovery)
+        self.publisher.publish(roster)
+
+    def read(self, index: int, annotation: str) -> str:
+        return self.publisher.read_annotation("worker", index, annotation)
+
+    def wait_for_epoch(self, epoch: int) -> None:
+        for agent in self.agents:
+            agent.wait_for(f"runs in {epoch}\n")
+        wait_until(lambda: self.read(0, STARTED) == str(epoch))
+
+    def kill(self, index: int) -> None:
+        (pid,) = list_children(self.agents[index].process.pid)
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def open_restarted(
+    api: Access, open_gang: Callable[[], Publisher], tmp_path: Path
+) -> Callable[..., contextlib.AbstractContextManager[RestartedGang]]:
+    @contextlib.contextmanager
+    def open_it(count: int = 3, command: str = COMMAND) -> Iterator[RestartedGang]:
+        gang = RestartedGang(api, open_gang(), tmp_path, count)
+        gang.publish(1, 0)
+        with contextlib.ExitStack() as stack:
+            for env in gang.envs:
+                agent = stack.enter_context(run_agent(env, "run", "--", "sh", "-c", command))
+                gang.agents.append(agent)
+            yield gang
+
+    return open_it
+
+
+Open = Callable[..., contextlib.AbstractContextManager[RestartedGang]]
+
+
+@local
+def test_killed_process_leads_to_one_restart_of_all(open_restarted: Open) -> None:
+    with open_restarted() as gang:
+        gang.wait_for_epoch(0)
+        pids = [agent.process.pid for agent in gang.agents]
+        gang.kill(1)
+        wait_until(lambda: gang.read(1, ENDED) == "0 137")
+        assert "runs in 1" not in gang.agents[1].text, "it waits for the controller"
+        gang.publish(2, 1)
+        gang.wait_for_epoch(1)
+        assert [agent.process.pid for agent in gang.agents] == pids
+        assert [gang.read(index, ENDED) for index in (0, 2)] == ["", ""], "ended by their agents"
+        for agent in gang.agents:
+            agent.signal(signal.SIGTERM)
+        assert [agent.wait() for agent in gang.agents] == [143] * 3
+
+
+@local
+def test_nothing_starts_before_all_have_come(open_restarted: Open) -> None:
+    slow = "trap 'sleep 0.5; echo gone; exit 0' TERM; " + COMMAND
+    with open_restarted(2, slow) as gang:
+        gang.wait_for_epoch(0)
+        gang.kill(0)
+        wait_until(lambda: gang.read(0, ENDED) == "0 137")
+        gang.publish(2, 1)
+        gang.agents[0].wait_for("runs in 1")
+        assert "gone" in gang.agents[1].text, "worker 1 had not ended yet"
+
+
+@local
+def test_refused_agent_ends_with_the_code_of_its_process(open_restarted: Open) -> None:
+    with open_restarted(
+        2, "echo runs in $FB_EPOCH; [ $FC_TASK_INDEX = 0 ] && exec sleep 100; exit 9"
+    ) as gang:
+        wait_until(lambda: gang.read(1, ENDED) == "0 9")
+        gang.publish(2, 1, refused=(1,))
+        assert gang.agents[1].wait() == 9
+        assert gang.agents[0].process.poll() is None
+
+
+@local
+def test_process_that_succeeds_ends_its_agent(open_restarted: Open) -> None:
+    with open_restarted(1, "echo runs in $FB_EPOCH") as gang:
+        assert gang.agents[0].wait() == 0
+        assert gang.read(0, ENDED) == ""
+
+
+@local
+@pytest.mark.parametrize(
+    ("env", "roles", "message"),
+    [
+        ({"FB_GANG_KEY_FILE": ""}, ("worker",), "no gang key is mounted; mount the Secret"),
+        ({"FB_ACKNOWLEDGE": "off"}, ("worker",), "FB_ACKNOWLEDGE=auto"),
+        ({}, ("worker", "ps"), "give it to exactly the roles that compute"),
+    ],
+)
+def test_missing_precondition_is_an_error_that_names_the_remedy(
+    api: Access,
+    open_gang: Callable[[], Publisher],
+    tmp_path: Path,
+    env: dict[str, str],
+    roles: tuple[str, ...],
+    message: str,
+) -> None:
+    gang = RestartedGang(api, open_gang(), tmp_path, 1)
+    gang.publish(1, 0, roles=roles)
+    with run_agent({**gang.envs[0], **env}, "run", "--", "true") as agent:
+        assert agent.wait() == 210, agent.text
+        assert re.search(re.escape(message), agent.text)
+
+
+def test_shared_memory_that_a_process_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "of-another-container").touch()
+    memory = SharedMemory(str(tmp_path))
+    (tmp_path / "torch_1").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").touch()
+    memory.clean()
+    assert [path.name for path in tmp_path.iterdir()] == ["of-another-container"]
+    SharedMemory(str(tmp_path / "nowhere")).clean()
