@@ -1,0 +1,93 @@
+"""Processes of a gang restart in their Pods: controller, agents and processes, on one machine."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from framework.api import constants
+from framework.kube.resources import FRAMEWORKS, Object
+from tests.e2e.steps import wait_until_succeeded, wrap_command
+from tests.support.servers.childprocess import find_free_ports
+from tests.support.servers.gang import (
+    Change,
+    GangCluster,
+    build_gang,
+    build_role,
+)
+
+pytestmark = pytest.mark.local
+
+MOUNT = "/var/run/frameworkbarrier"
+# A command has `$$` for `$`. Ends, or kills itself, when a file says so: its id on the machine is
+# another one.
+SCRIPT = """
+echo "epoch $FB_EPOCH runs"
+while [ ! -e /gate/end ]; do
+  [ ! -e /gate/kill-$FC_TASK_INDEX-$FB_EPOCH ] || kill -9 $$$$
+  sleep 0.05
+done
+"""
+
+
+def build_restarted_role(count: int, max_restarts: int = 2) -> Object:
+    role = build_role("worker", count, SCRIPT)
+    (port,) = find_free_ports(1)
+    wrap_command(role)
+    role["recovery"] = {"inPlace": {"maxRestarts": max_restarts, "withinSeconds": 600}}
+    spec = role["task"]["pod"]["spec"]
+    key = {"name": "key", "secret": {"secretName": f"{{{{{constants.FRAMEWORK_NAME}}}}}-gang-key"}}
+    spec["volumes"].append(key)
+    main = spec["containers"][0]
+    main["volumeMounts"].append({"name": "key", "mountPath": MOUNT, "readOnly": True})
+    main["env"] = [
+        {"name": "FB_GANG_KEY_FILE", "value": f"{MOUNT}/gang-key"},
+        {"name": "FB_BARRIER_PORT", "value": str(port)},
+        {"name": "FB_STOP_GRACE_SEC", "value": "1"},
+    ]
+    return role
+
+
+async def wait_for_epoch(world: GangCluster, epoch: int, count: int) -> None:
+    """Wait until the processes of an epoch run."""
+    for index in range(count):
+        await world.wait_for_log(f"gang-worker-{index}", f"epoch {epoch} runs", container="main")
+
+
+def read_recovery(change: Change) -> Object:
+    return (change.status.get("attemptStatus") or {}).get("recovery") or {}
+
+
+async def test_killed_processes_restart_in_their_pods_also_beside_a_killed_controller(
+    world: GangCluster, tmp_path: Path
+) -> None:
+    gate, count = tmp_path / "gate", 3
+    await world.create(build_gang(build_restarted_role(count)))
+    await wait_for_epoch(world, 0, count)
+    (gate / "kill-1-0").touch()
+    await wait_for_epoch(world, 1, count)
+    world.kill_controller()
+    (gate / "kill-2-1").touch()
+    await wait_for_epoch(world, 2, count)
+    (world._gate / "end").touch()
+    done = await wait_until_succeeded(world)
+    recovery = done["status"]["attemptStatus"]["recovery"]
+    assert (recovery["epoch"], recovery["reason"]) == (2, "RestartedInPlace")
+    assert recovery["firstFailed"]["index"] == 2
+    assert recovery["firstFailed"]["code"] == 128 + signal.SIGKILL
+    assert {name: len(uids) for name, uids in world.list_pods().items()} == {
+        f"gang-worker-{index}": 1 for index in range(count)
+    }, "no Pod was replaced"
+    epochs = [read_recovery(c).get("epoch", 0) for c in world.changes if c.resource is FRAMEWORKS]
+    assert epochs == sorted(epochs)
+
+
+async def test_process_without_budget_ends_its_pod(world: GangCluster, tmp_path: Path) -> None:
+    await world.create(build_gang(build_restarted_role(2, max_restarts=1)))
+    for epoch in range(2):
+        await wait_for_epoch(world, epoch, 2)
+        (tmp_path / "gate" / f"kill-0-{epoch}").touch()
+    done = (await world.wait_for_state("Completed"))["status"]["attemptStatus"]
+    assert done["recovery"]["reason"] == "BudgetUsedUp"
+    assert done["completionStatus"]["trigger"]["taskIndex"] == 0
+    assert done["completionStatus"]["code"] == 128 + signal.SIGKILL
