@@ -151,7 +151,7 @@ class Program:
             try:
                 self._await_first(agent, observer, setup.options)
                 open_endpoint()
-                is_recovering = start_recovery(setup, self._env, access, agent, wrapper)
+                recovery = start_recovery(setup, self._env, access, agent, wrapper)
             except EndError as e:
                 wrapper.give_up(self._fail(e))
                 return
@@ -163,9 +163,9 @@ class Program:
                 fault = EndError(ExitCode.UNKNOWN, "Fault", f"{type(e).__name__}: {e}")
                 wrapper.give_up(self._fail(fault))
                 return
-            if not is_recovering:
+            if recovery is None:
                 wrapper.start(agent.env)
-            agent.notifiers = notifiers
+            agent.notifiers = [*notifiers, recovery.notify] if recovery else notifiers
             # Its thread ends with the program.
             run_sidecar(agent, Ending(), self._reporter, self._clock)
 

@@ -5,6 +5,7 @@ Phases of the process::
     Gathering --released--------------------------> Running
     Running   --process failed--------------------> Reported
     Running   --next generation or epoch----------> Stopping
+    Running   --Pod of a peer failed--------------> Stopping
     Running   --process succeeded-----------------> Left
     Stopping  --process gone----------------------> Gathering
     Reported  --next epoch------------------------> Gathering
@@ -65,11 +66,15 @@ class Released(NamedTuple):
     target: Target
 
 
+class PeerFailed(NamedTuple):
+    """The Pod of a peer failed: processes start again when the gang is complete."""
+
+
 class Tick(NamedTuple):
     """Time has passed."""
 
 
-Event = Union[RosterSeen, ProcessEnded, Released, Tick]
+Event = Union[RosterSeen, ProcessEnded, Released, PeerFailed, Tick]
 
 
 class WriteReport(NamedTuple):
@@ -136,6 +141,9 @@ def step(memory: RecoveryMemory, event: Event, now: float) -> RecoverySteps:
         return _follow_end(memory, event.code, now)
     if isinstance(event, Released):
         return _start(memory, event.target)
+    if isinstance(event, PeerFailed):
+        is_running = memory.phase is Phase.RUNNING
+        return _end(memory) if is_running else RecoverySteps((), memory)
     if memory.phase is not Phase.REPORTED:
         return RecoverySteps((), memory)
     if now - memory.reported_at >= ANSWER_SECONDS:
@@ -151,12 +159,16 @@ def _follow_roster(memory: RecoveryMemory, seen: RosterSeen) -> RecoverySteps:
         return RecoverySteps((), memory)
     memory = memory._replace(newest=seen.target)
     if memory.phase is Phase.RUNNING:
-        return RecoverySteps((EndProcess(),), memory._replace(phase=Phase.STOPPING))
+        return _end(memory)
     if memory.phase is Phase.GATHERING:
         return _gather(memory)
     if memory.phase is Phase.REPORTED and memory.newest.epoch > memory.running.epoch:
         return _gather(memory)
     return RecoverySteps((), memory)
+
+
+def _end(memory: RecoveryMemory) -> RecoverySteps:
+    return RecoverySteps((EndProcess(),), memory._replace(phase=Phase.STOPPING))
 
 
 def _follow_end(memory: RecoveryMemory, code: int, now: float) -> RecoverySteps:

@@ -23,11 +23,13 @@ from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
 from framework.api.epochreports import EpochStart, ProcessEnd, encode_end, encode_start
 from framework.api.roster import Roster, fingerprint_uid
+from rendezvous.core.notification import FAILED, Notify
 from rendezvous.core.recovery import (
     EndProcess,
     Event,
     Exit,
     Gather,
+    PeerFailed,
     ProcessEnded,
     RecoveryMemory,
     Released,
@@ -102,6 +104,11 @@ class Recovery:
     def follow_end(self, code: int) -> None:
         """Take the end of the command, of which nothing is left."""
         self._events.put(ProcessEnded(code))
+
+    def notify(self, notification: Notify, _env: Mapping[str, str]) -> None:
+        """End the command at once when the Pod of a peer failed: this is a notifier."""
+        if notification.event == FAILED:
+            self._events.put(PeerFailed())
 
     def _note_released(self, target: Target, is_serving: bool) -> None:  # noqa: FBT001  a callback
         if is_serving:

@@ -7,7 +7,7 @@ acknowledgements, because reports are written as they are.
 
 import os
 import threading
-from typing import Mapping
+from typing import Mapping, Optional
 
 from framework.agent.access import Access
 from framework.api import constants
@@ -22,15 +22,15 @@ from rendezvous.settings.kinds import RANKED_KINDS, map_roles
 
 def start_recovery(
     setup: Setup, env: Mapping[str, str], access: Access, agent: Agent, wrapper: Wrapper
-) -> bool:
-    """Start the recovery of this Pod if its role restarts in place; return whether it does.
+) -> Optional[Recovery]:
+    """Start the recovery of this Pod; None if its role does not restart in place.
 
     Raises:
         RefusedError: Something that it needs is missing.
     """
     roster = agent.roster
     if roster is None or not _is_wanted(setup, roster):
-        return False
+        return None
     _check(setup, env, roster)
     # The package of training code finds the volume by it.
     os.environ[constants.WORKING_DIR_ENV] = setup.options.directory
@@ -41,7 +41,7 @@ def start_recovery(
     agent.on_recovery = recovery.see
     recovery.see(roster)
     threading.Thread(target=recovery.run, name="recovery", daemon=True).start()
-    return True
+    return recovery
 
 
 def _is_wanted(setup: Setup, roster: Roster) -> bool:

@@ -17,6 +17,7 @@ from rendezvous.core.recovery import (
     Event,
     Exit,
     Gather,
+    PeerFailed,
     Phase,
     ProcessEnded,
     RecoveryMemory,
@@ -52,6 +53,14 @@ def test_survivor_ends_its_process_before_it_gathers() -> None:
     assert step(memory, RosterSeen(Target(8, 5)), 10.0).actions == ()
     _, memory = step(memory, RosterSeen(Target(8, 5)), 10.0)
     assert step(memory, ProcessEnded(143), 10.0).actions == (Gather(Target(8, 5)),)
+
+
+def test_failed_peer_ends_the_process_until_the_next_generation() -> None:
+    actions, memory = step(RUNNING, PeerFailed(), 10.0)
+    assert actions == (EndProcess(),)
+    assert step(memory, PeerFailed(), 10.0).actions == ()
+    _, memory = step(memory, ProcessEnded(143), 10.0)
+    assert step(memory, RosterSeen(Target(8, 4)), 11.0).actions == (Gather(Target(8, 4)),)
 
 
 def test_older_target_is_ignored() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from framework.api import constants
-from framework.api.roster import Member, RosterRecovery, fingerprint_uid
+from framework.api.roster import FailedMember, Member, RosterRecovery, fingerprint_uid
 from rendezvous.process.sharedmemory import SharedMemory
 from tests.rendezvous.agents import AgentProcess, Publisher, list_children, run_agent
 from tests.rendezvous.gangs import build_role, build_roster
@@ -50,15 +50,28 @@ class RestartedGang:
         refused: tuple[int, ...] = (),
         roles: tuple[str, ...] = ("worker",),
     ) -> None:
-        members = tuple(
-            Member(index, (f"127.0.8.{index + 1}",), fingerprint_uid(uid), 0)
-            for index, uid in enumerate(self.uids)
-        )
+        members = self._build_members()
         role = build_role("worker", len(members))._replace(members=members)
         prints = tuple(fingerprint_uid(self.uids[index]) for index in refused)
         recovery = RosterRecovery(epoch, 1, roles, prints)
         roster = build_roster(role, generation=generation)._replace(recovery=recovery)
         self.publisher.publish(roster)
+
+    def publish_failure(self, generation: int, index: int) -> None:
+        """Publish that the Pod of a worker failed, and has no successor yet."""
+        members = self._build_members()
+        rest = tuple(member for member in members if member.index != index)
+        role = build_role("worker", len(members))._replace(members=rest)
+        failed = FailedMember("worker", index, members[index].fingerprint, 0, generation, 137)
+        recovery = RosterRecovery(0, generation, ("worker",))
+        roster = build_roster(role, generation=generation)
+        self.publisher.publish(roster._replace(complete=False, failed=(failed,), recovery=recovery))
+
+    def _build_members(self) -> tuple[Member, ...]:
+        return tuple(
+            Member(index, (f"127.0.8.{index + 1}",), fingerprint_uid(uid), 0)
+            for index, uid in enumerate(self.uids)
+        )
 
     def read(self, index: int, annotation: str) -> str:
         return self.publisher.read_annotation("worker", index, annotation)
@@ -131,6 +144,17 @@ def test_refused_agent_ends_with_the_code_of_its_process(open_restarted: Open) -
         gang.publish(2, 1, refused=(1,))
         assert gang.agents[1].wait() == 9
         assert gang.agents[0].process.poll() is None
+
+
+@local
+def test_command_ends_at_once_when_the_pod_of_a_peer_fails(open_restarted: Open) -> None:
+    with open_restarted(2) as gang:
+        gang.wait_for_epoch(0)
+        gang.agents[1].stop()
+        gang.publish_failure(2, 1)
+        gang.agents[0].wait_for("the command ended with 143")
+        assert list_children(gang.agents[0].process.pid) == []
+        assert gang.read(0, ENDED) == "", "its own process did not fail"
 
 
 @local
