@@ -24,6 +24,8 @@ class Epochs:
     is_time_steady: bool = True
     reported: dict[tuple[str, int], set[str]] = field(default_factory=dict)
     """By UID of the ConfigMap and epoch: fingerprints of the Pods that reported."""
+    owners: dict[str, str] = field(default_factory=dict)
+    """By UID of a Pod: its ConfigMap, also after another client removed the owner."""
     named: set[str] = field(default_factory=set)
     """Fingerprints of Pods that an agent reported as missing."""
     times: dict[tuple[str, str], list[datetime]] = field(default_factory=dict)
@@ -31,8 +33,10 @@ class Epochs:
 
     def note_pod(self, pod: PodView) -> None:
         end = parse_end(pod.annotations.get(constants.PROCESS_ENDED_ANNOTATION, ""))
-        if end is not None and pod.owner is not None:
-            fingerprints = self.reported.setdefault((pod.owner.uid, end.epoch), set())
+        if pod.owner is not None:
+            self.owners.setdefault(pod.uid, pod.owner.uid)
+        if end is not None and pod.uid in self.owners:
+            fingerprints = self.reported.setdefault((self.owners[pod.uid], end.epoch), set())
             fingerprints.add(fingerprint_uid(pod.uid))
         start = parse_start(pod.annotations.get(constants.EPOCH_STARTED_ANNOTATION, ""))
         self.named.update(start.missing if start is not None else ())
