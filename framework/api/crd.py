@@ -198,8 +198,8 @@ _DESCRIPTIONS = {
     ),
     f"{_ROLE}.{constants.RECOVERY_FIELD}": "How the role recovers from failures of its processes.",
     _IN_PLACE: (
-        "Processes that fail are restarted in their Pods, with those of the whole gang. This "
-        "version of the controller does not do that yet."
+        "Processes that fail are restarted in their Pods, with those of the whole gang. Give it to "
+        "exactly the roles that compute (master, chief, worker)."
     ),
     f"{_IN_PLACE}.{constants.MAX_RESTARTS_FIELD}": (
         "Maximum of restarts within withinSeconds; after that, a failure ends the Pod."

@@ -371,7 +371,8 @@ def _follow_show(show: ShowGeneration, assessment: Assessment, so_far: Steps) ->
         actions.append(Notify(CHANGED, diff))
     if notified != memory.notified:
         actions.append(RecordNotified(notified))
-    actions += _acknowledge(show.generation)
+    if not (memory.is_applied and _is_only_epoch_new(memory.current, roster)):
+        actions += _acknowledge(show.generation)
     memory = memory._replace(
         current=show.generation,
         is_applied=True,
@@ -425,6 +426,16 @@ def _name_failures(failures: Sequence[Failure]) -> str:
     ]
     more = len(failures) - len(named)
     return ", ".join(named) + (f" and {more} more" if more else "")
+
+
+def _is_only_epoch_new(before: Optional[Generation], after: Roster) -> bool:
+    """Return whether no drain waits for the acknowledgement of a generation: only recovery differs.
+
+    Acknowledged by each member, a restart in place would take a write per member.
+    """
+    return before is not None and after._replace(recovery=before.roster.recovery).is_same_gang(
+        before.roster
+    )
 
 
 def _acknowledge(generation: Generation) -> Tuple[Action, ...]:

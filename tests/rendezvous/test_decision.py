@@ -6,8 +6,9 @@ import pytest
 
 from framework.agent.gang import SOURCE_CONFIGMAP, Identity, SelectedRoster
 from framework.agent.probes import Probe
-from framework.api.roster import Roster
+from framework.api.roster import Roster, RosterRecovery
 from rendezvous.core.decision import (
+    Acknowledge,
     Context,
     Memory,
     Notified,
@@ -155,3 +156,15 @@ def test_decide_holds_new_members_of_a_role_until_all_its_pods_run() -> None:
     swapped = build_roster(build_role("worker", [0, 2])._replace(running=False), generation=2)
     assert look(restarting, context=context).then.memory.held_since is None
     assert look(swapped, context=context).show is not None
+
+
+def test_epoch_alone_is_not_acknowledged_so_that_it_takes_no_write_per_member() -> None:
+    def is_acknowledged(seen: Roster, memory: Memory) -> bool:
+        return any(isinstance(action, Acknowledge) for action in look(seen, memory).then.actions)
+
+    recovery = RosterRecovery(epoch=5, since=1, roles=("worker",))
+    epoch = gang(2, 2, recovery=recovery)
+    assert look(epoch).show is not None
+    assert not is_acknowledged(epoch, SHOWN)
+    assert is_acknowledged(epoch, SHOWN._replace(is_applied=False)), "an agent that starts"
+    assert is_acknowledged(gang(1, 3, recovery=recovery), SHOWN), "a generation was missed"

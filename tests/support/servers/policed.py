@@ -48,6 +48,11 @@ class Policed(NamedTuple):
         self, pod: str = OWN, *, account: str = ACCOUNT, is_bound: bool = True
     ) -> JsonHttp:
         """Open a client with the token that the kubelet gets for a Pod."""
+        token = self.create_token(pod, account=account, is_bound=is_bound)
+        return JsonHttp(self.access.url, token, self.access.ca_file)
+
+    def create_token(self, pod: str = OWN, *, account: str = ACCOUNT, is_bound: bool = True) -> str:
+        """Create the token that the kubelet gets for a Pod."""
         spec: Object = {"expirationSeconds": 600}
         if is_bound:
             uid = self.read(pod)["metadata"]["uid"]
@@ -55,7 +60,7 @@ class Policed(NamedTuple):
         path = f"{self.path}/serviceaccounts/{account}/token"
         status, answer = self.admin.request("POST", path, {"spec": spec})
         assert status == 201, answer
-        return JsonHttp(self.access.url, answer["status"]["token"], self.access.ca_file)
+        return str(answer["status"]["token"])
 
     def open_tenant(self, name: str, *rules: Object) -> JsonHttp:
         """Make a service account that has these rules of RBAC and no others; open a client."""

@@ -8,9 +8,11 @@ import fnmatch
 import json
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +22,9 @@ from framework.kube.resources import Object
 from tests.support.servers.controlplane import Access, write_kubeconfig
 from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.waiting import HANG_SECONDS, wait_until
+
+_WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+_UNCOUNTED = frozenset({"events", "leases"})
 
 
 class Right(NamedTuple):
@@ -161,6 +166,16 @@ class AuditLog:
     def read_refused(self) -> set[Right]:
         """Read what it asked for and was refused for want of a right."""
         return {_read_right(e) for e in self._read() if _is_refused(e)}
+
+    def count_writes(self, begin: datetime, end: datetime) -> Counter[Right]:
+        """Count the writes that were received in a time, apart from Events and Leases."""
+        return Counter(
+            _read_right(event)
+            for event in self._read()
+            if event["verb"] in _WRITES
+            and event["objectRef"]["resource"] not in _UNCOUNTED
+            and begin <= datetime.fromisoformat(event["requestReceivedTimestamp"]) <= end
+        )
 
     def _read(self) -> list[dict[str, Any]]:
         with self.path.open("rb") as stream:

@@ -1,0 +1,201 @@
+"""Restarts in place on a real API server: how many writes an epoch takes.
+
+Controller, agents and their commands are processes, with the shipped rights and policies. A fake
+kubelet starts the agents, and gives the Pods addresses of the loopback network.
+"""
+
+import asyncio
+import base64
+import os
+import signal
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from framework.api import constants
+from framework.api.epochreports import parse_end
+from framework.api.naming import build_gang_key_name
+from framework.clock import SystemClock
+from framework.kube.client import KubeClient
+from framework.kube.resources import FRAMEWORKS, PODS, SECRETS, Object
+from tests.kube.test_gang import expand_env
+from tests.rendezvous.agents import list_children
+from tests.support.builders import build_role_wire, build_submission, build_template_wire
+from tests.support.fakes.kubelet import FakeKubelet, FakePod
+from tests.support.servers.childprocess import find_free_ports
+from tests.support.servers.controlplane import Access
+from tests.support.servers.deployed import Deployed, apply_role
+from tests.support.servers.frameworkserver import build_env
+from tests.support.servers.policed import ACCOUNT as AGENT
+from tests.support.servers.policed import AGENTS, Policed
+from tests.support.servers.rights import AuditLog, Right, apply_kustomization, write_overlay
+from tests.support.waiting import HANG_SECONDS, wait_until_async
+
+NAME, COUNT = "healed", 4
+ENDED, STARTED = constants.PROCESS_ENDED_ANNOTATION, constants.EPOCH_STARTED_ANNOTATION
+COMMAND = 'echo runs in $FB_EPOCH; while [ ! -e "$GATE" ]; do sleep 0.1; done'
+REPORT = Right("", "pods", "patch")
+STATUS = Right(constants.GROUP, "frameworks/status", "patch")
+ROSTER = Right("", "configmaps", "patch")
+
+
+class HealedGang:
+    """A gang whose commands restart in their Pods."""
+
+    def __init__(self, policed: Policed, kube: KubeClient, folder: Path) -> None:
+        self.policed = policed
+        self.kube = kube
+        self.folder = folder
+        self.gate = folder / "gate"
+        (self.port,) = find_free_ports(1)
+        for name in ("namespace", "drain"):
+            overlay = write_overlay(folder / name, AGENTS / name, policed.namespace)
+            apply_kustomization(policed.access, overlay)
+        self.writes = AuditLog.open(policed.access, policed.namespace, "*")
+        self.agents: dict[str, asyncio.subprocess.Process] = {}
+
+    def build(self) -> Object:
+        env = [
+            {"name": "GATE", "value": str(self.gate)},
+            {"name": "FB_BARRIER_PORT", "value": str(self.port)},
+        ]
+        key = {"name": "key", "secret": {"secretName": build_gang_key_name(NAME)}}
+        template = build_template_wire(serviceAccountName=AGENT, volumes=[key])
+        template["spec"]["containers"][0]["env"] = env
+        role = build_role_wire("worker", COUNT, task={"pod": template})
+        in_place = {constants.MAX_RESTARTS_FIELD: 9, constants.WITHIN_SECONDS_FIELD: 3600}
+        role[constants.RECOVERY_FIELD] = {constants.IN_PLACE_FIELD: in_place}
+        return build_submission(NAME, role)
+
+    async def run_pod(self, pod: FakePod) -> None:
+        """Start the agent as a kubelet does, and end the Pod with its code."""
+        index = int(pod.name.rpartition("-")[2])
+        # Of this process alone, as an address of a Pod is of this Pod alone.
+        pod.address = f"127.{1 + os.getpid() // 250 % 250}.{os.getpid() % 250}.{index + 1}"
+        await pod.initialize()
+        folder = self.folder / pod.name
+        folder.mkdir()
+        self._write_account(pod, folder)
+        await self._write_gang_key(pod, folder)
+        env = build_env() | expand_env(pod.body["spec"]["containers"][0]["env"], pod)
+        host, _, port = self.policed.access.url.rpartition("//")[2].rpartition(":")
+        env |= {
+            "KUBERNETES_SERVICE_HOST": host,
+            "KUBERNETES_SERVICE_PORT": port,
+            constants.SERVICE_ACCOUNT_DIR_ENV: str(folder),
+            constants.WORKING_DIR_ENV: str(folder / "volume"),
+            constants.TERMINATION_LOG_ENV: str(folder / "termination-log"),
+            "FB_GANG_KEY_FILE": str(folder / constants.GANG_KEY),
+        }
+        command = [sys.executable, "-m", "rendezvous", "run", "--", "sh", "-c", COMMAND]
+        with (folder / "log").open("wb") as log:
+            child = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log, env=env)
+        self.agents[pod.name] = child
+        try:
+            await pod.start()
+            await pod.finish(await child.wait())
+        finally:
+            if child.returncode is None:
+                self.kill_command(pod.name)
+                child.kill()
+                await child.wait()
+
+    def _write_account(self, pod: FakePod, folder: Path) -> None:
+        """Write what a kubelet mounts of the account, with a token of this Pod."""
+        (folder / "token").write_text(self.policed.create_token(pod.name))
+        (folder / "namespace").write_text(pod.namespace)
+        if self.policed.access.ca_file is not None:
+            (folder / "ca.crt").write_bytes(Path(self.policed.access.ca_file).read_bytes())
+
+    async def _write_gang_key(self, pod: FakePod, folder: Path) -> None:
+        secret = await self.kube.get(SECRETS, pod.namespace, build_gang_key_name(NAME))
+        key = base64.b64decode(secret["data"][constants.GANG_KEY])
+        (folder / constants.GANG_KEY).write_bytes(key)
+
+    def kill_command(self, pod: str) -> None:
+        for child in list_children(self.agents[pod].pid):
+            os.kill(child, signal.SIGKILL)
+
+    def read_log(self, pod: str) -> str:
+        return (self.folder / pod / "log").read_text()
+
+    def read_annotation(self, index: int, name: str) -> str:
+        pod = self.policed.read(f"{NAME}-worker-{index}")
+        return str((pod["metadata"].get("annotations") or {}).get(name, ""))
+
+    def count_reports(self, epoch: int) -> int:
+        """Count the Pods that reported the end of their process in an epoch."""
+        reports = [parse_end(self.read_annotation(index, ENDED)) for index in range(COUNT)]
+        return sum(report is not None and report.epoch == epoch for report in reports)
+
+    async def wait_until_settled(self) -> None:
+        """Wait until all that the start of a gang leads to is written."""
+
+        path = f"/apis/{constants.API_VERSION}/namespaces/{self.policed.namespace}/frameworks"
+
+        def is_settled() -> bool:
+            status = self.policed.admin.request("GET", f"{path}/{NAME}")[1].get("status") or {}
+            roles = (status.get("attemptStatus") or {}).get("taskRoleStatuses") or ()
+            states = [task["state"] for role in roles for task in role["taskStatuses"]]
+            return states == ["AttemptRunning"] * COUNT and status["state"] == "AttemptRunning"
+
+        await wait_until_async(is_settled)
+
+    async def wait_for_epoch(self, epoch: int) -> None:
+        for index in range(COUNT):
+            pod = f"{NAME}-worker-{index}"
+            await wait_until_async(
+                lambda pod=pod: f"runs in {epoch}\n" in self.read_log(pod),  # type: ignore[misc]
+                lambda pod=pod: self.read_log(pod),  # type: ignore[misc]
+            )
+        await wait_until_async(lambda: self.read_annotation(0, STARTED) == str(epoch))
+
+
+@pytest.mark.timeout(4 * HANG_SECONDS)
+async def test_epoch_takes_three_writes_and_one_per_failed_member(
+    policies: None, audited_plane: Access, kube: KubeClient, namespace: str, tmp_path: Path
+) -> None:
+    objects = apply_role(audited_plane, "namespaced", namespace, tmp_path)
+    deployed = Deployed(audited_plane, objects, tmp_path)
+    path = f"/api/v1/namespaces/{namespace}"
+    gang = HealedGang(Policed(audited_plane.open_http(), audited_plane, path), kube, tmp_path)
+    clock = SystemClock()
+    windows: list[tuple[datetime, datetime, int]] = []
+    child = deployed.launch()
+    try:
+        async with FakeKubelet(kube, clock, namespace, choose_script=lambda _: gang.run_pod):
+            await kube.create(FRAMEWORKS, namespace, gang.build())
+            await wait_until_async(lambda: len(gang.agents) == COUNT)
+            await gang.wait_for_epoch(0)
+            await gang.wait_until_settled()
+            uids = {p["metadata"]["uid"] for p in (await kube.list(PODS, namespace))["items"]}
+            for epoch, failed in enumerate([(1,), (0, 2), (0, 1, 2, 3)]):
+                begin = clock.now()
+                for index in failed:
+                    gang.kill_command(f"{NAME}-worker-{index}")
+                await gang.wait_for_epoch(epoch + 1)
+                windows.append((begin, clock.now(), gang.count_reports(epoch)))
+            pods = (await kube.list(PODS, namespace))["items"]
+            assert {pod["metadata"]["uid"] for pod in pods} == uids
+            gang.gate.touch()
+            status = await wait_for_end(kube, namespace)
+    finally:
+        assert child.terminate() == 0
+    assert status["attemptStatus"]["completionStatus"]["code"] == 0
+    assert status["attemptStatus"]["recovery"]["epoch"] == len(windows)
+    for begin, end, reports in windows:
+        assert reports >= 1
+        assert gang.writes.count_writes(begin, end) == {REPORT: 1 + reports, STATUS: 1, ROSTER: 1}
+    assert gang.writes.read_refused() == set()
+
+
+async def wait_for_end(kube: KubeClient, namespace: str) -> Object:
+    async with asyncio.timeout(HANG_SECONDS):
+        while True:
+            body = await kube.get(FRAMEWORKS, namespace, NAME)
+            status: Object = body.get("status") or {}
+            if status.get("state") == "Completed":
+                return status
+            await asyncio.sleep(0.1)
