@@ -36,7 +36,8 @@ from framework.agent.signals import (
 )
 from framework.agent.termination import write_termination_message
 from framework.api import constants
-from framework.api.roster import Progress, Roster
+from framework.api.progress import Progress
+from framework.api.roster import Roster
 from framework.version import VERSION
 
 _USAGE = """\

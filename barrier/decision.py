@@ -53,7 +53,8 @@ from framework.agent.health import Health
 from framework.agent.probes import Probe
 from framework.api import constants
 from framework.api.constants import PROGRESS_MAX_MISSING
-from framework.api.roster import Missing, Progress, Roster
+from framework.api.progress import Missing, Progress
+from framework.api.roster import Roster
 
 # Generation 1 is the first complete roster; a roster built from the Framework has generation 0.
 _FIRST_GENERATION = 1

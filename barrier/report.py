@@ -9,7 +9,7 @@ from barrier.decision import Fail, Wait
 from framework.agent.exitcodes import ExitCode
 from framework.agent.report import LineReporter, render_missing
 from framework.api.constants import PROGRESS_MAX_MISSING
-from framework.api.roster import Missing, Progress
+from framework.api.progress import Missing, Progress
 
 
 class Reporter(LineReporter):

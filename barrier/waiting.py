@@ -43,7 +43,7 @@ from framework.agent.gang import (
 from framework.agent.gang_observer import GangObserver, Sources
 from framework.agent.health import Health
 from framework.agent.probes import Prober
-from framework.api.roster import Progress
+from framework.api.progress import Progress
 
 _LONGEST_POLL_SECONDS = 5.0
 # While the ConfigMap is not healthy, deadlines depend on its health.

@@ -7,7 +7,8 @@ from typing import Any
 from framework.api import constants
 from framework.api.naming import TaskKey
 from framework.api.pods import ORDINARY_WAITS, PodPhase, explain_waiting, parse_pod
-from framework.api.roster import RosterError, decode_progress
+from framework.api.progress import decode_progress
+from framework.api.rostervalues import RosterError
 from framework.kube.resources import Object
 
 _CREATIONS = frozenset({constants.NAME_TAKEN_REASON, constants.CREATION_REFUSED_REASON})

@@ -21,6 +21,7 @@ from cli.see.world import Sight
 from framework.api import constants
 from framework.api.codec import decode_spec, decode_status
 from framework.api.durations import format_age, parse_time
+from framework.api.endings import describe_epoch
 from framework.api.fielderrors import FieldErrors
 from framework.api.text import make_printable
 from framework.api.types import Condition, FrameworkSpec, FrameworkStatus, TaskRoleSpec
@@ -96,6 +97,8 @@ class _Description:
         if self._spec.description:
             rows.append(("Description", self._spec.description))
         rows.append(("Retries", self._describe_retries()))
+        if epoch := self._describe_epoch():
+            rows.append(("Epoch", epoch))
         rows += policies.list_lifetime(self._spec, status, self._now)
         width = max(len(title) for title, _ in rows) + 3
         for title, text in rows:
@@ -106,6 +109,14 @@ class _Description:
         if self._status is None:
             return allowed
         return f"{policies.describe_retried(self._status.retry_policy_status)}; {allowed}"
+
+    def _describe_epoch(self) -> str:
+        """Describe the epoch of the processes; "" if they have never restarted in place."""
+        recovery = self._status.attempt_status.recovery if self._status is not None else None
+        if recovery is None or recovery.decided_time is None:
+            return ""
+        age = format_age(recovery.decided_time.isoformat(), self._now)
+        return f"{recovery.epoch} for {age}: {describe_epoch(recovery)}"
 
     def _describe_conditions(self) -> Iterable[_Line]:
         conditions = (self._status.conditions if self._status is not None else None) or ()

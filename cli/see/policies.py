@@ -80,6 +80,9 @@ def describe_role(role: TaskRoleSpec) -> str:
         texts.append(f"{len(role.absent)} absent")
     if role.drain is not None:
         texts.append(f"drains for up to {format_seconds(role.drain.timeout_seconds)}")
+    if role.recovery is not None and (in_place := role.recovery.in_place) is not None:
+        window = format_seconds(in_place.within_seconds)
+        texts.append(f"up to {in_place.max_restarts} restarts in place in {window}")
     if role.completed_pod_policy is not None:
         texts.append(f"ended Pods {_PODS[role.completed_pod_policy]}")
     return ", ".join(texts)

@@ -56,6 +56,8 @@ class Kind(StrEnum):
     """A container ended with an error."""
     RESTARTS = "Restarts"
     """Kubernetes restarts a container again and again."""
+    EPOCHS = "Epochs"
+    """Processes fail and restart in their Pods, or may not restart any more."""
     POD_LOST = "PodLost"
     """A Pod was deleted by another client, or with its node."""
     API_SERVER = "APIServer"

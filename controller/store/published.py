@@ -6,7 +6,8 @@ from controller.core.snapshot import PublishedRoster
 from controller.store.entry import Entry
 from framework.api import constants
 from framework.api.pods import ConfigMapView
-from framework.api.roster import Roster, RosterError, decode_stored_roster
+from framework.api.roster import Roster, decode_stored_roster
+from framework.api.rostervalues import RosterError
 
 
 def refresh_published(entry: Entry) -> None:

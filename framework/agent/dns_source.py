@@ -16,7 +16,8 @@ from framework.agent.health import Health, SourceState, update_state
 from framework.api import constants
 from framework.api.constants import PROGRESS_MAX_MISSING
 from framework.api.naming import is_role_name
-from framework.api.roster import PHASE_ACTIVE, Member, Missing, RoleRoster, Roster
+from framework.api.progress import Missing
+from framework.api.roster import PHASE_ACTIVE, Member, RoleRoster, Roster
 
 DEFAULT_NAME = "{framework}-{role}-{index}.{framework}"
 _PLACEHOLDERS = re.compile(r"\{(?:framework|role|index|namespace)\}")

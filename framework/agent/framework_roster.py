@@ -22,6 +22,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from framework.api.constants import MAX_TASK_NUMBER, PROGRESS_MAX_MISSING
 from framework.api.packed import STATUS_BOUNDS, PackedError, unpack_base64
+from framework.api.progress import Missing
 from framework.api.roster import (
     MAX_ROSTER_TASKS,
     PHASE_ACTIVE,
@@ -30,7 +31,6 @@ from framework.api.roster import (
     STATE_SUCCEEDED,
     CompletedTask,
     Member,
-    Missing,
     RoleRoster,
     Roster,
     fingerprint_uid,

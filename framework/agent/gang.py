@@ -27,14 +27,8 @@ from framework.agent.permission import Permission
 from framework.agent.sources import AttemptConfigMap
 from framework.api import constants
 from framework.api.naming import TaskKey
-from framework.api.roster import (
-    PHASE_COMPLETING,
-    Leaving,
-    Member,
-    Missing,
-    Roster,
-    fingerprint_uid,
-)
+from framework.api.progress import Missing
+from framework.api.roster import PHASE_COMPLETING, Leaving, Member, Roster, fingerprint_uid
 
 # While a CRD or a Role is being created, the API server answers 404 or 403 for some seconds.
 STABLE_SECONDS = 30.0

@@ -8,7 +8,7 @@ import sys
 from typing import Any, Set
 
 from framework.api.constants import PROGRESS_MAX_MISSING
-from framework.api.roster import Progress
+from framework.api.progress import Progress
 from framework.api.text import cut_text, make_printable
 
 MESSAGE_LIMIT_BYTES = 8 * 1024

@@ -19,13 +19,9 @@ from framework.agent.framework_roster import (
 from framework.agent.health import HEALTH_BY_STATUS, Health, SourceState, update_state
 from framework.agent.watch import METADATA_ONLY, ObjectWatch
 from framework.api import constants
-from framework.api.roster import (
-    Progress,
-    Roster,
-    RosterError,
-    decode_progress,
-    decode_stored_roster,
-)
+from framework.api.progress import Progress, decode_progress
+from framework.api.roster import Roster, decode_stored_roster
+from framework.api.rostervalues import RosterError
 
 _OK = 200
 

@@ -14,6 +14,7 @@ from typing import Any
 from framework.api import constants
 from framework.api.fielderrors import FieldError, FieldErrors
 from framework.api.packed import STATUS_BOUNDS, PackedError, unpack_base64
+from framework.api.recoverycodec import RECOVERY_SPEC, RECOVERY_STATUS
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import (
     CompletedPodPolicy,
@@ -24,20 +25,15 @@ from framework.api.types import (
     ContainerCompletionStatus,
     DrainSpec,
     ExecutionType,
-    FailedProcess,
     Framework,
     FrameworkAttemptCompletionStatus,
     FrameworkAttemptStatus,
     FrameworkSpec,
     FrameworkStatus,
-    InPlaceSpec,
     ObjectMeta,
     PodCompletionStatus,
-    RecoverySpec,
-    RecoveryStatus,
     RetryPolicySpec,
     RetryPolicyStatus,
-    RoleRestarts,
     TaskAttemptCompletionStatus,
     TaskAttemptStatus,
     TaskRoleSpec,
@@ -98,23 +94,6 @@ _TASK_SPEC = Struct(
     Field("pod", "pod", TEMPLATE),
 )
 
-_IN_PLACE_SPEC = Struct(
-    InPlaceSpec,
-    Field(constants.MAX_RESTARTS_FIELD, "max_restarts", INT),
-    Field(constants.WITHIN_SECONDS_FIELD, "within_seconds", INT),
-)
-
-_RECOVERY_SPEC = Struct(
-    RecoverySpec,
-    Field(
-        constants.IN_PLACE_FIELD,
-        "in_place",
-        _IN_PLACE_SPEC.kind(),
-        nullable=True,
-        omit_value=None,
-    ),
-)
-
 TASK_ROLE_SPEC = Struct(
     TaskRoleSpec,
     Field("name", "name", STR),
@@ -148,7 +127,7 @@ TASK_ROLE_SPEC = Struct(
     Field(
         constants.RECOVERY_FIELD,
         "recovery",
-        _RECOVERY_SPEC.kind(),
+        RECOVERY_SPEC.kind(),
         nullable=True,
         omit_value=None,
     ),
@@ -285,29 +264,6 @@ TASK_ROLE_STATUS = Struct(
 
 _TASK_ROLES = list_kind(TASK_ROLE_STATUS.kind())
 
-_ROLE_RESTARTS = Struct(
-    RoleRestarts, Field("role", "role", STR), Field("times", "times", list_kind(TIME))
-)
-
-_FAILED_PROCESS = Struct(
-    FailedProcess,
-    Field("role", "role", STR),
-    Field("index", "index", INT),
-    Field("podUIDFingerprint", "fingerprint", STR),
-    Field("epoch", "epoch", INT),
-    Field("code", "code", INT),
-)
-
-_RECOVERY_STATUS = Struct(
-    RecoveryStatus,
-    Field("epoch", "epoch", INT),
-    Field("decidedTime", "decided_time", TIME, nullable=True, omit_value=None),
-    Field("reason", "reason", STR),
-    Field("firstFailed", "first_failed", _FAILED_PROCESS.kind(), nullable=True, omit_value=None),
-    Field("restarts", "restarts", list_kind(_ROLE_RESTARTS.kind()), omit_empty=True),
-    Field("refused", "refused", list_kind(STR), omit_empty=True),
-)
-
 _ATTEMPT_STATUS = Struct(
     FrameworkAttemptStatus,
     Field("id", "id", INT, required=True),
@@ -324,7 +280,7 @@ _ATTEMPT_STATUS = Struct(
     Field(
         constants.RECOVERY_FIELD,
         "recovery",
-        _RECOVERY_STATUS.kind(),
+        RECOVERY_STATUS.kind(),
         nullable=True,
         omit_value=None,
     ),

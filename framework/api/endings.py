@@ -27,6 +27,13 @@ from framework.api.completion import (
     SUCCEEDED,
     SUSPEND_FRAMEWORK_REQUESTED,
 )
+from framework.api.recovery import (
+    BUDGET_USED_UP,
+    NOT_IN_PLACE,
+    PERMANENT_FAILURE,
+    RESTARTED,
+    RecoveryStatus,
+)
 from framework.api.types import (
     ContainerCompletionStatus,
     FrameworkAttemptCompletionStatus,
@@ -46,6 +53,13 @@ INHERITED_CODES = frozenset(
 """Codes of attempts that ended with the gang or on request, not by themselves."""
 PLAIN_REASONS = frozenset({"", "Error", "Completed"})
 """Reasons of the kubelet that say only that the container ended."""
+
+_EPOCH_EFFECTS = {
+    RESTARTED: "all processes start again in their Pods",
+    NOT_IN_PLACE: "a failed process has no recovery.inPlace, so its Pod ends",
+    PERMANENT_FAILURE: "a code is permanent, so its Pod ends",
+    BUDGET_USED_UP: "recovery.inPlace allows no more restarts now, so a Pod ends",
+}
 
 _REFUSED = "has no Pod: the API server refused it"
 _LOST_CONFIGMAP = "lost its ConfigMap: another client deleted it"
@@ -104,6 +118,20 @@ def describe_container_end(code: int, signal_number: int = 0, reason: str = "") 
     details = ([f"exit code {code}"] if code else []) + shown
     text = f"was killed by {_name_signal(number)}"
     return f"{text} ({', '.join(details)})" if details else text
+
+
+def describe_epoch(recovery: RecoveryStatus) -> str:
+    """Describe why the current epoch began; "" before the first failure.
+
+    Example: "the process of worker/1 was killed by SIGKILL (exit code 137); all processes start
+    again in their Pods".
+    """
+    failed = recovery.first_failed
+    if failed is None:
+        return ""
+    effect = _EPOCH_EFFECTS.get(recovery.reason, "its Pod ends")
+    end = describe_container_end(failed.code)
+    return f"the process of {failed.role}/{failed.index} {end}; {effect}"
 
 
 def describe_framework_end(status: FrameworkStatus) -> str:

@@ -27,29 +27,18 @@ without restart in place, has no such field. A reader that does not know a field
 import hashlib
 import json
 import zlib
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    NamedTuple,
-    Optional,
-    Tuple,
-    Type,
-    TypeVar,
-)
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
-from framework.api.constants import (
-    MAX_TASK_NUMBER,
-    MAX_TASKS,
-    PROGRESS_MAX_BYTES,
-    PROGRESS_MAX_MISSING,
+from framework.api.constants import MAX_TASK_NUMBER, MAX_TASKS
+from framework.api.packed import Bounds, PackedError, unpack, unpack_base64
+from framework.api.rostervalues import (
+    MALFORMED,
+    RosterError,
+    read_count,
+    read_typed,
+    read_word,
+    read_words,
 )
-from framework.api.packed import Bounds, PackedError, parse_json, unpack, unpack_base64
-
-T = TypeVar("T")
 
 WIRE_VERSION = 1
 FINGERPRINT_LENGTH = 8
@@ -69,27 +58,11 @@ _MAX_DECOMPRESSED_BYTES = 400 * MAX_TASKS
 _MAX_VALUES = 16 * MAX_TASKS
 # A gang whose Tasks are all completed, without addresses, takes 9 bytes for each stored byte.
 _MAX_EXPANSION = 100
-_PROGRESS_BOUNDS = Bounds(PROGRESS_MAX_BYTES, PROGRESS_MAX_BYTES, PROGRESS_MAX_BYTES)
-# Names of objects are at most 253 characters long; an attempt's and a UID's text is shorter.
-_MAX_WORD_LENGTH = 300
-_MAX_INT = 2**63 - 1
 # More than a controller accepts. Bounds the time and memory that hostile numbers cost each agent.
 MAX_ROSTER_TASKS = 10 * MAX_TASK_NUMBER
 _MAX_INDEX_DIGITS = 6
 _MAX_REASON_LENGTH = 64
 _MAX_CODE = 2**31 - 1
-# Raised by decoding if the JSON has another form.
-_MALFORMED = (
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    OverflowError,
-)
-
-
-class RosterError(ValueError):
-    """The stored bytes are not a roster of a known version."""
 
 
 class Member(NamedTuple):
@@ -237,22 +210,6 @@ class Roster(NamedTuple):
         return self._replace(generation=other.generation) == other
 
 
-class Missing(NamedTuple):
-    """A missing Task, and the reason for users."""
-
-    role: str
-    index: int  # type: ignore[assignment]  # hides tuple.index
-    reason: str
-
-
-class Progress(NamedTuple):
-    """The counts and missing Tasks before the first roster. A barrier does not decide by it."""
-
-    ready: int
-    total: int
-    missing: Tuple[Missing, ...]
-
-
 def fingerprint_uid(uid: str) -> str:
     """Return the first 8 hex digits of the SHA-256 of a Pod's UID, which identify the Pod."""
     return hashlib.sha256(uid.encode()).hexdigest()[:FINGERPRINT_LENGTH]
@@ -300,85 +257,8 @@ def _decode(unpack_within: Callable[[Any, Bounds], Any], stored: Any) -> Roster:
         raise
     except PackedError as e:
         raise RosterError(f"undecodable roster: {e}") from e
-    except _MALFORMED as e:
+    except MALFORMED as e:
         raise RosterError(f"undecodable roster: {type(e).__name__}: {e}") from e
-
-
-def encode_progress(progress: Progress) -> str:
-    """Encode to the annotation's JSON: at most 10 missing Tasks and 2 kB, reasons cut first."""
-    for width in (160, 80, 40, 20, 0):
-        text = json.dumps(_progress_to_wire(progress, width), separators=(",", ":"))
-        if len(text.encode()) <= PROGRESS_MAX_BYTES:
-            return text
-    return json.dumps({"ready": progress.ready, "total": progress.total, "missing": []})
-
-
-def decode_progress(text: str) -> Progress:
-    """Decode the annotation.
-
-    Raises:
-        RosterError: The text is not such JSON, or is too large.
-    """
-    try:
-        wire = parse_json(text.encode("utf-8"), _PROGRESS_BOUNDS)
-        missing = _typed(wire["missing"], list)
-        if len(missing) > PROGRESS_MAX_MISSING:
-            raise RosterError(f"more than {PROGRESS_MAX_MISSING} Tasks")
-        return Progress(
-            _count(wire["ready"]),
-            _count(wire["total"]),
-            tuple(
-                Missing(_sentence(m["role"]), _count(m["index"]), _sentence(m["reason"]))
-                for m in missing
-            ),
-        )
-    except _MALFORMED as e:
-        raise RosterError(f"undecodable progress: {e}") from e
-
-
-def _typed(value: Any, kind: Type[T]) -> T:
-    """Return ``value`` if it has exactly that type; true is not a number."""
-    if type(value) is not kind:
-        raise RosterError(f"{_show(value)} is not of type {kind.__name__}")
-    return value
-
-
-def _show(value: Any) -> str:
-    """Describe an invalid value; an array or an object by its type only."""
-    is_short = value is None or isinstance(value, (bool, int, float, str))
-    return f"{value!r:.40}" if is_short else f"a {type(value).__name__}"
-
-
-def _count(value: Any) -> int:
-    """Return a number that is not negative: an index, an attempt, a generation, a count."""
-    number = _typed(value, int)
-    if not 0 <= number <= _MAX_INT:
-        raise RosterError(f"{number} is not a count")
-    return number
-
-
-def _word(value: Any) -> str:
-    """Return a name, an address or an identity: short, and of printable ASCII."""
-    text = _typed(value, str)
-    if len(text) > _MAX_WORD_LENGTH or not (text.isascii() and text.isprintable()):
-        raise RosterError(f"{text!r:.40} is not a valid name")
-    return text
-
-
-def _sentence(value: Any) -> str:
-    """Return a text for users; a lone surrogate, which UTF-8 cannot encode, becomes "?"."""
-    return _typed(value, str).encode("utf-8", "replace").decode("utf-8")
-
-
-def _progress_to_wire(progress: Progress, width: int) -> Dict[str, Any]:
-    return {
-        "ready": progress.ready,
-        "total": progress.total,
-        "missing": [
-            {"role": m.role, "index": m.index, "reason": m.reason[:width]}
-            for m in progress.missing[:PROGRESS_MAX_MISSING]
-        ],
-    }
 
 
 def _roster_to_wire(roster: Roster) -> Dict[str, Any]:
@@ -435,21 +315,21 @@ def _role_to_wire(role: RoleRoster) -> Dict[str, Any]:
 
 
 def _roster_from_wire(wire: Dict[str, Any]) -> Roster:
-    roles = tuple(_role_from_wire(role) for role in _typed(wire["roles"], list))
+    roles = tuple(_role_from_wire(role) for role in read_typed(wire["roles"], list))
     if sum(role.wanted + len(role.absent) for role in roles) > MAX_ROSTER_TASKS:
         raise RosterError(f"more than {MAX_ROSTER_TASKS} Tasks")
     return Roster(
-        namespace=_word(wire["namespace"]),
-        framework=_word(wire["framework"]),
-        framework_uid=_word(wire["frameworkUID"]),
-        attempt_id=_count(wire["attemptID"]),
-        instance_uid=_word(wire["instanceUID"]),
-        generation=_count(wire["generation"]),
-        complete=_typed(wire["complete"], bool),
-        phase=_word(wire["phase"]),
+        namespace=read_word(wire["namespace"]),
+        framework=read_word(wire["framework"]),
+        framework_uid=read_word(wire["frameworkUID"]),
+        attempt_id=read_count(wire["attemptID"]),
+        instance_uid=read_word(wire["instanceUID"]),
+        generation=read_count(wire["generation"]),
+        complete=read_typed(wire["complete"], bool),
+        phase=read_word(wire["phase"]),
         roles=roles,
-        leaving=tuple(_leaving_from_wire(leaving) for leaving in _typed(wire["leaving"], list)),
-        failed=_list_failed(_typed(wire.get("failed", []), list)),
+        leaving=tuple(_leaving_from_wire(leaving) for leaving in read_typed(wire["leaving"], list)),
+        failed=_list_failed(read_typed(wire.get("failed", []), list)),
         recovery=_recovery_from_wire(wire["recovery"]) if "recovery" in wire else None,
     )
 
@@ -458,10 +338,10 @@ def _recovery_from_wire(wire: Dict[str, Any]) -> RosterRecovery:
     if max(len(wire["roles"]), len(wire["refused"])) > MAX_ROSTER_TASKS:
         raise RosterError(f"more than {MAX_ROSTER_TASKS} entries in recovery")
     return RosterRecovery(
-        epoch=_count(wire["epoch"]),
-        since=_count(wire["since"]),
-        roles=tuple(_words(wire["roles"])),
-        refused=tuple(_words(wire["refused"])),
+        epoch=read_count(wire["epoch"]),
+        since=read_count(wire["since"]),
+        roles=tuple(read_words(wire["roles"])),
+        refused=tuple(read_words(wire["refused"])),
     )
 
 
@@ -473,66 +353,63 @@ def _list_failed(wires: List[Any]) -> Tuple[FailedMember, ...]:
 
 def _failed_from_wire(wire: Dict[str, Any]) -> FailedMember:
     code = wire.get("code")
-    if code is not None and abs(_typed(code, int)) > _MAX_CODE:
+    if code is not None and abs(read_typed(code, int)) > _MAX_CODE:
         raise RosterError(f"{code} is not a completion code")
     return FailedMember(
-        role=_word(wire["role"]),
-        index=_count(wire["index"]),
-        fingerprint=_word(wire["fingerprint"]),
-        attempt_id=_count(wire["attemptID"]),
-        since=_count(wire["since"]),
+        role=read_word(wire["role"]),
+        index=read_count(wire["index"]),
+        fingerprint=read_word(wire["fingerprint"]),
+        attempt_id=read_count(wire["attemptID"]),
+        since=read_count(wire["since"]),
         code=code,
-        reason=_word(wire["reason"]),
+        reason=read_word(wire["reason"]),
     )
 
 
 def _leaving_from_wire(wire: Dict[str, Any]) -> Leaving:
     return Leaving(
-        role=_word(wire["role"]),
-        index=_count(wire["index"]),
-        fingerprint=_word(wire["fingerprint"]),
-        since=_count(wire["since"]),
-        deadline=_word(wire["deadline"]),
+        role=read_word(wire["role"]),
+        index=read_count(wire["index"]),
+        fingerprint=read_word(wire["fingerprint"]),
+        since=read_count(wire["since"]),
+        deadline=read_word(wire["deadline"]),
     )
 
 
 def _role_from_wire(wire: Dict[str, Any]) -> RoleRoster:
-    addresses = _words(wire["addresses"])
+    addresses = read_words(wire["addresses"])
     # At most one more than there are addresses: a short text can name a million indexes.
-    indexes = list(_ranges_from_text(_typed(wire["indexes"], str), len(addresses)))
-    fingerprints = _typed(wire["fingerprints"], str)
+    indexes = list(_ranges_from_text(read_typed(wire["indexes"], str), len(addresses)))
+    fingerprints = read_typed(wire["fingerprints"], str)
     if len(addresses) != len(indexes) or len(fingerprints) != FINGERPRINT_LENGTH * len(indexes):
         raise RosterError("columns of role {!r} differ in length".format(wire["name"]))
     # Sparse, because most gangs have neither.
-    more, attempt_ids = _typed(wire["moreAddresses"], dict), _typed(wire["attemptIDs"], dict)
+    more = read_typed(wire["moreAddresses"], dict)
+    attempt_ids = read_typed(wire["attemptIDs"], dict)
     cuts = range(0, len(fingerprints), FINGERPRINT_LENGTH)
     members = tuple(
         Member(
             index,
-            (address, *_words(more.get(str(index), []))) if more else (address,),
+            (address, *read_words(more.get(str(index), []))) if more else (address,),
             fingerprints[cut : cut + FINGERPRINT_LENGTH],
-            _count(attempt_ids.get(str(index), 0)) if attempt_ids else 0,
+            read_count(attempt_ids.get(str(index), 0)) if attempt_ids else 0,
         )
         for index, address, cut in zip(indexes, addresses, cuts)
     )
-    ended = {_index(key): entry for key, entry in _typed(wire["completed"], dict).items()}
+    ended = {_index(key): entry for key, entry in read_typed(wire["completed"], dict).items()}
     completed = tuple(
-        CompletedTask(index, _word(state), _word(address))
+        CompletedTask(index, read_word(state), read_word(address))
         for index, (state, address) in sorted(ended.items())
     )
     return RoleRoster(
-        name=_word(wire["name"]),
-        wanted=_count(wire["wanted"]),
-        minimum=_count(wire["minimum"]),
-        running=_typed(wire["running"], bool),
+        name=read_word(wire["name"]),
+        wanted=read_count(wire["wanted"]),
+        minimum=read_count(wire["minimum"]),
+        running=read_typed(wire["running"], bool),
         members=members,
         completed=completed,
-        absent=tuple(_count(index) for index in _typed(wire["absent"], list)),
+        absent=tuple(read_count(index) for index in read_typed(wire["absent"], list)),
     )
-
-
-def _words(value: Any) -> List[str]:
-    return [_word(text) for text in _typed(value, list)]
 
 
 def _index(text: str) -> int:

@@ -11,11 +11,11 @@ from typing import Any
 from framework.api import constants
 from framework.api.fielderrors import FieldError, join_path
 from framework.api.naming import is_framework_name, is_role_name
+from framework.api.recovery import InPlaceSpec
 from framework.api.types import (
     ExecutionType,
     Framework,
     FrameworkSpec,
-    InPlaceSpec,
     RetryPolicySpec,
     TaskRoleSpec,
     TaskSpec,

@@ -26,7 +26,8 @@ from framework.agent.gang import (
 from framework.agent.health import Health
 from framework.agent.report import render_missing
 from framework.api.constants import PROGRESS_MAX_MISSING
-from framework.api.roster import Progress, Roster
+from framework.api.progress import Progress
+from framework.api.roster import Roster
 
 
 class NoRoster(NamedTuple):

@@ -36,7 +36,9 @@ _FILES = (
     "framework/api/images.py",
     "framework/api/naming.py",
     "framework/api/packed.py",
+    "framework/api/progress.py",
     "framework/api/roster.py",
+    "framework/api/rostervalues.py",
     "framework/api/scalerequest.py",
     "framework/api/text.py",
 )

@@ -16,14 +16,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from framework.api import constants
+from framework.api.progress import Missing, Progress, encode_progress
 from framework.api.roster import (
     CompletedTask,
     Member,
-    Missing,
-    Progress,
     RoleRoster,
     Roster,
-    encode_progress,
     encode_roster,
     fingerprint_uid,
 )

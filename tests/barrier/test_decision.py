@@ -21,15 +21,8 @@ from framework.agent.framework_roster import FrameworkView, build_view
 from framework.agent.gang import SOURCE_CONFIGMAP, SOURCE_FRAMEWORK, Knowledge, needs_framework
 from framework.agent.health import Health, SourceState
 from framework.agent.sources import AttemptConfigMap
-from framework.api.roster import (
-    CompletedTask,
-    Member,
-    Missing,
-    Progress,
-    RoleRoster,
-    Roster,
-    fingerprint_uid,
-)
+from framework.api.progress import Missing, Progress
+from framework.api.roster import CompletedTask, Member, RoleRoster, Roster, fingerprint_uid
 from tests.barrier.api_server import make_framework, make_member, make_role, make_roster, make_task
 from tests.barrier.fast import IDENTITY, NAMES
 

@@ -6,7 +6,7 @@ from barrier.decision import Fail, Wait
 from barrier.report import Reporter, describe_failure, render_wait
 from framework.agent.exitcodes import ExitCode
 from framework.agent.report import render_missing
-from framework.api.roster import Missing, Progress
+from framework.api.progress import Missing, Progress
 
 
 def test_render_wait_names_missing_tasks_with_reasons() -> None:

@@ -15,7 +15,7 @@ from framework.agent.gang_observer import Sources
 from framework.agent.health import Health, SourceState, update_state
 from framework.agent.permission import Permission
 from framework.agent.sources import AttemptConfigMap, parse_configmap
-from framework.api.roster import Progress
+from framework.api.progress import Progress
 from tests.barrier.api_server import make_configmap, make_framework, make_roster
 from tests.barrier.test_decision import ENV, QUORUM
 from tests.support.fakes.agentclock import VirtualClock

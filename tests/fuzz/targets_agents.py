@@ -16,7 +16,8 @@ from framework.agent.kubeconfig import load_kubeconfig
 from framework.agent.sources import parse_configmap
 from framework.agent.watch import ObjectWatch
 from framework.api import constants
-from framework.api.roster import RosterError, decode_roster
+from framework.api.roster import decode_roster
+from framework.api.rostervalues import RosterError
 from rendezvous.core import membership
 from rendezvous.core.refusal import RefusedError
 from rendezvous.renderers import registry

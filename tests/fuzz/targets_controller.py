@@ -12,7 +12,9 @@ from controller.store.published import read_published
 from framework.api.codec import decode_framework, decode_status
 from framework.api.fielderrors import FieldErrors
 from framework.api.pods import explain_waiting, extract_completion, parse_configmap, parse_pod
-from framework.api.roster import RosterError, decode_progress, decode_roster, encode_roster
+from framework.api.progress import decode_progress
+from framework.api.roster import decode_roster, encode_roster
+from framework.api.rostervalues import RosterError
 from framework.api.validation import validate_framework
 from framework.kube.config import load_kube_config
 from framework.kube.errors import build_api_error

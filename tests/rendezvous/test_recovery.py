@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from controller.core.recovery.epochs import EpochState, Report, decide_epoch
 from framework.api.naming import TaskKey
-from framework.api.types import InPlaceSpec
+from framework.api.recovery import InPlaceSpec
 from rendezvous.core.recovery import (
     EndProcess,
     Event,

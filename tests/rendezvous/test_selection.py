@@ -17,15 +17,8 @@ from framework.agent.gang import (
 )
 from framework.agent.health import Health, SourceState
 from framework.agent.sources import AttemptConfigMap
-from framework.api.roster import (
-    STATE_SUCCEEDED,
-    CompletedTask,
-    Leaving,
-    Missing,
-    Progress,
-    Roster,
-    fingerprint_uid,
-)
+from framework.api.progress import Missing, Progress
+from framework.api.roster import STATE_SUCCEEDED, CompletedTask, Leaving, Roster, fingerprint_uid
 from rendezvous.core import selection
 from rendezvous.core.selection import (
     Generation,

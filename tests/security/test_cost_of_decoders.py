@@ -19,13 +19,9 @@ from framework.agent.sources import parse_configmap
 from framework.api import codec, constants
 from framework.api.constants import PROGRESS_MAX_MISSING
 from framework.api.fielderrors import FieldErrors
-from framework.api.roster import (
-    MAX_ROSTER_TASKS,
-    RosterError,
-    decode_progress,
-    decode_stored_roster,
-    encode_roster,
-)
+from framework.api.progress import decode_progress
+from framework.api.roster import MAX_ROSTER_TASKS, decode_stored_roster, encode_roster
+from framework.api.rostervalues import RosterError
 from framework.api.wire import MAX_ERRORS
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS
 from rendezvous.volume.writer import STATE_FILE, Writer

@@ -20,7 +20,7 @@ from cli.why.causes.gang import (
 )
 from cli.why.causes.leaving import find_drain
 from cli.why.causes.nodes import find_lost_node, find_stuck_pod
-from cli.why.causes.running import find_restarts, find_unready
+from cli.why.causes.running import find_epochs, find_restarts, find_unready
 from cli.why.causes.schedulers import find_silent_scheduler
 from cli.why.causes.scheduling import find_held, find_unschedulable
 from cli.why.causes.starting import (
@@ -54,6 +54,7 @@ RULES: tuple[Rule, ...] = (
     find_repeated_ends,
     find_lost_configmap,
     find_restarts,
+    find_epochs,
     find_api_server,
     find_requirement,
     find_unready,

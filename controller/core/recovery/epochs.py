@@ -27,12 +27,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from framework.api.naming import TaskKey
-from framework.api.types import InPlaceSpec
-
-RESTARTED = "RestartedInPlace"
-NOT_IN_PLACE = "NotInPlace"
-PERMANENT_FAILURE = "PermanentFailure"
-BUDGET_USED_UP = "BudgetUsedUp"
+from framework.api.recovery import (
+    BUDGET_USED_UP,
+    NOT_IN_PLACE,
+    PERMANENT_FAILURE,
+    RESTARTED,
+    InPlaceSpec,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,9 @@ from framework.api.constants import PROCESS_ENDED_ANNOTATION
 from framework.api.epochreports import parse_end
 from framework.api.naming import TaskKey
 from framework.api.pods import ContainerView, PodView, Terminated
+from framework.api.recovery import FailedProcess, RecoveryStatus, RoleRestarts
 from framework.api.roster import fingerprint_uid
 from framework.api.states import FrameworkState
-from framework.api.types import FailedProcess, RecoveryStatus, RoleRestarts
 
 _RUNNING = (FrameworkState.ATTEMPT_PREPARING, FrameworkState.ATTEMPT_RUNNING)
 

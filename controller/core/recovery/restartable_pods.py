@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 from controller.core.draft import Draft
 from framework.api.pods import PodView
+from framework.api.recovery import InPlaceSpec
 from framework.api.states import TASK_ALIVE
-from framework.api.types import InPlaceSpec, TaskStatus
+from framework.api.types import TaskStatus
 
 
 def list_policies(draft: Draft) -> Mapping[str, InPlaceSpec]:

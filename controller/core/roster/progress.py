@@ -17,7 +17,7 @@ from controller.core.objects.ownership import build_creation_key
 from controller.core.settings import PROGRESS_AGES_SECONDS, PROGRESS_PERIOD_SECONDS
 from framework.api.constants import POD_NOT_CREATED, PROGRESS_MAX_MISSING
 from framework.api.pods import explain_waiting
-from framework.api.roster import Missing, Progress
+from framework.api.progress import Missing, Progress
 from framework.api.states import TaskState
 from framework.api.types import TaskStatus
 

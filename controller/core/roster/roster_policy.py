@@ -39,7 +39,8 @@ from controller.core.roster.progress import build_progress, find_check_times
 from controller.core.settings import PROGRESS_AGES_SECONDS, ROSTER_DEBOUNCE_SECONDS
 from framework.api import roster
 from framework.api.pods import ConfigMapView, PodPhase, PodView
-from framework.api.roster import CompletedTask, Member, Progress, RoleRoster, Roster
+from framework.api.progress import Progress, encode_progress
+from framework.api.roster import CompletedTask, Member, RoleRoster, Roster
 from framework.api.states import TASK_ALIVE, FrameworkState
 from framework.api.types import TaskRoleSpec, TaskStatus
 
@@ -134,7 +135,7 @@ def _decide_progress(
         publication = None if published.has_version_annotation else _publish(configmap, None, "")
         return RosterOutcome(publication)
     progress = build_progress(draft)
-    text = roster.encode_progress(progress)
+    text = encode_progress(progress)
     is_known = text == published.progress and published.has_version_annotation
     publication = None
     # At the first check, Pods may have no Node yet, and so no barrier that reads the progress.

@@ -36,7 +36,7 @@ from controller.core.snapshot import Failure
 from framework.api import constants
 from framework.api.completion import FRAMEWORK_DEADLINE_EXCEEDED, STOP_FRAMEWORK_REQUESTED
 from framework.api.endings import describe_framework_end
-from framework.api.roster import Progress
+from framework.api.progress import Progress
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import Condition, ExecutionType, FrameworkStatus, TaskStatus
 from framework.api.validation import find_duplicate_roles

@@ -27,12 +27,6 @@ from itertools import islice
 
 from controller.core.decision import Event, EventType
 from controller.core.policies import lifetime
-from controller.core.recovery.epochs import (
-    BUDGET_USED_UP,
-    NOT_IN_PLACE,
-    PERMANENT_FAILURE,
-    RESTARTED,
-)
 from controller.core.status.conditions import DEADLINE_EXCEEDED, GANG_READY, RESUMED
 from framework.api.completion import (
     FRAMEWORK_DEADLINE_EXCEEDED,
@@ -41,7 +35,13 @@ from framework.api.completion import (
     STOP_FRAMEWORK_REQUESTED,
     SUSPEND_FRAMEWORK_REQUESTED,
 )
-from framework.api.endings import INHERITED_CODES, describe_framework_end, describe_task_end
+from framework.api.endings import (
+    INHERITED_CODES,
+    describe_epoch,
+    describe_framework_end,
+    describe_task_end,
+)
+from framework.api.recovery import RESTARTED
 from framework.api.states import FrameworkState
 from framework.api.types import (
     FrameworkAttemptStatus,
@@ -77,13 +77,6 @@ _REQUESTS = {
     SUSPEND_FRAMEWORK_REQUESTED: "was suspended by a user",
 }
 
-# By reason of an epoch.
-_EPOCH_EFFECTS = {
-    RESTARTED: "all processes start again in their Pods",
-    NOT_IN_PLACE: "a failed process has no recovery.inPlace, so its Pod ends",
-    PERMANENT_FAILURE: "a code is permanent, so its Pod ends",
-    BUDGET_USED_UP: "recovery.inPlace allows no more restarts now, so a Pod ends",
-}
 _NAMED = 3
 # The Event FailedCreate says why a Pod was refused, once for all Tasks of a role.
 _REPORTED_ELSEWHERE = INHERITED_CODES | {POD_CREATION_PERMANENT_ERROR, POD_CREATION_UNKNOWN_ERROR}
@@ -183,10 +176,7 @@ def _list_epochs(
     known = old.recovery.epoch if old is not None and old.id == new.id and old.recovery else 0
     if recovery.epoch <= known:
         return
-    failed = recovery.first_failed
-    cause = f"the process of {failed.role}/{failed.index} ended with {failed.code}"
-    effect = _EPOCH_EFFECTS.get(recovery.reason, "its Pod ends")
-    message = f"Epoch {recovery.epoch} begins: {cause}; {effect}"
+    message = f"Epoch {recovery.epoch} begins: {describe_epoch(recovery)}"
     reason = RESTARTED if recovery.reason == RESTARTED else RESTART_REFUSED
     yield Event(EventType.WARNING, reason, message)
 

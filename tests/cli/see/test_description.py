@@ -6,10 +6,17 @@ from cli.see.world import Sight
 from framework.api import constants
 from framework.api.completion import POD_EXTERNAL_DELETED
 from framework.api.naming import TaskKey
-from framework.api.roster import Missing, Progress, encode_progress
+from framework.api.progress import Missing, Progress, encode_progress
+from framework.api.recovery import RESTARTED, FailedProcess, RecoveryStatus
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import Condition, RetryPolicyStatus
-from tests.support.builders import address, at, build_configmap_wire, build_role_status
+from tests.support.builders import (
+    address,
+    at,
+    build_configmap_wire,
+    build_role_status,
+    build_status,
+)
 from tests.support.builders.sights import (
     build_event,
     build_failed_task,
@@ -52,6 +59,24 @@ def test_head_has_state_retries_and_policy() -> None:
         ["Description:", "night run"],
         ["Retries:", "2 so far, 1 of them not counted; allowed: up to 3"],
     ]
+
+
+def test_epoch_says_since_when_and_why() -> None:
+    failed = FailedProcess("worker", 1, "89abcdef", 2, 137)
+    recovery = RecoveryStatus(3, at(540), RESTARTED, failed)
+    status = build_status(build_role_status(number=2))
+    attempt = replace(status.attempt_status, recovery=recovery)
+    (line,) = [
+        line
+        for line in show(build_sight(build_role_status(number=2), attempt_status=attempt)).split(
+            "\n"
+        )
+        if line.startswith("Epoch:")
+    ]
+    assert line.split(maxsplit=1)[1] == (
+        "3 for 60s: the process of worker/1 was killed by SIGKILL (exit code 137); all processes "
+        "start again in their Pods"
+    )
 
 
 def test_conditions_without_news_are_shown_with_all_only() -> None:

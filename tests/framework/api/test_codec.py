@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from framework.api import codec
 from framework.api.fielderrors import FieldError, FieldErrors
 from framework.api.packed import STATUS_BOUNDS
+from framework.api.recovery import InPlaceSpec
 from framework.api.types import (
     CompletedPodPolicy,
     ExecutionType,
     Framework,
     FrameworkSpec,
     FrameworkStatus,
-    InPlaceSpec,
 )
 from framework.api.validation import validate_framework
 from framework.api.wire import INT64_MAX, format_time, json_type, parse_time

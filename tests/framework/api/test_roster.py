@@ -13,20 +13,17 @@ from hypothesis import strategies as st
 
 from framework.api import roster as roster_module
 from framework.api.constants import PROGRESS_MAX_BYTES, PROGRESS_MAX_MISSING
+from framework.api.progress import Missing, Progress, decode_progress, encode_progress
 from framework.api.roster import (
     CompletedTask,
     FailedMember,
     Leaving,
-    Missing,
-    Progress,
     Roster,
-    RosterError,
-    decode_progress,
     decode_roster,
-    encode_progress,
     encode_roster,
     fingerprint_uid,
 )
+from framework.api.rostervalues import RosterError
 from tests.support.builders import Wire, build_member, build_role_roster, build_roster
 from tests.support.builders.cases import cases
 from tests.support.builders.strategies import json_values, rosters

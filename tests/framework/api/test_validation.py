@@ -3,12 +3,11 @@ from typing import Any
 import pytest
 
 from framework.api import codec
+from framework.api.recovery import InPlaceSpec, RecoverySpec
 from framework.api.types import (
     CompletionPolicySpec,
     DrainSpec,
     FrameworkSpec,
-    InPlaceSpec,
-    RecoverySpec,
     RetryPolicySpec,
     TaskRoleSpec,
     TaskSpec,

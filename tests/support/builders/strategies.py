@@ -20,6 +20,13 @@ from framework.api.completion import (
     complete_task,
 )
 from framework.api.naming import build_instance_uid, build_pod_name
+from framework.api.recovery import (
+    FailedProcess,
+    InPlaceSpec,
+    RecoverySpec,
+    RecoveryStatus,
+    RoleRestarts,
+)
 from framework.api.roster import (
     PHASE_ACTIVE,
     PHASE_COMPLETING,
@@ -41,18 +48,13 @@ from framework.api.types import (
     Condition,
     DrainSpec,
     ExecutionType,
-    FailedProcess,
     Framework,
     FrameworkAttemptStatus,
     FrameworkSpec,
     FrameworkStatus,
-    InPlaceSpec,
     ObjectMeta,
-    RecoverySpec,
-    RecoveryStatus,
     RetryPolicySpec,
     RetryPolicyStatus,
-    RoleRestarts,
     TaskAttemptCompletionStatus,
     TaskAttemptStatus,
     TaskRoleSpec,

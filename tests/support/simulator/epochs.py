@@ -10,8 +10,9 @@ from datetime import datetime, timedelta
 from framework.api import constants
 from framework.api.epochreports import parse_end, parse_start
 from framework.api.pods import PodView
+from framework.api.recovery import RecoveryStatus
 from framework.api.roster import Roster, fingerprint_uid
-from framework.api.types import Framework, FrameworkAttemptStatus, RecoveryStatus
+from framework.api.types import Framework, FrameworkAttemptStatus
 
 _NONE = RecoveryStatus()
 

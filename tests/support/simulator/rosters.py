@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 
 from framework.api import constants
 from framework.api.pods import ConfigMapView, PodPhase, PodView
-from framework.api.roster import Leaving, Roster, RosterError, decode_roster, fingerprint_uid
+from framework.api.roster import Leaving, Roster, decode_roster, fingerprint_uid
+from framework.api.rostervalues import RosterError
 from framework.api.states import TASK_ALIVE, FrameworkState, TaskState
 from framework.api.types import ExecutionType, Framework, FrameworkAttemptStatus, TaskStatus
 from framework.kube.resources import Object

@@ -5,17 +5,15 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.core.recovery.epochs import (
+from controller.core.recovery.epochs import EpochState, Report, decide_epoch
+from framework.api.naming import TaskKey
+from framework.api.recovery import (
     BUDGET_USED_UP,
     NOT_IN_PLACE,
     PERMANENT_FAILURE,
     RESTARTED,
-    EpochState,
-    Report,
-    decide_epoch,
+    InPlaceSpec,
 )
-from framework.api.naming import TaskKey
-from framework.api.types import InPlaceSpec
 from tests.support.builders.worlds import NOW
 
 POLICIES = {"worker": InPlaceSpec(2, 60)}

@@ -14,9 +14,9 @@ from framework.api.epochreports import (
     encode_start,
 )
 from framework.api.pods import PodPhase
+from framework.api.recovery import InPlaceSpec, RecoverySpec, RecoveryStatus
 from framework.api.roster import RosterRecovery, fingerprint_uid
 from framework.api.states import TaskState
-from framework.api.types import InPlaceSpec, RecoverySpec, RecoveryStatus
 from tests.support.builders import build_role, build_spec
 from tests.support.builders.worlds import World, get_code, get_task
 
@@ -100,7 +100,7 @@ def test_report_begins_the_next_epoch_which_is_stored_before_it_is_published() -
     assert failed.fingerprint == gang.mark(1)
     (event,) = [e for e in decision.events if e.reason == "RestartedInPlace"]
     assert event.message == (
-        "Epoch 1 begins: the process of worker/1 ended with 137; "
+        "Epoch 1 begins: the process of worker/1 was killed by SIGKILL (exit code 137); "
         "all processes start again in their Pods"
     )
     gang.report(2, 0)

@@ -1,0 +1,77 @@
+"""The progress of a gang before its first roster, in an annotation of the attempt ConfigMap.
+
+Written for Python 3.7 (agents' zipapp). Rules: docs/design/roster.md, "Progress".
+"""
+
+import json
+from typing import Any, Dict, NamedTuple, Tuple
+
+from framework.api.constants import PROGRESS_MAX_BYTES, PROGRESS_MAX_MISSING
+from framework.api.packed import Bounds, parse_json
+from framework.api.rostervalues import MALFORMED, RosterError, read_count, read_typed
+
+_BOUNDS = Bounds(PROGRESS_MAX_BYTES, PROGRESS_MAX_BYTES, PROGRESS_MAX_BYTES)
+
+
+class Missing(NamedTuple):
+    """A missing Task, and the reason for users."""
+
+    role: str
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    reason: str
+
+
+class Progress(NamedTuple):
+    """The counts and missing Tasks before the first roster. A barrier does not decide by it."""
+
+    ready: int
+    total: int
+    missing: Tuple[Missing, ...]
+
+
+def encode_progress(progress: Progress) -> str:
+    """Encode to the annotation's JSON: at most 10 missing Tasks and 2 kB, reasons cut first."""
+    for width in (160, 80, 40, 20, 0):
+        text = json.dumps(_progress_to_wire(progress, width), separators=(",", ":"))
+        if len(text.encode()) <= PROGRESS_MAX_BYTES:
+            return text
+    return json.dumps({"ready": progress.ready, "total": progress.total, "missing": []})
+
+
+def decode_progress(text: str) -> Progress:
+    """Decode the annotation.
+
+    Raises:
+        RosterError: The text is not such JSON, or is too large.
+    """
+    try:
+        wire = parse_json(text.encode("utf-8"), _BOUNDS)
+        missing = read_typed(wire["missing"], list)
+        if len(missing) > PROGRESS_MAX_MISSING:
+            raise RosterError(f"more than {PROGRESS_MAX_MISSING} Tasks")
+        return Progress(
+            read_count(wire["ready"]),
+            read_count(wire["total"]),
+            tuple(
+                Missing(_sentence(m["role"]), read_count(m["index"]), _sentence(m["reason"]))
+                for m in missing
+            ),
+        )
+    except MALFORMED as e:
+        raise RosterError(f"undecodable progress: {e}") from e
+
+
+def _sentence(value: Any) -> str:
+    """Return a text for users; a lone surrogate, which UTF-8 cannot encode, becomes "?"."""
+    return read_typed(value, str).encode("utf-8", "replace").decode("utf-8")
+
+
+def _progress_to_wire(progress: Progress, width: int) -> Dict[str, Any]:
+    return {
+        "ready": progress.ready,
+        "total": progress.total,
+        "missing": [
+            {"role": m.role, "index": m.index, "reason": m.reason[:width]}
+            for m in progress.missing[:PROGRESS_MAX_MISSING]
+        ],
+    }

@@ -1,0 +1,76 @@
+"""The types of restarts in place: docs/design/recovery.md. Not in the original."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+# Why an epoch was decided: the reasons in the status.
+RESTARTED = "RestartedInPlace"
+NOT_IN_PLACE = "NotInPlace"
+PERMANENT_FAILURE = "PermanentFailure"
+BUDGET_USED_UP = "BudgetUsedUp"
+
+
+@dataclass(frozen=True, slots=True)
+class InPlaceSpec:
+    """Restart in place: at most ``max_restarts`` within ``within_seconds``. Not in the original."""
+
+    max_restarts: int = 0
+    within_seconds: int = 0
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverySpec:
+    """How a role recovers from failures of its processes. Not in the original."""
+
+    in_place: InPlaceSpec | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RoleRestarts:
+    """The times of the counted restarts in place of a role, the oldest first."""
+
+    role: str = ""
+    times: tuple[datetime, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedProcess:
+    """A process that failed, as the agent of its Pod reported it."""
+
+    role: str = ""
+    """Role of its Task."""
+    index: int = 0
+    """Index of its Task."""
+    fingerprint: str = ""
+    """Fingerprint of its Pod."""
+    epoch: int = 0
+    """Epoch of the process."""
+    code: int = 0
+    """Exit code of the process."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Wire fields that this version does not know; they are written back."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryStatus:
+    """The epochs of an attempt. Not in the original."""
+
+    epoch: int = 0
+    """The current epoch."""
+    decided_time: datetime | None = None
+    """When the epoch was decided; None for epoch 0."""
+    reason: str = ""
+    """CamelCase: RestartedInPlace, or why a report is refused; "" for epoch 0."""
+    first_failed: FailedProcess | None = None
+    """The first process of which the failure led to the epoch."""
+    restarts: tuple[RoleRestarts, ...] = ()
+    """Counted restarts, by role."""
+    refused: tuple[str, ...] = ()
+    """Fingerprints of the Pods of refused reports."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Wire fields that this version does not know; they are written back."""
