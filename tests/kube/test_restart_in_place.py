@@ -37,7 +37,7 @@ NAME, COUNT = "healed", 4
 ENDED, STARTED = constants.PROCESS_ENDED_ANNOTATION, constants.EPOCH_STARTED_ANNOTATION
 COMMAND = 'echo runs in $FB_EPOCH; while [ ! -e "$GATE" ]; do sleep 0.1; done'
 REPORT = Right("", "pods", "patch")
-STATUS = Right(constants.GROUP, "frameworks/status", "patch")
+STATUS = Right(constants.GROUP, "frameworks/status", "update")
 ROSTER = Right("", "configmaps", "patch")
 
 
