@@ -112,6 +112,7 @@ class World:
         self.timeouts: dict[str, float] = {"stop_timeout": 0.5, "settle_timeout": 0.3}
         self.timeouts["join_timeout"] = HANG_SECONDS
         self.shown: dict[str, peers.Roster] = {}
+        self.failed: tuple[peers.Failure, ...] = ()
         self.handlers: dict[str, FrameworkRendezvous] = {}
         self._workers = workers
         self._generation = 0
@@ -134,11 +135,22 @@ class World:
                 peers=members,
             )._replace(**changes)
 
+    def fail(self, name: str) -> None:
+        """Let the agents tell of a Pod that failed: the generation stays current."""
+        peer = build_peer(name, 0)
+        failure = peers.Failure(peer.role, peer.index, peer.address, peer.fingerprint, 137, "x")
+        self.failed = (*self.failed, failure)
+
     def get(self, pod: str) -> FrameworkRendezvous:
         """Get torchrun's handler in a Pod."""
         if pod not in self.handlers:
             self.handlers[pod] = FrameworkRendezvous(
-                "run", 29400, self.timeouts, self.stores, lambda: self.shown[pod]
+                "run",
+                29400,
+                self.timeouts,
+                self.stores,
+                lambda: self.shown[pod],
+                read_failures=lambda _: self.failed,
             )
         return self.handlers[pod]
 
@@ -293,6 +305,37 @@ def test_replaced_rank_zero_takes_the_store_with_it(world: World) -> None:
     world.show("0b", "1")
     assert world.look("1") == {"1": 1}
     assert {each.size for each in world.train("0b", "1").values()} == {2}
+
+
+def test_survivors_stop_when_they_are_told_of_a_failure_and_wait_for_the_next_pod(
+    world: World,
+) -> None:
+    world.timeouts["stop_timeout"] = float(HANG_SECONDS)
+    world.start("0", "1", "2")
+    world.fail("2")
+    # None waits for the consent of the Pod that failed.
+    world.await_stop("0", "1")
+    joined = world.join("0", "1")
+    with pytest.raises(TimeoutError):
+        joined["0"].result(0.1)
+    world.show("0", "1", "2b")
+    joined |= world.join("2b")
+    assert {each.result(HANG_SECONDS).size for each in joined.values()} == {3}
+    assert world.look("0", "1", "2b") == {"0": 0, "1": 0, "2b": 0}, "an old failure is none"
+
+
+def test_survivors_ask_nothing_of_a_rank_zero_that_failed(world: World) -> None:
+    world.start("0", "1")
+    current = world.get("1")._round
+    assert current is not None
+    current.control.store.store.lock = None  # a request would raise another error
+    world.fail("0")
+    assert world.look("1") == {"1": 1}
+    del world.stores.served["10.0.0.0", 29400]
+    joined = world.join("1")
+    world.show("0b", "1")
+    joined |= world.join("0b")
+    assert {each.result(HANG_SECONDS).size for each in joined.values()} == {2}
 
 
 def test_views_that_differ_for_a_moment_are_waited_out(world: World) -> None:

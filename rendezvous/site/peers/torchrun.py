@@ -20,9 +20,10 @@ The steps of a round:
 3. Each member takes its place, and its torchrun starts the workers.
 4. A member sees that the round is to end: one of its members is no longer in the gang or has
    failed, or all who came to the gang since have arrived. Until they have, which takes as long as
-   they need to start, the others go on. The member writes that the round is to end.
-5. The members stop their workers together, when all know it or after 3 s: the first to stop
-   breaks the connections of the others, whose torchrun would count that as a failure.
+   they need to start, the others go on. The member writes that the round is to end. The agent tells
+   of a Pod that failed before there is a new generation; the next round waits for that.
+5. The members stop their workers together, when all know it that have not failed, or after 3 s: the
+   first to stop breaks the connections of the others, whose torchrun would count that as a failure.
 
 Where the gang key is mounted, all values but the counters are signed with it, and with a number
 that rank 0 draws for each of its stores: what another client writes is not believed. The protocol
@@ -36,10 +37,11 @@ import os
 import sys
 import time
 from datetime import timedelta
-from typing import Any, Callable, Dict, FrozenSet, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, NamedTuple, Optional, Tuple, Union
 
+from .failures import Failure, FailureReader
 from .gang_key import draw_nonce, read_gang_key
-from .generations import Peer, Roster, roster
+from .generations import Peer, Roster, find_current, roster
 from .logs import warn_once
 from .torchrun_store import Control, ForgedError, Stores
 
@@ -92,6 +94,7 @@ class FrameworkRendezvous:
         stores: Optional[Stores] = None,
         look: Callable[[], Roster] = roster,
         read_key: Callable[[str], Optional[bytes]] = read_gang_key,
+        read_failures: Optional[Callable[[str], Tuple[Failure, ...]]] = None,
     ) -> None:
         """Take part in the gang that ``look`` shows; rank 0 serves its store on ``port``."""
         self._run_id = run_id
@@ -104,6 +107,8 @@ class FrameworkRendezvous:
         self._stores = stores or Stores()
         self._look = look
         self._read_key = read_key
+        directory = os.path.dirname(find_current())
+        self._read_failures = read_failures or FailureReader(directory).read
         self._leader: Optional[Peer] = None
         self._control: Optional[Control] = None
         self._served: Any = None
@@ -153,7 +158,10 @@ class FrameworkRendezvous:
             return 0
         members = {name_member(peer) for peer in gang.ranked}
         is_same = describe_gang(gang) in current.gangs
-        is_broken = not is_same and not current.members <= members
+        failed = self._list_failed(gang) & current.members
+        is_broken = bool(failed) or (not is_same and not current.members <= members)
+        if self._leader is not None and name_member(self._leader) in failed:
+            self._forget_store()  # it would be waited for
         if self._control is not current.control:
             return int(is_broken)  # the store is lost, so the gang decides
         try:
@@ -165,7 +173,7 @@ class FrameworkRendezvous:
             if not is_wanted:
                 return 0
             self._consent(current)
-            self._await_consent(current)
+            self._await_consent(current, current.size - len(failed))
         except RuntimeError as e:
             # Rank 0 is gone. While the gang is the same it may only be slow to answer.
             _log.warning("the store of rank 0 is lost: %s", e)
@@ -228,10 +236,10 @@ class FrameworkRendezvous:
             self._has_consented = True
             current.control.add(f"stopping/{current.number}", 1)
 
-    def _await_consent(self, current: Round) -> None:
+    def _await_consent(self, current: Round, count: int) -> None:
         deadline = time.monotonic() + self._stop_seconds
         while time.monotonic() < deadline:
-            if current.control.add(f"stopping/{current.number}", 0) >= current.size:
+            if current.control.add(f"stopping/{current.number}", 0) >= count:
                 return
             time.sleep(_LOOK_SECONDS)
 
@@ -252,7 +260,13 @@ class FrameworkRendezvous:
         if gang.is_leaving:
             _log.warning("this member leaves the gang")
             sys.exit(0)
+        if self._list_failed(gang).intersection(map(name_member, gang.ranked)):
+            return None  # it never arrives, so the next generation is waited for
         return gang if gang.rank >= 0 else None
+
+    def _list_failed(self, gang: Roster) -> FrozenSet[str]:
+        """List the names of the Pods of this attempt that the agent knows to have failed."""
+        return frozenset(map(name_member, self._read_failures(gang.attempt)))
 
     def _join(self, gang: Roster, deadline: float) -> Optional[Round]:
         """Arrive and wait; None when it is time to look for rank 0 again."""
@@ -380,7 +394,7 @@ def describe_gang(gang: Roster) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def name_member(peer: Peer) -> str:
+def name_member(peer: Union[Peer, Failure]) -> str:
     """Name a member; one with another Pod or address is another."""
     return f"{peer.role}/{peer.index}/{peer.fingerprint}/{peer.address}"
 
