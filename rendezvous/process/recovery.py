@@ -20,11 +20,13 @@ import queue
 from typing import Callable, Mapping, NamedTuple, Optional
 
 from framework.agent.clock import AgentClock
+from framework.agent.exitcodes import ExitCode
 from framework.agent.report import LineReporter
 from framework.api.epochreports import EpochStart, ProcessEnd, encode_end, encode_start
 from framework.api.roster import Roster, fingerprint_uid
 from rendezvous.core.notification import FAILED, Notify
 from rendezvous.core.recovery import (
+    Action,
     EndProcess,
     Event,
     Exit,
@@ -117,26 +119,36 @@ class Recovery:
 
     def run(self) -> None:
         """Follow events until the program ends."""
-        while True:
-            try:
-                event = self._events.get(timeout=_TICK_SECONDS)
-            except queue.Empty:
-                event = Tick()
-            now = self._clock.monotonic()
-            actions, self._memory = step(self._memory, event, now)
-            for action in actions:
-                if isinstance(action, WriteReport):
-                    self._write_end(action)
-                elif isinstance(action, EndProcess):
-                    self._wrapper.end()
-                elif isinstance(action, Gather):
-                    self._gather(action.target)
-                elif isinstance(action, StartProcess):
-                    self._start(action.epoch)
-                elif isinstance(action, Exit):
-                    self._wrapper.give_up(action.code)
-            self._reports.flush()
-            self._report_missing()
+        try:
+            while True:
+                self.turn(_TICK_SECONDS)
+        except Exception as e:  # noqa: BLE001  (a thread's fault would be lost)
+            self._reporter.say(f"restart in place: {type(e).__name__}: {e}", "error")
+            self._wrapper.give_up(ExitCode.UNKNOWN)
+
+    def turn(self, wait_seconds: float = 0.0) -> None:
+        """Wait so long for an event, and do what it leads to."""
+        try:
+            event = self._events.get(block=wait_seconds > 0, timeout=wait_seconds)
+        except queue.Empty:
+            event = Tick()
+        actions, self._memory = step(self._memory, event, self._clock.monotonic())
+        for action in actions:
+            self._carry_out(action)
+        self._reports.flush()
+        self._report_missing()
+
+    def _carry_out(self, action: Action) -> None:
+        if isinstance(action, WriteReport):
+            self._write_end(action)
+        elif isinstance(action, EndProcess):
+            self._wrapper.end()
+        elif isinstance(action, Gather):
+            self._gather(action.target)
+        elif isinstance(action, StartProcess):
+            self._start(action.epoch)
+        elif isinstance(action, Exit):
+            self._wrapper.give_up(action.code)
 
     def _write_end(self, action: WriteReport) -> None:
         report = encode_end(ProcessEnd(action.epoch, action.code))

@@ -39,7 +39,10 @@ class StartBarrier:
         """List the fingerprints of the Pods that have not come, if this agent serves."""
         from rendezvous.site.peers import list_missing, roster  # loads sockets and selectors
 
-        return list_missing(_build_name(target)) if roster().rank == 0 else ()
+        try:
+            return list_missing(_build_name(target)) if roster().rank == 0 else ()
+        except OSError:
+            return ()  # the volume cannot be read now
 
     def _wait(self, target: Target) -> None:
         from rendezvous.site.peers import pass_barrier

@@ -153,7 +153,6 @@ class HealedGang:
         await wait_until_async(lambda: self.read_annotation(0, STARTED) == str(epoch))
 
 
-@pytest.mark.timeout(4 * HANG_SECONDS)
 async def test_epoch_takes_three_writes_and_one_per_failed_member(
     policies: None, audited_plane: Access, kube: KubeClient, namespace: str, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,15 +16,25 @@ import pytest
 from framework.api import constants
 from framework.api.roster import FailedMember, Member, RosterRecovery, fingerprint_uid
 from rendezvous.process.sharedmemory import SharedMemory
+from rendezvous.volume.install import SITE_DIRECTORY
 from tests.rendezvous.agents import AgentProcess, Publisher, list_children, run_agent
 from tests.rendezvous.gangs import build_role, build_roster
 from tests.rendezvous.remotes import write_secrets
 from tests.support.servers.childprocess import find_free_ports
 from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkcrd import ROOT
 from tests.support.waiting import wait_until
 
 ENDED, STARTED = constants.PROCESS_ENDED_ANNOTATION, constants.EPOCH_STARTED_ANNOTATION
 COMMAND = "echo runs in $FB_EPOCH; while :; do sleep 0.05; done"
+MEETING = """
+import os, time, peers
+epoch = os.environ["FB_EPOCH"]
+print("runs in", epoch, flush=True)
+peers.barrier("start")
+print("met in", epoch, flush=True)
+peers.barrier("never") if peers.roster().rank else time.sleep(1000)
+"""
 local = pytest.mark.local
 
 
@@ -155,6 +166,27 @@ def test_command_ends_at_once_when_the_pod_of_a_peer_fails(open_restarted: Open)
         gang.agents[0].wait_for("the command ended with 143")
         assert list_children(gang.agents[0].process.pid) == []
         assert gang.read(0, ENDED) == "", "its own process did not fail"
+
+
+@local
+def test_barriers_of_processes_are_served_by_the_agent_of_rank_zero(
+    open_restarted: Open, tmp_path: Path
+) -> None:
+    """Both use $FB_BARRIER_PORT: the agent's hub serves the processes of each epoch, too."""
+    for index in range(2):
+        site = tmp_path / f"worker-{index}" / SITE_DIRECTORY
+        site.parent.mkdir(parents=True)
+        site.symlink_to(ROOT / "rendezvous" / "site")
+    with open_restarted(2, f"exec {sys.executable} -c '{MEETING}'") as gang:
+        gang.wait_for_epoch(0)
+        for agent in gang.agents:
+            agent.wait_for("met in 0\n")
+        gang.kill(0)
+        wait_until(lambda: gang.read(0, ENDED) == "0 137")
+        gang.publish(2, 1)
+        for agent in gang.agents:
+            agent.wait_for("met in 1\n")
+        assert "not authenticated" not in "".join(agent.text for agent in gang.agents)
 
 
 @local

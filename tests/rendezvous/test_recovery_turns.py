@@ -1,0 +1,171 @@
+"""The recovery of one Pod in virtual time: its deadlines, with a barrier that the test controls.
+
+``test_restart_in_place`` has the rest, with agents as processes.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from framework.agent.exitcodes import ExitCode
+from framework.agent.report import LineReporter
+from framework.api.roster import RosterRecovery, fingerprint_uid
+from rendezvous.core.recovery import Target
+from rendezvous.process import recovery as module
+from rendezvous.process.recovery import Recovery, Site
+from tests.rendezvous.gangs import build_role, build_roster, get_uid
+from tests.support.fakes.agentclock import VirtualClock
+
+GRACE_SECONDS = 5.0
+# The agent's own part of the deadline of the start barrier.
+GATHER_SECONDS = 30.0
+ANSWER_SECONDS = 60.0
+LATE = "89abcdef"
+
+
+class Barrier:
+    """A start barrier: the test says who is missing, and releases it."""
+
+    def __init__(self, on_released: Any, *_: object) -> None:
+        self.release = on_released
+        self.target: Target | None = None
+        self.missing: tuple[str, ...] = ()
+
+    def gather(self, target: Target) -> None:
+        self.target = target
+
+    def list_missing(self, _: Target) -> tuple[str, ...]:
+        return self.missing
+
+
+class Pod:
+    """What the recovery orders and writes. It stands for the wrapper and for the reports."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.started: list[str] = []
+        self.ended_reports: list[str] = []
+        self.start_reports: list[str] = []
+        self.code: int | None = None
+        site = Site(get_uid("worker", 0), GRACE_SECONDS, lambda: {})
+        self.recovery = Recovery(site, self, self, LineReporter("test", is_json=False), self.clock)  # type: ignore[arg-type]  # both
+
+    @property
+    def barrier(self) -> Barrier:
+        return self.recovery._barrier  # type: ignore[return-value]  # see the fixture
+
+    def start(self, env: Mapping[str, str]) -> None:
+        self.started.append(env["FB_EPOCH"])
+
+    def end(self) -> None:
+        self.recovery.follow_end(143)
+
+    def give_up(self, exit_code: int) -> None:
+        self.code = exit_code
+
+    def report_end(self, report: str) -> None:
+        self.ended_reports.append(report)
+
+    def report_start(self, report: str) -> None:
+        self.start_reports.append(report)
+
+    def flush(self) -> None:
+        """Nothing is pending."""
+
+    def publish(self, epoch: int, *, running: bool = True, refused: tuple[str, ...] = ()) -> None:
+        role = build_role("worker", 3)._replace(running=running)
+        recovery = RosterRecovery(epoch, 1, ("worker",), refused)
+        self.recovery.see(build_roster(role)._replace(recovery=recovery))
+
+    def turn(self, seconds: float = 0.0) -> None:
+        self.clock.now += seconds
+        for _ in range(3):
+            self.recovery.turn()
+
+    def start_epoch(self, epoch: int) -> None:
+        self.publish(epoch)
+        self.turn()
+        self.barrier.release(Target(1, epoch), True)
+        self.turn()
+        assert self.started[-1] == str(epoch)
+
+
+@pytest.fixture
+def pod(monkeypatch: pytest.MonkeyPatch) -> Pod:
+    monkeypatch.setattr(module, "StartBarrier", Barrier)
+    return Pod()
+
+
+def test_members_that_do_not_come_are_reported_after_the_deadline_and_again(pod: Pod) -> None:
+    pod.publish(0)
+    pod.barrier.missing = (LATE,)
+    pod.turn()
+    pod.turn(GRACE_SECONDS + GATHER_SECONDS - 0.1)
+    assert pod.start_reports == []
+    pod.turn(0.2)
+    assert pod.start_reports == [f"0 {LATE}"]
+    pod.turn(GRACE_SECONDS + GATHER_SECONDS - 0.1)
+    assert len(pod.start_reports) == 1
+    pod.turn(0.2)
+    assert pod.start_reports == [f"0 {LATE}"] * 2
+
+
+def test_deadline_of_the_start_barrier_begins_when_all_pods_run_and_ends_with_the_release(
+    pod: Pod,
+) -> None:
+    pod.publish(0, running=False)
+    pod.barrier.missing = (LATE,)
+    pod.turn(1000.0)
+    assert pod.start_reports == [], "an image may be pulled for long"
+    pod.barrier.missing = ()
+    pod.start_epoch(0)
+    pod.barrier.missing = (LATE,)
+    pod.turn(1000.0)
+    assert pod.start_reports == ["0"], "it has started"
+
+
+def test_next_epoch_has_a_deadline_of_its_own(pod: Pod) -> None:
+    pod.start_epoch(0)
+    pod.publish(1)
+    pod.barrier.missing = (LATE,)
+    pod.turn()
+    pod.turn(GRACE_SECONDS + GATHER_SECONDS - 0.1)
+    pod.publish(2)
+    pod.turn(0.2)
+    assert pod.start_reports == ["0"]
+    assert pod.barrier.target == Target(1, 2)
+    pod.turn(GRACE_SECONDS + GATHER_SECONDS)
+    assert pod.start_reports == ["0", f"2 {LATE}"]
+
+
+def test_report_without_an_answer_ends_the_pod_with_the_code_of_its_process(pod: Pod) -> None:
+    pod.start_epoch(0)
+    pod.recovery.follow_end(9)
+    pod.turn()
+    pod.turn(ANSWER_SECONDS - 0.1)
+    assert (pod.ended_reports, pod.code) == (["0 9"], None)
+    pod.turn(0.2)
+    assert (pod.code, pod.started) == (9, ["0"])
+
+
+def test_refused_report_ends_the_pod_at_once(pod: Pod) -> None:
+    pod.start_epoch(0)
+    pod.recovery.follow_end(9)
+    pod.turn()
+    pod.publish(1, refused=(fingerprint_uid(get_uid("worker", 0)),))
+    pod.turn()
+    assert (pod.code, pod.started) == (9, ["0"])
+
+
+def test_fault_of_the_recovery_ends_the_program(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: Target) -> None:
+        raise RuntimeError("no threads are left")
+
+    monkeypatch.setattr(pod.barrier, "gather", fail)
+    pod.publish(0)
+    pod.recovery.run()
+    assert pod.code == ExitCode.UNKNOWN
+    assert "no threads are left" in "".join(capsys.readouterr())
