@@ -2,8 +2,8 @@
 
 Fields that the user wrote stay, except ``restartPolicy``. An agent that is already there stays in
 its place and gets only the fields that it lacks, so a second injection changes nothing. Only an
-account that the agents alone use gets the right to acknowledge a drain. An account of the user's
-own is refused it, because all containers of a Pod share one account.
+account that the agents alone use gets the right to acknowledge a drain and to report processes. An
+account of the user's own is refused it, because all containers of a Pod share one account.
 """
 
 import copy
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from cli.authoring.recoveryrules import find_in_place_path
 from cli.authoring.users import USER_ID, choose_agent_user
 from cli.templates import (
     ContainerTemplate,
@@ -120,9 +121,9 @@ def _inject_document(index: int, document: Object, options: InjectionOptions) ->
 def _build_all_rights(document: Object) -> list[Object]:
     """Build the rights that any injection of this Framework may have added.
 
-    This includes the right to acknowledge: the Framework may have drained then.
+    This includes the right to acknowledge: the Framework may have drained or restarted then.
     """
-    return [*build_rights(document, [], drains=True), *build_past_rights(document)]
+    return [*build_rights(document, [], reports=True), *build_past_rights(document)]
 
 
 def _identify(body: Object) -> _Identity:
@@ -145,14 +146,16 @@ def inject(framework: Object, options: InjectionOptions) -> list[Object]:
     injected: Object = json.loads(json.dumps(framework))
     roles = list(list_roles(injected))
     accounts = {_get_account(injected, role) for role in roles}
-    drains = any(role.body.get(constants.DRAIN_FIELD) for role in roles)
+    reports = any(
+        role.body.get(constants.DRAIN_FIELD) or find_in_place_path(role) for role in roles
+    )
     for role in roles:
-        if drains:
+        if reports:
             _check_account(injected, role)
         _inject_role(injected, role, options)
-        if not drains:
+        if not reports:
             _silence(role)
-    supporting = list(build_rights(injected, sorted(accounts), drains=drains))
+    supporting = list(build_rights(injected, sorted(accounts), reports=reports))
     if options.dns:
         supporting.append(build_service(injected))
     return [*supporting, injected]
@@ -172,10 +175,11 @@ def _check_account(framework: Object, role: RoleTemplate) -> None:
     name = ACCOUNT_PREFIX + str(framework["metadata"]["name"])
     raise InjectionError(
         f"{role.spec_path}.{field}: {account} is an account of your own, and a role of this "
-        "Framework drains, so that all Pods of the account would get the right to patch Pods, and "
-        f"lose every other right to write Pods: leave it out, and bind to {name}, which is then "
+        "Framework drains or restarts in place, so that all Pods of the account would get the "
+        f"right to patch Pods, and lose every other right to write Pods: leave it out, and bind to {name}, which is then "
         f"made, what your program may do (a ServiceAccount {name} of yours in the same file is "
-        f"kept); or leave out `{constants.DRAIN_FIELD}`"
+        f"kept); or leave out `{constants.DRAIN_FIELD}` and "
+        f"`{constants.RECOVERY_FIELD}`"
     )
 
 
@@ -243,7 +247,7 @@ def _name_pods(framework: Object, role: RoleTemplate) -> None:
 
 
 def _silence(role: RoleTemplate) -> None:
-    """Switch acknowledgements off in a role that does not drain: its agents lack the right."""
+    """Switch acknowledgements and reports off where nothing needs them: agents lack the right."""
     for container in role.list_containers():
         if container.is_agent and container.program != images.BARRIER:
             env = _default(container.body, "env", [])

@@ -40,7 +40,8 @@ _NOTHING = (None, "")  # Kubernetes puts the default there.
 _COUNTS = ("minFailedTaskCount", "minSucceededTaskCount")
 _RESERVED_PREFIXES = ("FC_", constants.ANNOTATION_PREFIX)
 _WRAPPER = constants.WRAPPER_ANNOTATION.removeprefix(constants.ANNOTATION_PREFIX)
-_SETTINGS = BY_ANNOTATION | {_WRAPPER}
+_IN_PLACE = constants.IN_PLACE_ANNOTATION.removeprefix(constants.ANNOTATION_PREFIX)
+_SETTINGS = BY_ANNOTATION | {_WRAPPER, _IN_PLACE}
 
 
 def pod_template(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ rules, and a test compares the two.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from cli.authoring.agentrules import agent_settings, agent_token, missing_agent, missing_slots
@@ -13,6 +13,7 @@ from cli.authoring.findings import Finding, Severity, error, warning
 from cli.authoring.originalfields import list_role_fields, list_spec_fields
 from cli.authoring.podfields import misspelt_field
 from cli.authoring.podrules import pod_template, reserved_key, restart_policy
+from cli.authoring.recoveryrules import incomplete_recovery, unwrapped_recovery
 from cli.fieldhints import list_unknown_fields, suggest_field, suggest_place
 from cli.templates import (
     ContainerTemplate,
@@ -257,19 +258,6 @@ def unheard_drain(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator[Fi
         )
 
 
-def unwrapped_recovery(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator[Finding]:
-    """Find a restart in place without an agent that starts the process."""
-    recovery = role.body.get(constants.RECOVERY_FIELD)
-    in_place = recovery.get(constants.IN_PLACE_FIELD) if isinstance(recovery, Mapping) else None
-    if in_place and not any(c.is_wrapped for c in role.list_containers()):
-        yield warning(
-            "unwrapped-recovery",
-            f"{role.path}.{constants.RECOVERY_FIELD}.{constants.IN_PLACE_FIELD}",
-            "no container runs `rendezvous run`, which restarts processes: a failure ends its Pod",
-            "add the wrapper (`framework inject --rendezvous wrapper`), or leave out `inPlace`",
-        )
-
-
 RULES: tuple[Rule, ...] = (
     pod_template,
     reserved_key,
@@ -290,6 +278,7 @@ RULES: tuple[Rule, ...] = (
     missing_requests,
     unheard_drain,
     unwrapped_recovery,
+    incomplete_recovery,
 )
 
 

@@ -11,6 +11,7 @@ from framework.api.constants import (
     UNLIMITED,
 )
 from framework.api.durations import format_age, format_seconds
+from framework.api.inplace import find_in_place
 from framework.api.states import FrameworkState
 from framework.api.types import (
     CompletedPodPolicy,
@@ -80,7 +81,7 @@ def describe_role(role: TaskRoleSpec) -> str:
         texts.append(f"{len(role.absent)} absent")
     if role.drain is not None:
         texts.append(f"drains for up to {format_seconds(role.drain.timeout_seconds)}")
-    if role.recovery is not None and (in_place := role.recovery.in_place) is not None:
+    if (in_place := find_in_place(role)) is not None:
         window = format_seconds(in_place.within_seconds)
         texts.append(f"up to {in_place.max_restarts} restarts in place in {window}")
     if role.completed_pod_policy is not None:

@@ -111,7 +111,7 @@ def _build_agents_rights(text: str) -> list[Object]:
     (framework,) = [d for d in documents if d["kind"] == constants.FRAMEWORK_KIND]
     account = ACCOUNT_PREFIX + framework["metadata"]["name"]
     drains = any("drain" in role for role in framework["spec"]["taskRoles"])
-    return list(build_rights(framework, [account], drains=drains))
+    return list(build_rights(framework, [account], reports=drains))
 
 
 def build_secret_file(name: str) -> str:

@@ -108,6 +108,9 @@ RECOVERY_FIELD = "recovery"  # taskRoles[]: {inPlace: {maxRestarts, withinSecond
 IN_PLACE_FIELD = "inPlace"
 MAX_RESTARTS_FIELD = "maxRestarts"
 WITHIN_SECONDS_FIELD = "withinSeconds"
+# On a Pod template, written by programs that cannot write the field:
+# "maxRestarts=3,withinSeconds=3600".
+IN_PLACE_ANNOTATION = ANNOTATION_PREFIX + "restart-in-place"
 # The status stores the time of each restart within the window.
 MAX_IN_PLACE_RESTARTS = 100
 DRAIN_TIMEOUT_FIELD = "timeoutSec"

@@ -39,13 +39,13 @@ def is_added(body: Object) -> bool:
     return _LABELS.items() <= labels.items()
 
 
-def build_rights(framework: Object, accounts: list[str], *, drains: bool) -> Iterator[Object]:
+def build_rights(framework: Object, accounts: list[str], *, reports: bool) -> Iterator[Object]:
     """Build account, Role and RoleBinding; an account of the user's own is only bound."""
     name = ACCOUNT_PREFIX + framework["metadata"]["name"]
     if name in accounts:
         yield _build_object(framework, "v1", "ServiceAccount", name)
     yield from _build_role(framework, name, _build_rules(framework), accounts)
-    if drains:
+    if reports:
         # No Framework's name holds a colon: with a dash this would be the RoleBinding of the
         # Framework `NAME-acknowledge`.
         role = ("ClusterRole", _ACKNOWLEDGE_ROLE)

@@ -36,6 +36,7 @@ OUTCOMES = {
     "frameworkbarrier.yaml": end("Succeeded", "server/0 server/1", WORKERS),
     "rendezvous.yaml": end("Succeeded", WORKERS),
     "gang-key.yaml": end("Succeeded", "worker/0 worker/1"),
+    "recovery.yaml": end("Succeeded", WORKERS),
     "batch.yaml": end("Succeeded", "part/0 part/1 part/2"),
     "tensorflow-ps.yaml": end("Succeeded", "ps/0 ps/1: Stopped 0 -220", WORKERS),
     "retry-task.yaml": end("Succeeded", "worker/0: Succeeded 2 0", "worker/1"),
@@ -116,6 +117,22 @@ def test_gang_with_a_key_authenticates_with_it(isolation: str, tmp_path: Path) -
         assert "not authenticated" not in log
     # The key is in no log of the controller.
     assert not re.search(r"\b[0-9a-f]{64}\b", run.stdout + run.stderr)
+
+
+@pytest.mark.slow
+@ISOLATIONS
+def test_killed_rank_and_its_peers_train_on_from_the_checkpoint(
+    isolation: str, tmp_path: Path
+) -> None:
+    run_alone("recovery.yaml", tmp_path, isolation)
+    for rank in range(3):
+        log = read_log("recovery", f"worker/{rank}", tmp_path)
+        lines = [line for line in log.splitlines() if line.startswith("epoch ")]
+        assert lines == [
+            f"epoch 0: rank {rank} begins at step 0",
+            f"epoch 1: rank {rank} begins at step 5",
+            f"epoch 1: rank {rank} has trained all steps",
+        ], log
 
 
 @pytest.mark.slow

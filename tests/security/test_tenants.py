@@ -38,6 +38,7 @@ BASE, STRICT = TENANTS / "base", TENANTS / "strict"
 LISTS = ("containers", "initContainers", "ephemeralContainers")
 SETTINGS = {
     constants.WRAPPER_ANNOTATION,
+    constants.IN_PLACE_ANNOTATION,
     *(constants.ANNOTATION_PREFIX + word for word in BY_ANNOTATION),
 }
 EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from controller.core.draft import Draft
+from framework.api.inplace import find_in_place
 from framework.api.pods import PodView
 from framework.api.recovery import InPlaceSpec
 from framework.api.states import TASK_ALIVE
@@ -12,9 +13,9 @@ from framework.api.types import TaskStatus
 def list_policies(draft: Draft) -> Mapping[str, InPlaceSpec]:
     """List the restart in place of each role of the spec that has it."""
     return {
-        role.name: role.recovery.in_place
+        role.name: in_place
         for role in draft.spec.task_roles
-        if role.recovery is not None and role.recovery.in_place is not None
+        if (in_place := find_in_place(role)) is not None
     }
 
 

@@ -118,7 +118,7 @@ def _build_rights(framework: Object) -> list[Object]:
         str(role["task"]["pod"]["spec"]["serviceAccountName"])
         for role in framework["spec"]["taskRoles"]
     }
-    return list(build_rights(framework, sorted(accounts), drains=False))
+    return list(build_rights(framework, sorted(accounts), reports=False))
 
 
 def _build_role(job: TfJob, replica: TfReplicaSpec, path: str, notes: list[Note]) -> Object:

@@ -142,7 +142,7 @@ def compile_trainingjob(
 
 
 def _build_supporting(job: CompleteJob, framework: Object, accounts: list[str]) -> Iterator[Object]:
-    yield from build_rights(framework, accounts, drains=True)
+    yield from build_rights(framework, accounts, reports=True)
     yield from build_services(job)
 
 

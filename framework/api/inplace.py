@@ -1,0 +1,45 @@
+"""Whether the processes of a role restart in place: its field, or an annotation of its template.
+
+The annotation is for programs that write Pod templates only. The field overrides it.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from framework.api import constants
+from framework.api.recovery import InPlaceSpec
+from framework.api.types import TaskRoleSpec
+
+ANNOTATION_FORM = f"{constants.MAX_RESTARTS_FIELD}=3,{constants.WITHIN_SECONDS_FIELD}=3600"
+_ANNOTATION = re.compile(
+    f"{constants.MAX_RESTARTS_FIELD}=([1-9][0-9]{{0,2}}),"
+    f"{constants.WITHIN_SECONDS_FIELD}=([1-9][0-9]{{0,8}})",
+    re.ASCII,
+)
+
+
+def find_in_place(role: TaskRoleSpec) -> InPlaceSpec | None:
+    """Find the restart in place of a role; None if it has none that can be read."""
+    if role.recovery is not None and role.recovery.in_place is not None:
+        return role.recovery.in_place
+    text = find_annotation(role.task.pod)
+    return None if text is None else parse_annotation(text)
+
+
+def find_annotation(template: Mapping[str, Any] | None) -> object:
+    """Find the annotation of a Pod template; None if it is absent."""
+    metadata = (template or {}).get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    found: object = None
+    if isinstance(annotations, Mapping):
+        found = annotations.get(constants.IN_PLACE_ANNOTATION)
+    return found
+
+
+def parse_annotation(text: object) -> InPlaceSpec | None:
+    """Parse the annotation; None if it is not of ``ANNOTATION_FORM``, or out of bounds."""
+    found = _ANNOTATION.fullmatch(text) if isinstance(text, str) else None
+    if found is None or int(found.group(1)) > constants.MAX_IN_PLACE_RESTARTS:
+        return None
+    return InPlaceSpec(int(found.group(1)), int(found.group(2)))
