@@ -176,8 +176,8 @@ def _check_account(framework: Object, role: RoleTemplate) -> None:
     raise InjectionError(
         f"{role.spec_path}.{field}: {account} is an account of your own, and a role of this "
         "Framework drains or restarts in place, so that all Pods of the account would get the "
-        f"right to patch Pods, and lose every other right to write Pods: leave it out, and bind to {name}, which is then "
-        f"made, what your program may do (a ServiceAccount {name} of yours in the same file is "
+        "right to patch Pods, and lose every other right to write Pods: leave it out, and bind to "
+        f"{name}, which is then made, what your program may do (a ServiceAccount {name} of yours in the same file is "
         f"kept); or leave out `{constants.DRAIN_FIELD}` and "
         f"`{constants.RECOVERY_FIELD}`"
     )

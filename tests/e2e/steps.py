@@ -5,6 +5,8 @@ from typing import Any
 from framework.api import constants
 from framework.kube.resources import PODS, Object
 from tests.support.fakes.kubelet import ENDED_PHASES
+from framework.kinds.agent_objects import build_key_mount, build_key_volume
+from tests.support.servers.childprocess import find_free_ports
 from tests.support.servers.gang import Change, GangCluster
 
 AGENT = "rendezvous"
@@ -31,6 +33,22 @@ def wrap_command(role: Object) -> None:
     pod["spec"]["initContainers"] = [build_agent("install")]
     main = pod["spec"]["containers"][0]
     main["command"] = ["python3", ZIPAPP, "run", "--", *main["command"]]
+
+
+def restart_in_place(role: Object, max_restarts: int) -> None:
+    """Let the wrapper restart the command of a role's Pods in them, with those of the gang."""
+    wrap_command(role)
+    (port,) = find_free_ports(1)
+    in_place = {constants.MAX_RESTARTS_FIELD: max_restarts, constants.WITHIN_SECONDS_FIELD: 600}
+    role[constants.RECOVERY_FIELD] = {constants.IN_PLACE_FIELD: in_place}
+    spec = role["task"]["pod"]["spec"]
+    spec["volumes"].append(build_key_volume())
+    main = spec["containers"][0]
+    main["volumeMounts"].append(build_key_mount())
+    main["env"] = [
+        {"name": "FB_BARRIER_PORT", "value": str(port)},
+        {"name": "FB_STOP_GRACE_SEC", "value": "1"},
+    ]
 
 
 async def scale(world: GangCluster, count: int, role: int = 0) -> None:

@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from framework.api import constants
 from framework.kube.resources import FRAMEWORKS, Object
-from tests.e2e.steps import wait_until_succeeded, wrap_command
-from tests.support.servers.childprocess import find_free_ports
+from tests.e2e.steps import restart_in_place, wait_until_succeeded
 from tests.support.servers.gang import (
     Change,
     GangCluster,
@@ -18,7 +16,6 @@ from tests.support.servers.gang import (
 
 pytestmark = pytest.mark.local
 
-MOUNT = "/var/run/frameworkbarrier"
 # A command has `$$` for `$`. Ends, or kills itself, when a file says so: its id on the machine is
 # another one.
 SCRIPT = """
@@ -32,19 +29,7 @@ done
 
 def build_restarted_role(count: int, max_restarts: int = 2) -> Object:
     role = build_role("worker", count, SCRIPT)
-    (port,) = find_free_ports(1)
-    wrap_command(role)
-    role["recovery"] = {"inPlace": {"maxRestarts": max_restarts, "withinSeconds": 600}}
-    spec = role["task"]["pod"]["spec"]
-    key = {"name": "key", "secret": {"secretName": f"{{{{{constants.FRAMEWORK_NAME}}}}}-gang-key"}}
-    spec["volumes"].append(key)
-    main = spec["containers"][0]
-    main["volumeMounts"].append({"name": "key", "mountPath": MOUNT, "readOnly": True})
-    main["env"] = [
-        {"name": "FB_GANG_KEY_FILE", "value": f"{MOUNT}/gang-key"},
-        {"name": "FB_BARRIER_PORT", "value": str(port)},
-        {"name": "FB_STOP_GRACE_SEC", "value": "1"},
-    ]
+    restart_in_place(role, max_restarts)
     return role
 
 

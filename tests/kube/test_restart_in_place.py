@@ -12,8 +12,6 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
-import pytest
-
 from framework.api import constants
 from framework.api.epochreports import parse_end
 from framework.api.naming import build_gang_key_name

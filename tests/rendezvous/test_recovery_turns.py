@@ -48,7 +48,7 @@ class Pod:
         self.ended_reports: list[str] = []
         self.start_reports: list[str] = []
         self.code: int | None = None
-        site = Site(get_uid("worker", 0), GRACE_SECONDS, lambda: {})
+        site = Site(get_uid("worker", 0), GRACE_SECONDS, dict)
         self.recovery = Recovery(site, self, self, LineReporter("test", is_json=False), self.clock)  # type: ignore[arg-type]  # both
 
     @property
@@ -86,7 +86,7 @@ class Pod:
     def start_epoch(self, epoch: int) -> None:
         self.publish(epoch)
         self.turn()
-        self.barrier.release(Target(1, epoch), True)
+        self.barrier.release(Target(1, epoch), is_serving=True)
         self.turn()
         assert self.started[-1] == str(epoch)
 

@@ -1,0 +1,141 @@
+"""From the death of one rank until all ranks train again: in place, and by another Pod.
+
+Run by people::
+
+    python -m benchmarks.recovery --runs 5 4 32
+
+Each number of ranks is measured on a local cluster of its own, with both ways in turn: two gangs
+run beside each other, and in each round one rank of each is killed. A process "trains" as soon as
+its command runs; all commands are restarted by the wrapper, ``rendezvous run``.
+"""
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+from pathlib import Path
+
+from benchmarks.measuring import describe_machine
+from framework.kube.resources import Object
+from tests.e2e.steps import restart_in_place, wrap_command
+from tests.support.servers.gang import GangCluster, build_gang, build_role, open_gang_cluster
+
+IN_PLACE, BY_POD = "in-place", "by-pod"
+_POLL_SECONDS = 0.01
+_SETTLE_SECONDS = 1.0
+_MAX_RESTARTS = 100
+_NANOSECONDS = 1e9
+# A command has `$$` for `$`. Each start adds a line with its time; a rank that is to die notes when.
+_SCRIPT = """
+me=/gate/$FC_FRAMEWORK_NAME-$FC_TASK_INDEX
+trap 'exit 143' TERM
+date +%s%N >>"$me.started"
+while ! [ -e "$me.die" ]; do sleep 0.02; done
+rm "$me.die"
+date +%s%N >"$me.died"
+kill -9 $$$$
+"""
+
+
+def build(way: str, ranks: int) -> Object:
+    """Build the gang of one way."""
+    role = build_role("worker", ranks, _SCRIPT, max_retries=_MAX_RESTARTS)
+    if way == IN_PLACE:
+        restart_in_place(role, _MAX_RESTARTS)
+    else:
+        wrap_command(role)
+        env = {"FB_ON_CHANGE": "restart", "FB_STOP_GRACE_SEC": "1"}
+        main = role["task"]["pod"]["spec"]["containers"][0]
+        main["env"] = [{"name": name, "value": value} for name, value in env.items()]
+    return build_gang(role, name=way)
+
+
+class Ranks:
+    """The commands of one gang, as files say it."""
+
+    def __init__(self, gate: Path, way: str, count: int) -> None:
+        """Look at the gang of this way."""
+        self._paths = [gate / f"{way}-{index}" for index in range(count)]
+
+    def list_starts(self) -> list[list[int]]:
+        """List when each rank was started, in nanoseconds."""
+        return [_read_times(path.with_suffix(".started")) for path in self._paths]
+
+    async def kill(self, index: int) -> float:
+        """Kill a rank; return the seconds until all ranks have started again."""
+        before = self.list_starts()
+        path = self._paths[index]
+        path.with_suffix(".died").unlink(missing_ok=True)
+        path.with_suffix(".die").touch()
+        await self.wait_for_starts([len(starts) for starts in before])
+        (died,) = _read_times(path.with_suffix(".died"))
+        return (max(starts[-1] for starts in self.list_starts()) - died) / _NANOSECONDS
+
+    async def wait_for_starts(self, known: list[int]) -> None:
+        """Wait until each rank has started more often than it is known."""
+        while not all(
+            len(starts) > count for starts, count in zip(self.list_starts(), known, strict=True)
+        ):
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+def _read_times(path: Path) -> list[int]:
+    lines = path.read_text(encoding="ascii").split("\n")[:-1] if path.exists() else []
+    return [int(line) for line in lines]
+
+
+async def measure(ranks: int, runs: int, directory: Path) -> dict[str, list[float]]:
+    """Measure both ways in turn; return the seconds of each."""
+    seconds: dict[str, list[float]] = {IN_PLACE: [], BY_POD: []}
+    async with open_gang_cluster(directory) as world:
+        gangs = {way: Ranks(directory / "gate", way, ranks) for way in seconds}
+        for way in seconds:
+            await world.create(build(way, ranks))
+        for gang in gangs.values():
+            await gang.wait_for_starts([0] * ranks)
+        for run in range(runs):
+            for way, gang in gangs.items():
+                # What follows a recovery is over: acknowledgements, Pods that go.
+                await asyncio.sleep(_SETTLE_SECONDS)
+                seconds[way].append(await gang.kill((run + 1) % ranks))
+        check_pods(world, ranks, runs)
+    return seconds
+
+
+def check_pods(world: GangCluster, ranks: int, runs: int) -> None:
+    """Check that each gang recovered in its way.
+
+    Raises:
+        RuntimeError: it did not.
+    """
+    for way, expected in ((IN_PLACE, ranks), (BY_POD, ranks + runs)):
+        count = sum(len(uids) for uids in world.list_pods(way).values())
+        if count != expected:
+            raise RuntimeError(f"{way}: {count} Pods, not {expected}")
+
+
+def main() -> None:
+    """Measure, and print the medians."""
+    parser = argparse.ArgumentParser(prog="benchmarks.recovery", description=__doc__)
+    parser.add_argument("ranks", nargs="*", type=int, default=[4, 32])
+    parser.add_argument("--runs", type=int, default=5)
+    options = parser.parse_args()
+    print(
+        f"python -m benchmarks.recovery --runs {options.runs} {' '.join(map(str, options.ranks))}"
+    )
+    print(describe_machine())
+    for ranks in options.ranks:
+        with tempfile.TemporaryDirectory() as directory:
+            seconds = asyncio.run(measure(ranks, options.runs, Path(directory)))
+        medians = {way: statistics.median(values) for way, values in seconds.items()}
+        pairs = zip(seconds[IN_PLACE], seconds[BY_POD], strict=True)
+        ratio = statistics.median(in_place / by_pod for in_place, by_pod in pairs)
+        print(
+            f"{ranks} ranks: in place {medians[IN_PLACE]:.2f} s, by another Pod "
+            f"{medians[BY_POD]:.2f} s, ratio of the pairs {ratio:.2f}; "
+            f"in place {min(seconds[IN_PLACE]):.2f} to {max(seconds[IN_PLACE]):.2f} s"
+        )
+
+
+if __name__ == "__main__":
+    main()
