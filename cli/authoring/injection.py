@@ -177,8 +177,8 @@ def _check_account(framework: Object, role: RoleTemplate) -> None:
         f"{role.spec_path}.{field}: {account} is an account of your own, and a role of this "
         "Framework drains or restarts in place, so that all Pods of the account would get the "
         "right to patch Pods, and lose every other right to write Pods: leave it out, and bind to "
-        f"{name}, which is then made, what your program may do (a ServiceAccount {name} of yours in the same file is "
-        f"kept); or leave out `{constants.DRAIN_FIELD}` and "
+        f"{name}, which is then made, what your program may do (a ServiceAccount {name} of yours "
+        f"in the same file is kept); or leave out `{constants.DRAIN_FIELD}` and "
         f"`{constants.RECOVERY_FIELD}`"
     )
 
