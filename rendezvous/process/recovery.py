@@ -49,7 +49,9 @@ from rendezvous.process.wrapper import Wrapper
 
 EPOCH_ENV = "FB_EPOCH"
 _TICK_SECONDS = 1.0
-_GATHER_SECONDS = 30.0
+# After a restart, only processes are ended. The agents of a new generation may have to be started.
+_RESTART_SECONDS = 30.0
+_START_SECONDS = 300.0
 
 
 class Site(NamedTuple):
@@ -179,7 +181,9 @@ class Recovery:
             self._gather_until = None
             return
         if self._gather_until is None:
-            self._gather_until = now + self._site.stop_grace_seconds + _GATHER_SECONDS
+            is_restart = target.generation == self._memory.running.generation
+            seconds = _RESTART_SECONDS if is_restart else _START_SECONDS
+            self._gather_until = now + self._site.stop_grace_seconds + seconds
         elif now >= self._gather_until:
             self._gather_until = None
             self._reports.report_start(encode_start(EpochStart(target.epoch, missing)))

@@ -18,8 +18,8 @@ from tests.rendezvous.gangs import build_role, build_roster, get_uid
 from tests.support.fakes.agentclock import VirtualClock
 
 GRACE_SECONDS = 5.0
-# The agent's own part of the deadline of the start barrier.
-GATHER_SECONDS = 30.0
+# The agent's own part of the deadline of the start barrier: of a new generation, after a restart.
+START_SECONDS, RESTART_SECONDS = 300.0, 30.0
 ANSWER_SECONDS = 60.0
 LATE = "89abcdef"
 
@@ -98,17 +98,29 @@ def pod(monkeypatch: pytest.MonkeyPatch) -> Pod:
 
 
 def test_members_that_do_not_come_are_reported_after_the_deadline_and_again(pod: Pod) -> None:
+    pod.start_epoch(0)
+    pod.publish(1)
+    pod.barrier.missing = (LATE,)
+    pod.turn()
+    pod.turn(GRACE_SECONDS + RESTART_SECONDS - 0.1)
+    assert pod.start_reports == ["0"]
+    pod.turn(0.2)
+    assert pod.start_reports == ["0", f"1 {LATE}"]
+    pod.turn(GRACE_SECONDS + RESTART_SECONDS - 0.1)
+    assert len(pod.start_reports) == 2
+    pod.turn(0.2)
+    assert pod.start_reports == ["0", f"1 {LATE}", f"1 {LATE}"]
+
+
+def test_agents_of_a_new_generation_have_longer_to_come(pod: Pod) -> None:
+    """On a busy node, an agent takes longer to start than a process to end."""
     pod.publish(0)
     pod.barrier.missing = (LATE,)
     pod.turn()
-    pod.turn(GRACE_SECONDS + GATHER_SECONDS - 0.1)
+    pod.turn(GRACE_SECONDS + START_SECONDS - 0.1)
     assert pod.start_reports == []
     pod.turn(0.2)
     assert pod.start_reports == [f"0 {LATE}"]
-    pod.turn(GRACE_SECONDS + GATHER_SECONDS - 0.1)
-    assert len(pod.start_reports) == 1
-    pod.turn(0.2)
-    assert pod.start_reports == [f"0 {LATE}"] * 2
 
 
 def test_deadline_of_the_start_barrier_begins_when_all_pods_run_and_ends_with_the_release(
@@ -130,12 +142,12 @@ def test_next_epoch_has_a_deadline_of_its_own(pod: Pod) -> None:
     pod.publish(1)
     pod.barrier.missing = (LATE,)
     pod.turn()
-    pod.turn(GRACE_SECONDS + GATHER_SECONDS - 0.1)
+    pod.turn(GRACE_SECONDS + RESTART_SECONDS - 0.1)
     pod.publish(2)
     pod.turn(0.2)
     assert pod.start_reports == ["0"]
     assert pod.barrier.target == Target(1, 2)
-    pod.turn(GRACE_SECONDS + GATHER_SECONDS)
+    pod.turn(GRACE_SECONDS + RESTART_SECONDS)
     assert pod.start_reports == ["0", f"2 {LATE}"]
 
 
