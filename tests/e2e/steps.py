@@ -44,8 +44,10 @@ def restart_in_place(role: Object, max_restarts: int) -> None:
     spec = role["task"]["pod"]["spec"]
     spec["volumes"].append(build_key_volume())
     main = spec["containers"][0]
-    main["volumeMounts"].append(build_key_mount())
+    mount = build_key_mount()
+    main["volumeMounts"].append(mount)
     main["env"] = [
+        {"name": "FB_GANG_KEY_FILE", "value": f"{mount['mountPath']}/{constants.GANG_KEY}"},
         {"name": "FB_BARRIER_PORT", "value": str(port)},
         {"name": "FB_STOP_GRACE_SEC", "value": "1"},
     ]

@@ -43,6 +43,7 @@ def get_container(framework: Any) -> Any:
 def drop_key(framework: Any) -> None:
     get_role(framework)["task"]["pod"]["spec"]["volumes"].pop()
     get_container(framework)["volumeMounts"].pop()
+    del get_container(framework)["env"]
 
 
 def unwrap(framework: Any) -> None:
@@ -62,7 +63,7 @@ FAULTS: dict[str, tuple[Callable[[Any], None], str, str]] = {
     ),
     "no gang key": (drop_key, f"{TEMPLATE}.spec.volumes", "no volume has the gang key"),
     "no reports": (
-        lambda f: get_container(f).update(env=[{"name": "FB_ACKNOWLEDGE", "value": "off"}]),
+        lambda f: get_container(f)["env"].append({"name": "FB_ACKNOWLEDGE", "value": "off"}),
         f"{TEMPLATE}.spec.containers[0].env",
         "FB_ACKNOWLEDGE is off",
     ),
@@ -86,7 +87,7 @@ def test_fault_of_a_restart_in_place_is_found_where_it_is(name: str) -> None:
         lambda f: annotate(f, ANNOTATION_FORM),
         lambda f: add_role(f, "master"),
         lambda f: add_role(f, "evaluator", recovery=None),
-        lambda f: get_container(f).update(env=[{"name": "FB_ROLES", "value": "worker=worker"}]),
+        lambda f: get_container(f)["env"].append({"name": "FB_ROLES", "value": "worker=worker"}),
     ],
     ids=["annotation", "all that compute", "one that does not", "kinds by FB_ROLES"],
 )
