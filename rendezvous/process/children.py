@@ -173,10 +173,13 @@ class Children:
         except (ProcessLookupError, PermissionError):
             return
 
-    def kill_leftovers(self) -> None:
+    def kill_leftovers(self) -> bool:
         """Kill what a child that has ended has left behind, whatever sessions it made.
 
         They are children of PID 1 or of the subreaper, and so become children of theirs.
+
+        Returns:
+            Whether all are gone. One that waits in the kernel, for example for a device, is not.
         """
         for _ in range(_LEFTOVER_ROUNDS):
             self.reap()
@@ -186,8 +189,9 @@ class Children:
                     with contextlib.suppress(OSError):
                         os.kill(pid, signal.SIGKILL)
             if not left:
-                return
+                return True
             self._clock.sleep(_FIRST_LOOK_SECONDS)
+        return False
 
 
 def become_subreaper() -> None:

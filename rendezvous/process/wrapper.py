@@ -16,7 +16,7 @@ or an exit:
 5. If the grace period is over, kill the command's session.
 
 With restart in place (``follow_ends``), the end of the command is given to ``process.recovery``,
-which orders the next start, and FB_ON_CHANGE has no effect.
+when all that it left is gone. That orders the next start, and FB_ON_CHANGE has no effect.
 
 With FB_ON_CHANGE=restart, a failed peer leads to a pause: the command gets SIGTERM at once, and is
 started again by the restart that the next generation orders.
@@ -58,6 +58,8 @@ FORWARDED = (
     signal.SIGWINCH,
 )
 _ORDER_SECONDS = 5.0
+# Between two looks whether what a command left is gone.
+_LEFTOVER_SECONDS = 0.5
 
 
 class _Order(NamedTuple):
@@ -100,6 +102,7 @@ class Wrapper:
         self._is_terminated = False
         self._is_paused = False
         self._on_end: Optional[Callable[[int], None]] = None
+        self._ended_code: Optional[int] = None
         self._lock = -1
         self._kill_at: Optional[float] = None
         self._exit_code: Optional[int] = None
@@ -175,12 +178,15 @@ class Wrapper:
         timeout = None
         if self._kill_at is not None:
             timeout = max(0.0, self._kill_at - self._clock.monotonic())
+        elif self._ended_code is not None:
+            timeout = _LEFTOVER_SECONDS
         readable, _, _ = select.select([self._wakeup_read], [], [], timeout)
         for number in os.read(self._wakeup_read, 4096) if readable else b"":
             if number and number != signal.SIGCHLD:
                 self._forward(number)
         self._children.reap()
         self._take_end()
+        self._follow_end()
         while self._exit_code is None and not self._orders.empty():
             self._obey(self._orders.get())
         if self._kill_at is not None and self._clock.monotonic() >= self._kill_at:
@@ -255,11 +261,10 @@ class Wrapper:
             return
         # What it started would hold ports and devices.
         self._children.kill_session(pid)
-        self._children.kill_leftovers()
         if self._on_end is not None:
-            self._reporter.say(f"the command ended with {code}")
-            self._on_end(code)
+            self._ended_code = code
             return
+        self._children.kill_leftovers()
         if restart is None:
             self._reporter.say(
                 f"the command ended with {code}, it is started again when the gang is complete"
@@ -268,6 +273,15 @@ class Wrapper:
         self._is_paused = False
         self._reporter.say(f"the command ended with {code}, it is started again")
         self._start(restart.env)
+
+    def _follow_end(self) -> None:
+        """Give the end of the command to the recovery, when all that it left is gone."""
+        code = self._ended_code
+        if code is None or self._on_end is None or not self._children.kill_leftovers():
+            return
+        self._ended_code = None
+        self._reporter.say(f"the command ended with {code}")
+        self._on_end(code)
 
     def _build_env(self, env: Mapping[str, str]) -> Dict[str, str]:
         variables = {**os.environ, **env}
