@@ -3,9 +3,9 @@
 from typing import Any
 
 from framework.api import constants
+from framework.kinds.agent_objects import build_key_mount, build_key_volume
 from framework.kube.resources import PODS, Object
 from tests.support.fakes.kubelet import ENDED_PHASES
-from framework.kinds.agent_objects import build_key_mount, build_key_volume
 from tests.support.servers.childprocess import find_free_ports
 from tests.support.servers.gang import Change, GangCluster
 

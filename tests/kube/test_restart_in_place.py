@@ -22,7 +22,7 @@ from tests.kube.test_gang import expand_env
 from tests.rendezvous.agents import list_children
 from tests.support.builders import build_role_wire, build_submission, build_template_wire
 from tests.support.fakes.kubelet import FakeKubelet, FakePod
-from tests.support.servers.childprocess import find_free_ports
+from tests.support.servers.childprocess import build_own_address, find_free_ports
 from tests.support.servers.controlplane import Access
 from tests.support.servers.deployed import Deployed, apply_role
 from tests.support.servers.frameworkserver import build_env
@@ -70,8 +70,7 @@ class HealedGang:
     async def run_pod(self, pod: FakePod) -> None:
         """Start the agent as a kubelet does, and end the Pod with its code."""
         index = int(pod.name.rpartition("-")[2])
-        # Of this process alone, as an address of a Pod is of this Pod alone.
-        pod.address = f"127.{1 + os.getpid() // 250 % 250}.{os.getpid() % 250}.{index + 1}"
+        pod.address = build_own_address(index)
         await pod.initialize()
         folder = self.folder / pod.name
         folder.mkdir()

@@ -15,13 +15,18 @@ import pytest
 
 from framework.api import constants
 from framework.api.roster import FailedMember, Member, RosterRecovery, fingerprint_uid
-from rendezvous.process.processes import read_stat
 from rendezvous.process.sharedmemory import SharedMemory
 from rendezvous.volume.install import SITE_DIRECTORY
-from tests.rendezvous.agents import AgentProcess, Publisher, list_children, run_agent
+from tests.rendezvous.agents import (
+    AgentProcess,
+    Publisher,
+    is_running,
+    list_children,
+    run_agent,
+)
 from tests.rendezvous.gangs import build_role, build_roster
 from tests.rendezvous.remotes import write_secrets
-from tests.support.servers.childprocess import find_free_ports
+from tests.support.servers.childprocess import build_own_address, find_free_ports
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkcrd import ROOT
 from tests.support.waiting import wait_until
@@ -37,12 +42,6 @@ print("met in", epoch, flush=True)
 peers.barrier("never") if peers.roster().rank else time.sleep(1000)
 """
 local = pytest.mark.local
-
-
-def list_running(pid: int) -> list[int]:
-    """List the children that run: one that was killed stays until its parent asks for its code."""
-    states = {child: read_stat(child) for child in list_children(pid)}
-    return [child for child, stat in states.items() if stat and stat[0] not in {b"Z", b"X"}]
 
 
 class RestartedGang:
@@ -87,7 +86,7 @@ class RestartedGang:
 
     def _build_members(self) -> tuple[Member, ...]:
         return tuple(
-            Member(index, (f"127.0.8.{index + 1}",), fingerprint_uid(uid), 0)
+            Member(index, (build_own_address(index),), fingerprint_uid(uid), 0)
             for index, uid in enumerate(self.uids)
         )
 
@@ -171,7 +170,7 @@ def test_command_ends_at_once_when_the_pod_of_a_peer_fails(open_restarted: Open)
         gang.agents[1].stop()
         gang.publish_failure(2, 1)
         gang.agents[0].wait_for("the command ended with 143")
-        assert list_running(gang.agents[0].process.pid) == []
+        assert not any(map(is_running, list_children(gang.agents[0].process.pid)))
         assert gang.read(0, ENDED) == "", "its own process did not fail"
 
 

@@ -107,6 +107,12 @@ def _reserve(port: int) -> bool:
         return True
 
 
+def build_own_address(number: int) -> str:
+    """Build an address of the loopback network, 0 to 250, that no other process of the tests has."""
+    high, low = divmod(os.getpid() % 62_500, 250)
+    return f"127.{1 + high}.{1 + low}.{1 + number}"
+
+
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
