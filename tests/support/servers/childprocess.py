@@ -108,7 +108,7 @@ def _reserve(port: int) -> bool:
 
 
 def build_own_address(number: int) -> str:
-    """Build an address of the loopback network, 0 to 250, that no other process of the tests has."""
+    """Build an address of the loopback network that no other process of the tests has."""
     high, low = divmod(os.getpid() % 62_500, 250)
     return f"127.{1 + high}.{1 + low}.{1 + number}"
 
