@@ -66,7 +66,7 @@ def find_epochs(observation: Observation) -> Iterator[Cause]:
     key = TaskKey(recovery.first_failed.role, recovery.first_failed.index)
     log = observation.commands.build_framework("logs", observation.name, str(key))
     effect = "so the gang restarted in place" if is_restarted else "and does not restart in place"
-    counted = ", ".join(f"{entry.role} {len(entry.times)}" for entry in recovery.restarts)
+    counted = ", ".join(f"{len(entry.times)} of {entry.role}" for entry in recovery.restarts)
     yield Cause(
         Kind.EPOCHS,
         f"was the first whose process failed, {effect}: epoch {recovery.epoch}",

@@ -536,7 +536,7 @@ def test_process_that_failed_first_is_named() -> None:
         "was the first whose process failed, so the gang restarted in place: epoch 3"
     )
     assert "was killed by SIGKILL (exit code 137)" in cause.facts[0]
-    assert cause.facts[1] == "counted restarts: worker 2"
+    assert cause.facts[1] == "counted restarts: 2 of worker"
     assert list_commands(cause) == ["framework logs gang worker/1"]
 
 
