@@ -58,8 +58,8 @@ def _check(setup: Setup, env: Mapping[str, str], roster: Roster) -> None:
     if key is None:
         raise RefusedError(
             "recovery.inPlace: no gang key is mounted; mount the Secret NAME-gang-key at "
-            "/var/run/frameworkbarrier, or name its file in FB_GANG_KEY_FILE (docs/rendezvous.md, "
-            "Gang key); or remove recovery.inPlace"
+            "/var/run/frameworkbarrier, or name its file in FB_GANG_KEY_FILE; or remove "
+            "recovery.inPlace (docs/rendezvous.md, Gang key)"
         )
     if not setup.options.acknowledge:
         raise RefusedError("recovery.inPlace: reports need FB_ACKNOWLEDGE=auto; it is off")
