@@ -68,7 +68,8 @@ class Agent:
     ``env`` is what processes export in the current generation, ``refusal`` why the newest complete
     generation could not be rendered, and ``notifiers`` are called where there are processes that
     may be notified: one that is not started yet reads the files at its start. ``on_recovery`` is
-    called with each complete roster whose members are shown, where processes restart in place.
+    called with each roster, and whether it is complete and its members are shown, where processes
+    restart in place.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Agent:
         self._context = Context(setup.target.identity, setup.options, setup.named_roles)
         self._memory = self._restore_memory()
         self.notifiers = notifiers
-        self.on_recovery: Optional[Callable[[Roster], None]] = None
+        self.on_recovery: Optional[Callable[[Roster, bool], None]] = None
         self.env: Dict[str, str] = {}
         self.refusal: Optional[RefusedError] = None
 
@@ -128,6 +129,7 @@ class Agent:
         for right in self._observer.list_missing_rights():
             self._setup.reporter.say_once(right.describe_rule(), "warning")
         candidate = self._observer.select()
+        self._follow_recovery(candidate)
         plan = self._decide(candidate)
         if plan.probes:
             self._probe(plan.probes)
@@ -156,15 +158,13 @@ class Agent:
         self._acknowledge()
 
     def _follow_recovery(self, candidate: Union[SelectedRoster, NoRoster]) -> None:
-        """Pass on an epoch, though its generation may not be shown yet, if its members are."""
-        shown = self.roster
-        if self.on_recovery is None or shown is None or not isinstance(candidate, SelectedRoster):
+        """Pass on an epoch, though its generation may not be complete or not be shown yet."""
+        if self.on_recovery is None or not isinstance(candidate, SelectedRoster):
             return
-        roster = candidate.roster
-        if not roster.complete or roster.recovery is None or shown.recovery is None:
-            return
-        if roster.recovery.since == shown.recovery.since:
-            self.on_recovery(roster)
+        known, shown = candidate.roster.recovery, self.roster
+        if known is not None and shown is not None and shown.recovery is not None:
+            is_shown = known.since == shown.recovery.since
+            self.on_recovery(candidate.roster, candidate.roster.complete and is_shown)
 
     def _acknowledge(self) -> None:
         """Acknowledge the newest generation, unless the drain must wait for a scaler."""

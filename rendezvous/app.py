@@ -165,7 +165,7 @@ class Program:
                 return
             if recovery is None:
                 wrapper.start(agent.env)
-            agent.notifiers = [*notifiers, recovery.notify] if recovery else notifiers
+            agent.notifiers = notifiers
             # Its thread ends with the program.
             run_sidecar(agent, Ending(), self._reporter, self._clock)
 

@@ -7,16 +7,24 @@ Phases of the process::
     Running   --next generation or epoch----------> Stopping
     Running   --Pod of a peer failed--------------> Stopping
     Running   --process succeeded-----------------> Left
-    Stopping  --process gone----------------------> Gathering
+    Running   --process ended, no member----------> Left
+    Stopping  --process ended---------------------> Gathering
     Reported  --next epoch------------------------> Gathering
     Reported  --refused, or no answer for 60 s----> Left
+    Reported  --no member-------------------------> Left
+
+In Gathering, the agent comes to the start barrier of the newest generation and epoch when this
+generation is complete and shown, this Pod is a member of it, no earlier process was started for
+it, and nothing is left of the process. Until then it comes to none.
 
 Invariants:
 
 - A process starts only after the start barrier of the newest generation and epoch that this agent
   has seen has released it, and only when no process is left.
+- An agent whose Pod is not a member ends no process, and starts none.
 - An agent in Left does nothing more.
-- A report is repeated until it is answered, and is always that of the process that ended last.
+- A report is repeated until it is answered, and is always that of the process that ended last. An
+  answer counts also if it is in a generation that is not complete.
 
 Example: epoch 4 runs. The process is killed: Reported, WriteReport(4, 137). The roster has epoch 5:
 Gathering, Gather(7, 5). Released(7, 5): Running, StartProcess(5).
@@ -28,6 +36,10 @@ import enum
 from typing import NamedTuple, Tuple, Union
 
 ANSWER_SECONDS = 60.0
+# Why an agent ends with the code of its process.
+REFUSED = "the controller refuses to restart it in place"
+UNANSWERED = f"the controller has not answered for {ANSWER_SECONDS:.0f} s"
+NO_MEMBER = "this Pod is no member of the gang"
 
 
 class Phase(enum.Enum):
@@ -47,17 +59,32 @@ class Target(NamedTuple):
     epoch: int
 
 
+_NONE = Target(0, 0)
+
+
 class RosterSeen(NamedTuple):
-    """A complete generation, with its epoch; ``is_refused``: the report of this Pod is refused."""
+    """A generation, with its epoch."""
 
     target: Target
+    """Its start barrier."""
     is_refused: bool = False
+    """Whether the report of this Pod is refused."""
+    is_ready: bool = True
+    """Whether it is complete, and its members are shown."""
+    is_member: bool = True
+    """Whether this Pod is a member; a Pod that leaves is not."""
+    has_failed_peer: bool = False
+    """Whether the Pod of a member failed and has no successor yet."""
 
 
 class ProcessEnded(NamedTuple):
-    """The process ended, and all that it left is gone."""
+    """The process ended. Processes that it started may be left."""
 
     code: int
+
+
+class ProcessGone(NamedTuple):
+    """All that the process left is gone, too."""
 
 
 class Released(NamedTuple):
@@ -66,15 +93,11 @@ class Released(NamedTuple):
     target: Target
 
 
-class PeerFailed(NamedTuple):
-    """The Pod of a peer failed: processes start again when the gang is complete."""
-
-
 class Tick(NamedTuple):
     """Time has passed."""
 
 
-Event = Union[RosterSeen, ProcessEnded, Released, PeerFailed, Tick]
+Event = Union[RosterSeen, ProcessEnded, ProcessGone, Released, Tick]
 
 
 class WriteReport(NamedTuple):
@@ -101,9 +124,10 @@ class StartProcess(NamedTuple):
 
 
 class Exit(NamedTuple):
-    """End the agent, and so the Pod."""
+    """End the agent, and so the Pod; ``reason`` is "" where the process succeeded."""
 
     code: int
+    reason: str = ""
 
 
 Action = Union[WriteReport, EndProcess, Gather, StartProcess, Exit]
@@ -114,9 +138,17 @@ class RecoveryMemory(NamedTuple):
 
     phase: Phase = Phase.GATHERING
     """What the process does."""
-    newest: Target = Target(0, 0)
+    newest: Target = _NONE
     """The newest generation and epoch that were seen."""
-    running: Target = Target(0, 0)
+    is_ready: bool = False
+    """Whether the newest generation is complete, and its members are shown."""
+    is_member: bool = True
+    """Whether this Pod is a member of the newest generation."""
+    is_gone: bool = True
+    """Whether nothing is left of the process before."""
+    gathering: Target = _NONE
+    """The start barrier at which this agent waits; Target(0, 0): none."""
+    running: Target = _NONE
     """The start barrier after which the last process was started."""
     code: int = 0
     """Exit code of the process that is reported."""
@@ -138,33 +170,40 @@ def step(memory: RecoveryMemory, event: Event, now: float) -> RecoverySteps:
     if isinstance(event, RosterSeen):
         return _follow_roster(memory, event)
     if isinstance(event, ProcessEnded):
-        return _follow_end(memory, event.code, now)
+        return _follow_end(memory._replace(is_gone=False), event.code, now)
+    if isinstance(event, ProcessGone):
+        return _gather(memory._replace(is_gone=True))
     if isinstance(event, Released):
         return _start(memory, event.target)
-    if isinstance(event, PeerFailed):
-        is_running = memory.phase is Phase.RUNNING
-        return _end(memory) if is_running else RecoverySteps((), memory)
     if memory.phase is not Phase.REPORTED:
         return RecoverySteps((), memory)
     if now - memory.reported_at >= ANSWER_SECONDS:
-        return _leave(memory, memory.code)
+        return _leave(memory, memory.code, UNANSWERED)
     return RecoverySteps((WriteReport(memory.running.epoch, memory.code),), memory)
 
 
 def _follow_roster(memory: RecoveryMemory, seen: RosterSeen) -> RecoverySteps:
-    if seen.is_refused and memory.phase is Phase.REPORTED:
-        return _leave(memory, memory.code)
-    is_newer = seen.target > memory.newest and seen.target.epoch >= memory.newest.epoch
-    if not is_newer:
+    is_reported = memory.phase is Phase.REPORTED
+    if seen.is_refused and is_reported:
+        return _leave(memory, memory.code, REFUSED)
+    if seen.target < memory.newest or seen.target.epoch < memory.newest.epoch:
         return RecoverySteps((), memory)
-    memory = memory._replace(newest=seen.target)
+    memory = memory._replace(newest=seen.target, is_ready=seen.is_ready, is_member=seen.is_member)
     if memory.phase is Phase.RUNNING:
-        return _end(memory)
-    if memory.phase is Phase.GATHERING:
-        return _gather(memory)
-    if memory.phase is Phase.REPORTED and memory.newest.epoch > memory.running.epoch:
-        return _gather(memory)
-    return RecoverySteps((), memory)
+        return _end(memory) if _ends_process(memory, seen) else RecoverySteps((), memory)
+    if is_reported and not seen.is_member:
+        return _leave(memory, memory.code, NO_MEMBER)
+    if is_reported and seen.target.epoch > memory.running.epoch:
+        memory = memory._replace(phase=Phase.GATHERING)
+    return _gather(memory)
+
+
+def _ends_process(memory: RecoveryMemory, seen: RosterSeen) -> bool:
+    if not seen.is_member or seen.target <= memory.running:
+        return False
+    # A generation that is not complete ends no process, unless the gang cannot go on.
+    is_next_epoch = seen.target.epoch > memory.running.epoch
+    return seen.is_ready or is_next_epoch or seen.has_failed_peer
 
 
 def _end(memory: RecoveryMemory) -> RecoverySteps:
@@ -173,25 +212,35 @@ def _end(memory: RecoveryMemory) -> RecoverySteps:
 
 def _follow_end(memory: RecoveryMemory, code: int, now: float) -> RecoverySteps:
     if memory.phase is Phase.STOPPING:
-        return _gather(memory)
+        return _gather(memory._replace(phase=Phase.GATHERING))
     if memory.phase is not Phase.RUNNING:
         return RecoverySteps((), memory)
-    if code == 0:
-        return _leave(memory, 0)
+    if code == 0 or not memory.is_member:
+        return _leave(memory, code, NO_MEMBER if code else "")
     memory = memory._replace(phase=Phase.REPORTED, code=code, reported_at=now)
     return RecoverySteps((WriteReport(memory.running.epoch, code),), memory)
 
 
 def _gather(memory: RecoveryMemory) -> RecoverySteps:
-    return RecoverySteps((Gather(memory.newest),), memory._replace(phase=Phase.GATHERING))
+    """Come to the newest start barrier, if this agent may; leave an older one."""
+    if memory.phase is not Phase.GATHERING:
+        return RecoverySteps((), memory)
+    may_gather = (
+        memory.is_ready and memory.is_member and memory.is_gone and memory.newest > memory.running
+    )
+    if not may_gather:
+        return RecoverySteps((), memory._replace(gathering=_NONE))
+    if memory.gathering == memory.newest:
+        return RecoverySteps((), memory)
+    return RecoverySteps((Gather(memory.newest),), memory._replace(gathering=memory.newest))
 
 
 def _start(memory: RecoveryMemory, target: Target) -> RecoverySteps:
-    if memory.phase is not Phase.GATHERING or target != memory.newest:
+    if memory.phase is not Phase.GATHERING or target != memory.gathering:
         return RecoverySteps((), memory)
-    memory = memory._replace(phase=Phase.RUNNING, running=target)
+    memory = memory._replace(phase=Phase.RUNNING, running=target, gathering=_NONE)
     return RecoverySteps((StartProcess(target.epoch),), memory)
 
 
-def _leave(memory: RecoveryMemory, code: int) -> RecoverySteps:
-    return RecoverySteps((Exit(code),), memory._replace(phase=Phase.LEFT))
+def _leave(memory: RecoveryMemory, code: int, reason: str) -> RecoverySteps:
+    return RecoverySteps((Exit(code, reason),), memory._replace(phase=Phase.LEFT))

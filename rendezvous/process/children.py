@@ -173,10 +173,13 @@ class Children:
         except (ProcessLookupError, PermissionError):
             return
 
-    def kill_leftovers(self) -> bool:
+    def kill_leftovers(self, *, with_piped: bool = False) -> bool:
         """Kill what a child that has ended has left behind, whatever sessions it made.
 
         They are children of PID 1 or of the subreaper, and so become children of theirs.
+
+        Args:
+            with_piped: whether also to kill those of ``start_piped``, which are remote commands.
 
         Returns:
             Whether all are gone. One that waits in the kernel, for example for a device, is not.
@@ -184,7 +187,8 @@ class Children:
         for _ in range(_LEFTOVER_ROUNDS):
             self.reap()
             with self._changed:
-                left = [pid for pid in _list_children() if pid not in self._awaited]
+                spared = self._awaited - self._on_end.keys() if with_piped else self._awaited
+                left = [pid for pid in _list_children() if pid not in spared]
                 for pid in left:
                     with contextlib.suppress(OSError):
                         os.kill(pid, signal.SIGKILL)

@@ -17,22 +17,21 @@ Rules: docs/design/recovery.md, "Steps".
 
 import os
 import queue
-from typing import Callable, Mapping, NamedTuple, Optional
+from typing import Callable, Mapping, NamedTuple, Optional, Tuple
 
 from framework.agent.clock import AgentClock
 from framework.agent.exitcodes import ExitCode
 from framework.agent.report import LineReporter
 from framework.api.epochreports import EpochStart, ProcessEnd, encode_end, encode_start
 from framework.api.roster import Roster, fingerprint_uid
-from rendezvous.core.notification import FAILED, Notify
 from rendezvous.core.recovery import (
     Action,
     EndProcess,
     Event,
     Exit,
     Gather,
-    PeerFailed,
     ProcessEnded,
+    ProcessGone,
     RecoveryMemory,
     Released,
     RosterSeen,
@@ -66,7 +65,7 @@ class Site(NamedTuple):
 
 
 class Recovery:
-    """The recovery of one Pod. ``see`` and ``follow_end`` are called by other threads."""
+    """The recovery of one Pod. ``see`` and ``follow_...`` are called by other threads."""
 
     def __init__(
         self,
@@ -91,28 +90,33 @@ class Recovery:
         self._written = ""
         self._serving: Optional[Target] = None
         self._is_running = False
-        self._gather_until: Optional[float] = None
+        self._awaited: Tuple[Target, float] = (Target(0, 0), 0.0)
 
-    def see(self, roster: Roster) -> None:
-        """Take a complete roster of which the members are shown."""
+    def see(self, roster: Roster, is_ready: bool) -> None:  # noqa: FBT001  a callback
+        """Take a roster; ``is_ready``: it is complete, and its members are shown."""
         recovery = roster.recovery
         if recovery is None:
             return
-        self._is_running = all(r.running for r in roster.roles if r.name in recovery.roles)
-        target = Target(recovery.since, recovery.epoch)
-        seen = RosterSeen(target, self._fingerprint in recovery.refused)
+        roles = [role for role in roster.roles if role.name in recovery.roles]
+        self._is_running = is_ready and all(role.running for role in roles)
+        seen = RosterSeen(
+            Target(recovery.since, recovery.epoch),
+            is_refused=self._fingerprint in recovery.refused,
+            is_ready=is_ready,
+            is_member=any(m.fingerprint == self._fingerprint for r in roles for m in r.members),
+            has_failed_peer=any(failed.role in recovery.roles for failed in roster.failed),
+        )
         if seen != self._seen:
             self._seen = seen
             self._events.put(seen)
 
     def follow_end(self, code: int) -> None:
-        """Take the end of the command, of which nothing is left."""
+        """Take the end of the command, which may have left processes."""
         self._events.put(ProcessEnded(code))
 
-    def notify(self, notification: Notify, _env: Mapping[str, str]) -> None:
-        """End the command at once when the Pod of a peer failed: this is a notifier."""
-        if notification.event == FAILED:
-            self._events.put(PeerFailed())
+    def follow_gone(self) -> None:
+        """Take that nothing is left of the command."""
+        self._events.put(ProcessGone())
 
     def _note_released(self, target: Target, is_serving: bool) -> None:  # noqa: FBT001  a callback
         if is_serving:
@@ -146,10 +150,12 @@ class Recovery:
         elif isinstance(action, EndProcess):
             self._wrapper.end()
         elif isinstance(action, Gather):
-            self._gather(action.target)
+            self._barrier.gather(action.target)
         elif isinstance(action, StartProcess):
             self._start(action.epoch)
         elif isinstance(action, Exit):
+            if action.reason:
+                self._reporter.say(f"ends with {action.code}: {action.reason}", "warning")
             self._wrapper.give_up(action.code)
 
     def _write_end(self, action: WriteReport) -> None:
@@ -159,12 +165,7 @@ class Recovery:
             self._reporter.say(f"waiting for a restart in place: epoch {action.epoch} has failed")
             self._reports.report_end(report)
 
-    def _gather(self, target: Target) -> None:
-        self._gather_until = None
-        self._barrier.gather(target)
-
     def _start(self, epoch: int) -> None:
-        self._gather_until = None
         if self._shared_memory is not None:
             self._shared_memory.clean()
             self._shared_memory.remember()
@@ -175,15 +176,16 @@ class Recovery:
 
     def _report_missing(self) -> None:
         """Report the Pods that have not come, once the time of the start barrier is over."""
-        target, now = self._memory.newest, self._clock.monotonic()
+        target, running = self._memory.newest, self._memory.running
         missing = self._barrier.list_missing(target) if self._is_running else ()
-        if not missing or target == self._memory.running:
-            self._gather_until = None
+        if not missing or target <= running:
+            self._awaited = (Target(0, 0), 0.0)
             return
-        if self._gather_until is None:
-            is_restart = target.generation == self._memory.running.generation
+        now, (awaited, deadline) = self._clock.monotonic(), self._awaited
+        if awaited != target:
+            is_restart = target.generation == running.generation
             seconds = _RESTART_SECONDS if is_restart else _START_SECONDS
-            self._gather_until = now + self._site.stop_grace_seconds + seconds
-        elif now >= self._gather_until:
-            self._gather_until = None
+            self._awaited = (target, now + self._site.stop_grace_seconds + seconds)
+        elif now >= deadline:
+            self._awaited = (Target(0, 0), 0.0)
             self._reports.report_start(encode_start(EpochStart(target.epoch, missing)))

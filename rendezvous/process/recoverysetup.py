@@ -37,9 +37,9 @@ def start_recovery(
     reports = Acknowledger(access, setup.clock, setup.target, setup.reporter, NO_RESTART)
     site = Site(setup.target.identity.pod_uid, setup.options.stop_grace_seconds, lambda: agent.env)
     recovery = Recovery(site, wrapper, reports, setup.reporter, setup.clock)
-    wrapper.follow_ends(recovery.follow_end)
+    wrapper.follow_ends(recovery.follow_end, recovery.follow_gone)
     agent.on_recovery = recovery.see
-    recovery.see(roster)
+    recovery.see(roster, True)  # noqa: FBT003  a callback
     threading.Thread(target=recovery.run, name="recovery", daemon=True).start()
     return recovery
 

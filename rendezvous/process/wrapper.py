@@ -15,8 +15,9 @@ or an exit:
    exit, end (SIGTERM now; restarts in place).
 5. If the grace period is over, kill the command's session.
 
-With restart in place (``follow_ends``), the end of the command is given to ``process.recovery``,
-when all that it left is gone. That orders the next start, and FB_ON_CHANGE has no effect.
+With restart in place (``follow_ends``), ``process.recovery`` is told of the end of the command at
+once, and then that nothing is left of it. That orders the next start, and FB_ON_CHANGE has no
+effect.
 
 With FB_ON_CHANGE=restart, a failed peer leads to a pause: the command gets SIGTERM at once, and is
 started again by the restart that the next generation orders.
@@ -102,7 +103,8 @@ class Wrapper:
         self._is_terminated = False
         self._is_paused = False
         self._on_end: Optional[Callable[[int], None]] = None
-        self._ended_code: Optional[int] = None
+        self._on_gone: Callable[[], None] = _do_nothing
+        self._has_leftovers = False
         self._lock = -1
         self._kill_at: Optional[float] = None
         self._exit_code: Optional[int] = None
@@ -137,9 +139,12 @@ class Wrapper:
         """Have the command started."""
         self._order("start", env=dict(env))
 
-    def follow_ends(self, on_end: Callable[[int], None]) -> None:
-        """Call ``on_end`` with the code of each command that ends; do not end the program then."""
-        self._on_end = on_end
+    def follow_ends(self, on_end: Callable[[int], None], on_gone: Callable[[], None]) -> None:
+        """Call ``on_end`` with the code of each command that ends; do not end the program then.
+
+        ``on_gone`` is called after that, when all that the command left is gone.
+        """
+        self._on_end, self._on_gone = on_end, on_gone
 
     def end(self) -> None:
         """Have the command ended, and nothing else."""
@@ -178,7 +183,7 @@ class Wrapper:
         timeout = None
         if self._kill_at is not None:
             timeout = max(0.0, self._kill_at - self._clock.monotonic())
-        elif self._ended_code is not None:
+        elif self._has_leftovers:
             timeout = _LEFTOVER_SECONDS
         readable, _, _ = select.select([self._wakeup_read], [], [], timeout)
         for number in os.read(self._wakeup_read, 4096) if readable else b"":
@@ -186,7 +191,7 @@ class Wrapper:
                 self._forward(number)
         self._children.reap()
         self._take_end()
-        self._follow_end()
+        self._end_leftovers()
         while self._exit_code is None and not self._orders.empty():
             self._obey(self._orders.get())
         if self._kill_at is not None and self._clock.monotonic() >= self._kill_at:
@@ -262,7 +267,9 @@ class Wrapper:
         # What it started would hold ports and devices.
         self._children.kill_session(pid)
         if self._on_end is not None:
-            self._ended_code = code
+            self._has_leftovers = True
+            self._reporter.say(f"the command ended with {code}")
+            self._on_end(code)
             return
         self._children.kill_leftovers()
         if restart is None:
@@ -274,14 +281,11 @@ class Wrapper:
         self._reporter.say(f"the command ended with {code}, it is started again")
         self._start(restart.env)
 
-    def _follow_end(self) -> None:
-        """Give the end of the command to the recovery, when all that it left is gone."""
-        code = self._ended_code
-        if code is None or self._on_end is None or not self._children.kill_leftovers():
-            return
-        self._ended_code = None
-        self._reporter.say(f"the command ended with {code}")
-        self._on_end(code)
+    def _end_leftovers(self) -> None:
+        """Kill what the command left, and tell the recovery when it is gone."""
+        if self._has_leftovers and self._children.kill_leftovers(with_piped=True):
+            self._has_leftovers = False
+            self._on_gone()
 
     def _build_env(self, env: Mapping[str, str]) -> Dict[str, str]:
         variables = {**os.environ, **env}
@@ -318,6 +322,10 @@ class Wrapper:
             os.rename(temporary, path)
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(self._options.directory, ENDED_FILE))
+
+
+def _do_nothing() -> None:
+    """No caller waits for the end of what the command left."""
 
 
 def _note_signal(_number: int, _frame: Optional[FrameType]) -> None:

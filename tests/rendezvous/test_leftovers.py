@@ -1,6 +1,7 @@
 """A command that ended and left processes which cannot be killed now: they wait in the kernel."""
 
 import os
+import signal
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
+from rendezvous.process import children as module
+from rendezvous.process.children import Children
 from rendezvous.process.wrapper import Wrapper
 from rendezvous.settings.options import Options
 
@@ -27,7 +30,8 @@ class StuckChildren:
     def take_code(self, pid: int) -> int | None:
         return self.codes.pop(pid, None)
 
-    def kill_leftovers(self) -> bool:
+    def kill_leftovers(self, *, with_piped: bool = False) -> bool:
+        assert with_piped
         self.looks -= 1
         return self.looks <= 0
 
@@ -39,7 +43,7 @@ class StuckChildren:
 
 
 @pytest.mark.parametrize("looks", [1, 2, 3])
-def test_end_is_followed_when_all_that_the_command_left_is_gone(looks: int) -> None:
+def test_end_is_told_at_once_and_then_that_nothing_is_left(looks: int) -> None:
     children: Any = StuckChildren(looks)
     setup: Any = SimpleNamespace(
         options=Options(),
@@ -48,12 +52,34 @@ def test_end_is_followed_when_all_that_the_command_left_is_gone(looks: int) -> N
         clock=AgentClock(),
     )
     wrapper = Wrapper(["train"], setup, children)
-    left: list[tuple[int, int]] = []
-    wrapper.follow_ends(lambda code: left.append((code, children.looks)))
+    told: list[tuple[object, int]] = []
+    wrapper.follow_ends(
+        lambda code: told.append((code, children.looks)),
+        lambda: told.append(("gone", children.looks)),
+    )
     wrapper._start({})
     wrapper._wake()
-    while not left:
+    while len(told) < 2:
         wrapper._turn()
-    assert left == [(9, 0)]
+    assert told == [(9, looks), ("gone", 0)]
     for descriptor in (wrapper._wakeup_read, wrapper._wakeup_write):
         os.close(descriptor)
+
+
+def test_remote_commands_are_left_over_where_processes_restart_in_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    children = Children(AgentClock())
+    command, remote = ["sleep", "1000"], ["sleep", "1001"]
+    kept = children.start(command, dict(os.environ))
+    piped = children.start_piped(remote, dict(os.environ), lambda: None)
+    for descriptor in (piped.stdin, piped.stdout, piped.stderr):
+        os.close(descriptor)
+    left = {kept, piped.pid}
+    monkeypatch.setattr(module, "_list_children", lambda: sorted(left - children._codes.keys()))
+    assert children.kill_leftovers()
+    assert children._codes == {}, "both are awaited"
+    assert children.kill_leftovers(with_piped=True)
+    assert children._codes == {piped.pid: 128 + signal.SIGKILL}
+    children.kill(kept)
+    assert children.wait(kept, 60) == 128 + signal.SIGKILL

@@ -1,7 +1,8 @@
 """The agents' part of a restart in place, alone and with a controller: docs/design/recovery.md.
 
 ``Model`` has a gang of agents, a store with what the controller persists, and a network that loses,
-repeats and delays. Each failure has one outcome; no process starts beside one of another epoch.
+repeats and delays. Pods fail, too, and their successors come later. Each failure has one outcome;
+no process starts beside one of another epoch.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -13,13 +14,16 @@ from controller.core.recovery.epochs import EpochState, Report, decide_epoch
 from framework.api.naming import TaskKey
 from framework.api.recovery import InPlaceSpec
 from rendezvous.core.recovery import (
+    NO_MEMBER,
+    REFUSED,
+    UNANSWERED,
     EndProcess,
     Event,
     Exit,
     Gather,
-    PeerFailed,
     Phase,
     ProcessEnded,
+    ProcessGone,
     RecoveryMemory,
     Released,
     RosterSeen,
@@ -32,7 +36,17 @@ from rendezvous.core.recovery import (
 
 MEMBERS = 3
 START = datetime(2026, 1, 1, tzinfo=UTC)
-RUNNING = RecoveryMemory(Phase.RUNNING, Target(7, 4), Target(7, 4))
+RUNNING = RecoveryMemory(Phase.RUNNING, newest=Target(7, 4), is_ready=True, running=Target(7, 4))
+
+
+def follow(memory: RecoveryMemory, *events: Event) -> tuple[list[object], RecoveryMemory]:
+    """Take events; return their actions."""
+    actions: list[object] = []
+    for event in events:
+        steps = step(memory, event, 10.0)
+        actions += steps.actions
+        memory = steps.memory
+    return actions, memory
 
 
 def test_failed_process_starts_again_in_the_next_epoch() -> None:
@@ -40,6 +54,8 @@ def test_failed_process_starts_again_in_the_next_epoch() -> None:
     assert actions == (WriteReport(4, 137),)
     assert step(memory, Tick(), 69.9).actions == (WriteReport(4, 137),), "until it is answered"
     actions, memory = step(memory, RosterSeen(Target(7, 5)), 11.0)
+    assert actions == (), "processes are left"
+    actions, memory = step(memory, ProcessGone(), 11.0)
     assert actions == (Gather(Target(7, 5)),)
     assert step(memory, Released(Target(7, 4)), 12.0).actions == ()
     actions, memory = step(memory, Released(Target(7, 5)), 12.0)
@@ -52,15 +68,64 @@ def test_survivor_ends_its_process_before_it_gathers() -> None:
     assert step(memory, Released(Target(7, 5)), 10.0).actions == ()
     assert step(memory, RosterSeen(Target(8, 5)), 10.0).actions == ()
     _, memory = step(memory, RosterSeen(Target(8, 5)), 10.0)
-    assert step(memory, ProcessEnded(143), 10.0).actions == (Gather(Target(8, 5)),)
+    actions, memory = step(memory, ProcessEnded(143), 10.0)
+    assert actions == (), "processes are left"
+    assert step(memory, ProcessGone(), 10.0).actions == (Gather(Target(8, 5)),)
 
 
-def test_failed_peer_ends_the_process_until_the_next_generation() -> None:
-    actions, memory = step(RUNNING, PeerFailed(), 10.0)
-    assert actions == (EndProcess(),)
-    assert step(memory, PeerFailed(), 10.0).actions == ()
-    _, memory = step(memory, ProcessEnded(143), 10.0)
-    assert step(memory, RosterSeen(Target(8, 4)), 11.0).actions == (Gather(Target(8, 4)),)
+def test_failed_peer_ends_the_process_until_the_next_complete_generation() -> None:
+    incomplete = RosterSeen(Target(8, 4), is_ready=False, has_failed_peer=True)
+    actions, memory = follow(RUNNING, incomplete)
+    assert actions == [EndProcess()]
+    actions, memory = follow(memory, incomplete, ProcessEnded(143), ProcessGone(), incomplete)
+    assert actions == []
+    assert step(memory, RosterSeen(Target(9, 4)), 11.0).actions == (Gather(Target(9, 4)),)
+
+
+def test_failed_pod_of_another_generation_is_not_gathered_for_again() -> None:
+    """Others do not come to a start barrier that has released this agent."""
+    same = RosterSeen(Target(7, 4), has_failed_peer=True)
+    assert step(RUNNING, same, 10.0).actions == ()
+    incomplete = RosterSeen(Target(8, 4), is_ready=False)
+    assert step(RUNNING, incomplete, 10.0).actions == (), "a Pod left, and none failed"
+
+
+def test_epoch_of_an_incomplete_generation_answers_and_is_gathered_for_later() -> None:
+    reported = step(RUNNING, ProcessEnded(137), 10.0).memory
+    incomplete = RosterSeen(Target(8, 5), is_ready=False, has_failed_peer=True)
+    actions, memory = follow(reported, ProcessGone(), incomplete)
+    assert actions == []
+    assert step(memory, Tick(), 999.0).actions == (), "it is answered"
+    actions, memory = follow(memory, Released(Target(7, 4)), RosterSeen(Target(9, 5)))
+    assert actions == [Gather(Target(9, 5))]
+    refused = incomplete._replace(is_refused=True)
+    assert step(reported, refused, 10.0).actions == (Exit(137, REFUSED),)
+    assert step(RUNNING, incomplete, 10.0).actions == (EndProcess(),)
+
+
+def test_agent_leaves_the_start_barrier_of_a_generation_that_is_over() -> None:
+    actions, memory = follow(RUNNING, RosterSeen(Target(7, 5)), ProcessEnded(143), ProcessGone())
+    assert actions == [EndProcess(), Gather(Target(7, 5))]
+    _, memory = step(memory, RosterSeen(Target(8, 5), is_ready=False), 10.0)
+    assert step(memory, Released(Target(7, 5)), 10.0).actions == ()
+    assert step(memory, RosterSeen(Target(8, 5)), 10.0).actions == (Gather(Target(8, 5)),)
+
+
+def test_pod_that_leaves_ends_and_starts_no_process() -> None:
+    leaving = RosterSeen(Target(8, 5), is_member=False)
+    actions, memory = step(RUNNING, leaving, 10.0)
+    assert actions == ()
+    assert step(memory, ProcessEnded(1), 10.0).actions == (Exit(1, NO_MEMBER),)
+    assert step(memory, ProcessEnded(0), 10.0).actions == (Exit(0),)
+    reported = step(RUNNING, ProcessEnded(137), 10.0).memory
+    assert step(reported, leaving, 10.0).actions == (Exit(137, NO_MEMBER),)
+    for events in (
+        (RosterSeen(Target(7, 5)), leaving, ProcessEnded(143), ProcessGone()),
+        (RosterSeen(Target(7, 5)), ProcessEnded(143), ProcessGone(), leaving),
+    ):
+        _, memory = follow(RUNNING, *events)
+        ends = (Released(Target(7, 5)), Released(Target(8, 5)), Tick())
+        assert follow(memory, *ends)[0] == []
 
 
 def test_older_target_is_ignored() -> None:
@@ -72,8 +137,8 @@ def test_agent_leaves_with_the_code_of_its_process() -> None:
     assert step(RUNNING, ProcessEnded(0), 10.0).actions == (Exit(0),)
     reported = step(RUNNING, ProcessEnded(137), 10.0).memory
     refused = step(reported, RosterSeen(Target(7, 5), is_refused=True), 11.0)
-    assert refused.actions == (Exit(137),)
-    assert step(reported, Tick(), 70.0).actions == (Exit(137),), "no answer"
+    assert refused.actions == (Exit(137, REFUSED),)
+    assert step(reported, Tick(), 70.0).actions == (Exit(137, UNANSWERED),)
     for event in (Tick(), RosterSeen(Target(9, 9)), Released(Target(7, 5)), ProcessEnded(1)):
         assert step(refused.memory, event, 99.0) == ((), refused.memory)
 
@@ -87,6 +152,7 @@ class Agent:
         self.report: tuple[int, int] | None = None
         self.process: int | None = None
         self.is_ending = False
+        self.has_leftovers = False
         self.failed: int | None = None
         """Epoch of a failure without an outcome."""
         self.outcomes: list[tuple[int, str]] = []
@@ -101,7 +167,9 @@ class Model:
         self.pods = 0
         self.generation = 1
         self.stored = EpochState()
-        self.published = (Target(1, 0), frozenset[str]())
+        self.published = (Target(1, 0), frozenset[str](), frozenset[int]())
+        self.lost: frozenset[int] = frozenset()
+        """Members of which the Pod failed, and that have no successor."""
         self.agents = [self.create() for _ in range(MEMBERS)]
         self.seen_reports: list[Report] = []
         self.failed_epochs: set[int] = set()
@@ -125,6 +193,7 @@ class Model:
 
     def check_start(self, agent: Agent, epoch: int) -> None:
         assert agent.process is None
+        assert not agent.has_leftovers
         running = {other.process for other in self.agents} - {None}
         assert running <= {epoch}, "a process of another epoch runs"
         assert epoch <= self.stored.epoch, "the epoch is not stored"
@@ -136,27 +205,46 @@ class Model:
         agent.process = epoch
 
     def leave(self, agent: Agent) -> None:
-        """The Pod ends, and its Task is retried: a new generation."""
+        """The Pod ends: a new generation without it."""
         assert agent.failed is not None, "a Pod ends only because of its own process"
         outcomes = [*agent.outcomes, (agent.failed, "end")]
         assert len({epoch for epoch, _ in outcomes}) == len(outcomes), "two outcomes"
-        self.agents[self.agents.index(agent)] = self.create()
-        self.generation += 1
+        self.lose(self.agents.index(agent))
 
     # --- What may happen
+
+    def lose(self, number: int) -> None:
+        """A Pod fails, whatever its process does."""
+        self.agents[number] = self.create()
+        self.lost |= {number}
+        self.generation += 1
+
+    def replace(self, number: int) -> None:
+        """The next Pod of a Task has an address: a new generation."""
+        if number in self.lost:
+            self.lost -= {number}
+            self.generation += 1
 
     def fail(self, number: int) -> None:
         agent = self.agents[number]
         if agent.process is not None and not agent.is_ending:
             self.failed_epochs.add(agent.process)
             agent.failed, agent.process = agent.process, None
+            agent.has_leftovers = True
             self.send(agent, ProcessEnded(137))
 
     def end(self, number: int) -> None:
         agent = self.agents[number]
         if agent.is_ending:
-            agent.is_ending, agent.process = False, None
+            agent.is_ending, agent.process, agent.has_leftovers = False, None, True
             self.send(agent, ProcessEnded(143))
+
+    def clear(self, number: int) -> None:
+        """All that a process left is gone."""
+        agent = self.agents[number]
+        if agent.has_leftovers:
+            agent.has_leftovers = False
+            self.send(agent, ProcessGone())
 
     def observe(self, number: int) -> None:
         """A watch event: the controller may keep an old one."""
@@ -179,11 +267,15 @@ class Model:
             self.stored = decided
 
     def publish(self, _number: int = 0) -> None:
-        self.published = (Target(self.generation, self.stored.epoch), self.stored.refused)
+        target = Target(self.generation, self.stored.epoch)
+        self.published = (target, self.stored.refused, self.lost)
 
     def show(self, number: int) -> None:
-        agent, (target, refused) = self.agents[number], self.published
-        self.send(agent, RosterSeen(target, str(agent.pod) in refused))
+        if number in self.lost:
+            return
+        agent, (target, refused, lost) = self.agents[number], self.published
+        seen = RosterSeen(target, str(agent.pod) in refused, not lost, number not in lost)
+        self.send(agent, seen._replace(has_failed_peer=bool(lost)))
 
     def release(self, number: int) -> None:
         """The start barrier: it may reach one member before the others, or more than once."""
@@ -218,7 +310,7 @@ class Model:
         """Without faults, the gang runs again."""
         for _ in range(12):
             self.answer(0)
-            for act in (self.show, self.end, self.release):
+            for act in (self.show, self.end, self.clear, self.replace, self.release):
                 for number in range(MEMBERS):
                     act(number)
 
@@ -226,6 +318,9 @@ class Model:
 MOVES = (
     "fail",
     "end",
+    "clear",
+    "lose",
+    "replace",
     "observe",
     "decide",
     "publish",

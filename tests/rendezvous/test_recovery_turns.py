@@ -10,7 +10,7 @@ import pytest
 
 from framework.agent.exitcodes import ExitCode
 from framework.agent.report import LineReporter
-from framework.api.roster import RosterRecovery, fingerprint_uid
+from framework.api.roster import FailedMember, RosterRecovery, fingerprint_uid
 from rendezvous.core.recovery import Target
 from rendezvous.process import recovery as module
 from rendezvous.process.recovery import Recovery, Site
@@ -48,6 +48,7 @@ class Pod:
         self.ended_reports: list[str] = []
         self.start_reports: list[str] = []
         self.code: int | None = None
+        self.ends = 0
         site = Site(get_uid("worker", 0), GRACE_SECONDS, dict)
         self.recovery = Recovery(site, self, self, LineReporter("test", is_json=False), self.clock)  # type: ignore[arg-type]  # both
 
@@ -59,7 +60,12 @@ class Pod:
         self.started.append(env["FB_EPOCH"])
 
     def end(self) -> None:
-        self.recovery.follow_end(143)
+        self.ends += 1
+        self.end_process(143)
+
+    def end_process(self, code: int) -> None:
+        self.recovery.follow_end(code)
+        self.recovery.follow_gone()
 
     def give_up(self, exit_code: int) -> None:
         self.code = exit_code
@@ -76,11 +82,23 @@ class Pod:
     def publish(self, epoch: int, *, running: bool = True, refused: tuple[str, ...] = ()) -> None:
         role = build_role("worker", 3)._replace(running=running)
         recovery = RosterRecovery(epoch, 1, ("worker",), refused)
-        self.recovery.see(build_roster(role)._replace(recovery=recovery))
+        self.recovery.see(build_roster(role)._replace(recovery=recovery), True)  # noqa: FBT003
+
+    def publish_incomplete(self, since: int, failed_role: str, *lost: int) -> None:
+        """Publish that a Pod failed; ``lost`` are the workers that are no members."""
+        role = build_role("worker", 3)
+        members = tuple(member for member in role.members if member.index not in lost)
+        failed = FailedMember(failed_role, 2, LATE, 0, since, 1)
+        roster = build_roster(role._replace(members=members), generation=since)
+        recovery = RosterRecovery(0, since, ("worker",))
+        self.recovery.see(
+            roster._replace(complete=False, failed=(failed,), recovery=recovery),
+            False,  # noqa: FBT003
+        )
 
     def turn(self, seconds: float = 0.0) -> None:
         self.clock.now += seconds
-        for _ in range(3):
+        for _ in range(4):
             self.recovery.turn()
 
     def start_epoch(self, epoch: int) -> None:
@@ -153,7 +171,7 @@ def test_next_epoch_has_a_deadline_of_its_own(pod: Pod) -> None:
 
 def test_report_without_an_answer_ends_the_pod_with_the_code_of_its_process(pod: Pod) -> None:
     pod.start_epoch(0)
-    pod.recovery.follow_end(9)
+    pod.end_process(9)
     pod.turn()
     pod.turn(ANSWER_SECONDS - 0.1)
     assert (pod.ended_reports, pod.code) == (["0 9"], None)
@@ -163,7 +181,7 @@ def test_report_without_an_answer_ends_the_pod_with_the_code_of_its_process(pod:
 
 def test_refused_report_ends_the_pod_at_once(pod: Pod) -> None:
     pod.start_epoch(0)
-    pod.recovery.follow_end(9)
+    pod.end_process(9)
     pod.turn()
     pod.publish(1, refused=(fingerprint_uid(get_uid("worker", 0)),))
     pod.turn()
@@ -181,3 +199,24 @@ def test_fault_of_the_recovery_ends_the_program(
     pod.recovery.run()
     assert pod.code == ExitCode.UNKNOWN
     assert "no threads are left" in "".join(capsys.readouterr())
+
+
+def test_failed_pod_ends_the_process_if_its_role_restarts_in_place(pod: Pod) -> None:
+    pod.start_epoch(0)
+    pod.publish_incomplete(1, "ps")
+    pod.turn()
+    assert pod.ends == 0, "the other Pods do not end theirs"
+    pod.publish_incomplete(2, "worker", 2)
+    pod.turn()
+    assert pod.ends == 1
+    assert pod.barrier.target == Target(1, 0), "nobody else comes to it again"
+
+
+def test_pod_that_is_no_member_keeps_its_process_until_it_ends(pod: Pod) -> None:
+    pod.start_epoch(0)
+    pod.publish_incomplete(2, "worker", 0)
+    pod.turn()
+    assert pod.ends == 0
+    pod.end_process(9)
+    pod.turn()
+    assert (pod.ended_reports, pod.code) == ([], 9)

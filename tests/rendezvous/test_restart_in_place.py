@@ -15,6 +15,7 @@ import pytest
 
 from framework.api import constants
 from framework.api.roster import FailedMember, Member, RosterRecovery, fingerprint_uid
+from rendezvous.core.recovery import REFUSED
 from rendezvous.process.sharedmemory import SharedMemory
 from rendezvous.volume.install import SITE_DIRECTORY
 from tests.rendezvous.agents import (
@@ -74,13 +75,16 @@ class RestartedGang:
         roster = build_roster(role, generation=generation)._replace(recovery=recovery)
         self.publisher.publish(roster)
 
-    def publish_failure(self, generation: int, index: int) -> None:
+    def publish_failure(
+        self, generation: int, index: int, epoch: int = 0, refused: tuple[int, ...] = ()
+    ) -> None:
         """Publish that the Pod of a worker failed, and has no successor yet."""
         members = self._build_members()
         rest = tuple(member for member in members if member.index != index)
         role = build_role("worker", len(members))._replace(members=rest)
         failed = FailedMember("worker", index, members[index].fingerprint, 0, generation, 137)
-        recovery = RosterRecovery(0, generation, ("worker",))
+        prints = tuple(fingerprint_uid(self.uids[index]) for index in refused)
+        recovery = RosterRecovery(epoch, generation, ("worker",), prints)
         roster = build_roster(role, generation=generation)
         self.publisher.publish(roster._replace(complete=False, failed=(failed,), recovery=recovery))
 
@@ -172,6 +176,21 @@ def test_command_ends_at_once_when_the_pod_of_a_peer_fails(open_restarted: Open)
         gang.agents[0].wait_for("the command ended with 143")
         assert not any(map(is_running, list_children(gang.agents[0].process.pid)))
         assert gang.read(0, ENDED) == "", "its own process did not fail"
+
+
+@local
+def test_epoch_and_refusal_are_taken_from_an_incomplete_generation(open_restarted: Open) -> None:
+    """The Pod of worker 2 failed; processes of the others failed because of it."""
+    with open_restarted(3) as gang:
+        gang.wait_for_epoch(0)
+        for index in (0, 1):
+            gang.kill(index)
+        wait_until(lambda: gang.read(0, ENDED) == gang.read(1, ENDED) == "0 137")
+        gang.agents[2].stop()
+        gang.publish_failure(2, 2, epoch=1, refused=(1,))
+        assert gang.agents[1].wait() == 137
+        assert REFUSED in gang.agents[1].text
+        assert "runs in 1" not in gang.agents[0].text
 
 
 @local
