@@ -130,7 +130,7 @@ class Writer:
     def _measure_epoch(self, before: FrameworkStatus | None, after: FrameworkStatus) -> None:
         recovery = after.attempt_status.recovery
         known = before.attempt_status.recovery if before is not None else None
-        if recovery is not None and (known is None or recovery.epoch > known.epoch):
+        if recovery is not None and recovery.epoch > (known.epoch if known is not None else 0):
             self._metrics.count_epoch(recovery.reason)
 
     async def write_blocked(self, entry: Entry, reason: str, message: str) -> bool:

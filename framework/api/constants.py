@@ -113,6 +113,8 @@ WITHIN_SECONDS_FIELD = "withinSeconds"
 IN_PLACE_ANNOTATION = ANNOTATION_PREFIX + "restart-in-place"
 # The status stores the time of each restart within the window.
 MAX_IN_PLACE_RESTARTS = 100
+# 31 years, and as many digits as the annotation may have.
+MAX_IN_PLACE_SECONDS = 999_999_999
 DRAIN_TIMEOUT_FIELD = "timeoutSec"
 COMPLETED_POD_POLICY_FIELD = "completedPodPolicy"  # spec, taskRoles[]: until when Pods stay
 SUSPEND_FIELD = "suspend"  # spec: true | false

@@ -142,7 +142,10 @@ _RULES: dict[str, dict[str, Any]] = {
         "minimum": 1,
         "maximum": constants.MAX_IN_PLACE_RESTARTS,
     },
-    f"{_IN_PLACE}.{constants.WITHIN_SECONDS_FIELD}": {"minimum": 1},
+    f"{_IN_PLACE}.{constants.WITHIN_SECONDS_FIELD}": {
+        "minimum": 1,
+        "maximum": constants.MAX_IN_PLACE_SECONDS,
+    },
     f"{_TASK}.retryPolicy.maxRetryCount": {"minimum": constants.EXTENDED_UNLIMITED},
     f"spec.{constants.ACTIVE_DEADLINE_FIELD}": {"minimum": 0},
     f"spec.{constants.TTL_FIELD}": {"minimum": 0},

@@ -5,8 +5,9 @@ docs/design/recovery.md, "Steps".
 
 - ``frameworkbarrier.io/process-ended``: epoch and exit code of the process that failed last.
   Example: ``4 137``.
-- ``frameworkbarrier.io/epoch-started``: the epoch that started last. Example: ``5``. Or the epoch
-  that cannot start, and the fingerprints of the Pods that have not come. Example: ``5 89abcdef``.
+- ``frameworkbarrier.io/epoch-started``: since and epoch of the start barrier that released its
+  members last. Example: ``7 5``. Or those of a start barrier to which Pods have not come, with the
+  fingerprints of these Pods. Example: ``7 5 89abcdef``.
 """
 
 import re
@@ -14,7 +15,7 @@ from typing import NamedTuple, Optional, Tuple
 
 MAX_MISSING = 10
 _END = re.compile(r"(0|[1-9][0-9]{0,8}) ([1-9][0-9]{0,2})", re.ASCII)
-_START = re.compile(r"(0|[1-9][0-9]{0,8})((?: [0-9a-f]{8}){0,10})", re.ASCII)
+_START = re.compile(r"([1-9][0-9]{0,8}) (0|[1-9][0-9]{0,8})((?: [0-9a-f]{8}){0,10})", re.ASCII)
 
 
 class ProcessEnd(NamedTuple):
@@ -25,8 +26,12 @@ class ProcessEnd(NamedTuple):
 
 
 class EpochStart(NamedTuple):
-    """An epoch that started; or that cannot start because these Pods have not come."""
+    """An epoch that started; or that cannot start because these Pods have not come.
 
+    ``since`` is the generation since which the gang has its members.
+    """
+
+    since: int
     epoch: int
     missing: Tuple[str, ...] = ()
 
@@ -44,7 +49,7 @@ def parse_end(text: str) -> Optional[ProcessEnd]:
 
 def encode_start(start: EpochStart) -> str:
     """Encode the annotation, with the first Pods that have not come."""
-    return " ".join([str(start.epoch), *start.missing[:MAX_MISSING]])
+    return " ".join([str(start.since), str(start.epoch), *start.missing[:MAX_MISSING]])
 
 
 def parse_start(text: str) -> Optional[EpochStart]:
@@ -52,4 +57,5 @@ def parse_start(text: str) -> Optional[EpochStart]:
     found = _START.fullmatch(text)
     if found is None:
         return None
-    return EpochStart(int(found.group(1)), tuple(found.group(2).split()))
+    since, epoch, missing = found.groups()
+    return EpochStart(int(since), int(epoch), tuple(missing.split()))

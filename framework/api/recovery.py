@@ -57,6 +57,19 @@ class FailedProcess:
 
 
 @dataclass(frozen=True, slots=True)
+class StartBarrierStatus:
+    """The start barrier of the current members, since all their Pods run."""
+
+    since: int = 0
+    """Generation since which the gang has these members."""
+    begin_time: datetime | None = None
+    """When the controller first knew that all their Pods run."""
+    started_epoch: int | None = None
+    """The newest epoch that their agents reported as started; None: none yet."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class RecoveryStatus:
     """The epochs of an attempt. Not in the original."""
 
@@ -72,5 +85,7 @@ class RecoveryStatus:
     """Counted restarts, by role."""
     refused: tuple[str, ...] = ()
     """Fingerprints of the Pods of refused reports."""
+    start_barrier: StartBarrierStatus | None = None
+    """The start barrier of the newest members; None before all their Pods run."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Wire fields that this version does not know; they are written back."""

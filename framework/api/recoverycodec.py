@@ -7,6 +7,7 @@ from framework.api.recovery import (
     RecoverySpec,
     RecoveryStatus,
     RoleRestarts,
+    StartBarrierStatus,
 )
 from framework.api.wire import INT, STR, TIME, Field, Struct, list_kind
 
@@ -40,6 +41,13 @@ _FAILED_PROCESS = Struct(
     Field("code", "code", INT),
 )
 
+_START_BARRIER = Struct(
+    StartBarrierStatus,
+    Field("since", "since", INT),
+    Field("beginTime", "begin_time", TIME, nullable=True, omit_value=None),
+    Field("startedEpoch", "started_epoch", INT, nullable=True, omit_value=None),
+)
+
 RECOVERY_STATUS = Struct(
     RecoveryStatus,
     Field("epoch", "epoch", INT),
@@ -48,4 +56,5 @@ RECOVERY_STATUS = Struct(
     Field("firstFailed", "first_failed", _FAILED_PROCESS.kind(), nullable=True, omit_value=None),
     Field("restarts", "restarts", list_kind(_ROLE_RESTARTS.kind()), omit_empty=True),
     Field("refused", "refused", list_kind(STR), omit_empty=True),
+    Field("startBarrier", "start_barrier", _START_BARRIER.kind(), nullable=True, omit_value=None),
 )

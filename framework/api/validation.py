@@ -222,12 +222,14 @@ def _check_in_place(spec: InPlaceSpec, path: str) -> Iterator[FieldError]:
         yield FieldError(
             restarts_path, f"must be at most {most}, not {spec.max_restarts}: use a lower count"
         )
-    yield from _check_least(
-        join_path(path, constants.WITHIN_SECONDS_FIELD),
-        spec.within_seconds,
-        1,
-        "the seconds in which maxRestarts are allowed",
-    )
+    seconds_path = join_path(path, constants.WITHIN_SECONDS_FIELD)
+    meaning = "the seconds in which maxRestarts are allowed"
+    yield from _check_least(seconds_path, spec.within_seconds, 1, meaning)
+    if spec.within_seconds > constants.MAX_IN_PLACE_SECONDS:
+        most = constants.MAX_IN_PLACE_SECONDS
+        yield FieldError(
+            seconds_path, f"must be at most {most}, not {spec.within_seconds}: use fewer seconds"
+        )
 
 
 def _check_task(task: TaskSpec, path: str) -> Iterator[FieldError]:

@@ -172,7 +172,7 @@ class Recovery:
         self._reporter.say(f"epoch {epoch} starts", epoch=epoch)
         self._wrapper.start({**self._site.get_env(), EPOCH_ENV: str(epoch)})
         if self._serving == self._memory.running:
-            self._reports.report_start(encode_start(EpochStart(epoch)))
+            self._reports.report_start(encode_start(EpochStart(*self._memory.running)))
 
     def _report_missing(self) -> None:
         """Report the Pods that have not come, once the time of the start barrier is over."""
@@ -188,4 +188,4 @@ class Recovery:
             self._awaited = (target, now + self._site.stop_grace_seconds + seconds)
         elif now >= deadline:
             self._awaited = (Target(0, 0), 0.0)
-            self._reports.report_start(encode_start(EpochStart(target.epoch, missing)))
+            self._reports.report_start(encode_start(EpochStart(*target, missing)))

@@ -2,8 +2,8 @@
 
 ``decide_epoch`` takes these steps:
 
-1. Keep the reports of the current epoch. Reports of earlier epochs have had their restart, and
-   reports of later epochs are not from an agent of this attempt.
+1. Keep the reports of the current epoch, without those of Pods that are refused. Reports of earlier
+   epochs have had their restart, and reports of later epochs are not from an agent of this attempt.
 2. Without such a report, change nothing but the refusals of Pods that are gone.
 3. Refuse a report if its role has no restart in place, if its code is permanent, or if the budget
    of its role is used up.
@@ -13,6 +13,7 @@
 Invariants:
 
 - The epoch increases by at most 1 in a decision. The same reports decided again change nothing.
+- A Pod is refused once: what it reports after that starts no epoch.
 - In each window of ``within_seconds``, at most ``max_restarts`` restarts are counted for a role.
 
 Example: epoch 4 runs, and worker 1 reports ``4 137``: epoch 5, with one restart counted for the
@@ -26,6 +27,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from framework.api.constants import MAX_IN_PLACE_SECONDS
 from framework.api.naming import TaskKey
 from framework.api.recovery import (
     BUDGET_USED_UP,
@@ -87,7 +89,11 @@ def decide_epoch(
         now: the current time.
     """
     refused = state.refused.intersection(live)
-    current = [report for report in reports if report.epoch == state.epoch]
+    current = [
+        report
+        for report in reports
+        if report.epoch == state.epoch and report.fingerprint not in state.refused
+    ]
     if not current:
         return state if refused == state.refused else replace(state, refused=refused)
     roles = {report.key.role for report in current}
@@ -117,7 +123,7 @@ def _list_recent(
     if policy is None:
         return ()
     times = state.restarts.get(role, ())
-    window = timedelta(seconds=policy.within_seconds)
+    window = timedelta(seconds=min(policy.within_seconds, MAX_IN_PLACE_SECONDS))
     # A time in the future is from before the clock was set back: it counts.
     return tuple(time for time in times if now - time < window)
 

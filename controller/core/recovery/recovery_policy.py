@@ -2,14 +2,16 @@
 
 Steps of ``decide_recovery``, after the machines have moved:
 
-1. Do nothing unless a role has restart in place, or the attempt has epochs, and Tasks may run.
-2. Read the report of each live Pod of the attempt (``framework.api.epochreports``).
+1. Do nothing unless a published roster has restart in place, and Tasks may run.
+2. Read the report of each live Pod of the roles in the roster (``framework.api.epochreports``).
 3. Decide the epoch (``epochs.decide_epoch``), and put it into the status.
+4. Put into the status which start barrier is waited for, and whether it has released its members
+   (``start_deadline``).
 
 Invariants:
 
 - The roster has the epoch of the drafted status. It is published after the status is stored.
-- Only the recorded Pods of Tasks that are neither terminating nor finished are read.
+- Only the recorded Pods of Tasks that neither leave nor terminate nor are finished are read.
 
 Example: the Pod of worker 1 has the report ``4 137``, and epoch 4 is stored: epoch 5 is stored with
 this decision, and then published.
@@ -23,7 +25,8 @@ from dataclasses import replace
 from controller.core.actions import Urgency
 from controller.core.draft import Draft
 from controller.core.recovery.epochs import EpochState, Report, decide_epoch
-from controller.core.recovery.restartable_pods import find_live_pod, list_policies
+from controller.core.recovery.restartable_pods import find_live_pod, find_roles, list_policies
+from controller.core.recovery.start_deadline import follow_start
 from framework.api.completion import PERMANENT, complete_failed_pod
 from framework.api.constants import PROCESS_ENDED_ANNOTATION
 from framework.api.epochreports import parse_end
@@ -38,28 +41,33 @@ _RUNNING = (FrameworkState.ATTEMPT_PREPARING, FrameworkState.ATTEMPT_RUNNING)
 
 def decide_recovery(draft: Draft) -> None:
     """Decide the epoch, and put it into the drafted status."""
-    policies = list_policies(draft)
-    stored = draft.status.attempt_status.recovery
-    if draft.state not in _RUNNING or not (policies or stored):
+    roles = find_roles(draft)
+    if draft.state not in _RUNNING or not roles:
         return
+    stored = draft.status.attempt_status.recovery or RecoveryStatus()
     pods = [
         (TaskKey(role.name, task.index), pod)
         for role, task in draft.walk_tasks()
-        if (pod := find_live_pod(draft, task)) is not None
+        if role.name in roles and (pod := find_live_pod(draft, task)) is not None
     ]
     live = {fingerprint_uid(pod.uid) for _, pod in pods}
-    state = _load(stored or RecoveryStatus())
-    decided = decide_epoch(state, _list_reports(draft, pods), policies, live, draft.now)
+    state = _load(stored)
+    reports = _list_reports(draft, pods, state)
+    decided = decide_epoch(state, reports, list_policies(draft), live, draft.now)
+    recovery = follow_start(draft, _store(decided, stored))
+    if recovery != stored:
+        draft.update_attempt(recovery=recovery)
     if decided != state:
-        draft.update_attempt(recovery=_store(decided, stored or RecoveryStatus()))
         draft.raise_urgency(Urgency.NOW)
 
 
-def _list_reports(draft: Draft, pods: list[tuple[TaskKey, PodView]]) -> list[Report]:
-    """List the reports, in the order of the versions of their Pods."""
+def _list_reports(
+    draft: Draft, pods: list[tuple[TaskKey, PodView]], state: EpochState
+) -> list[Report]:
+    """List the reports that may count, in the order of the versions of their Pods."""
     reporting = [pod for pod in pods if PROCESS_ENDED_ANNOTATION in pod[1].annotations]
     reporting.sort(key=lambda pod: _read_version(pod[1]))
-    return [report for key, pod in reporting for report in _read_report(draft, key, pod)]
+    return [report for key, pod in reporting for report in _read_report(draft, key, pod, state)]
 
 
 def _read_version(pod: PodView) -> tuple[int, str]:
@@ -67,9 +75,10 @@ def _read_version(pod: PodView) -> tuple[int, str]:
     return len(pod.resource_version), pod.resource_version
 
 
-def _read_report(draft: Draft, key: TaskKey, pod: PodView) -> Iterator[Report]:
+def _read_report(draft: Draft, key: TaskKey, pod: PodView, state: EpochState) -> Iterator[Report]:
     end = parse_end(pod.annotations[PROCESS_ENDED_ANNOTATION])
-    if end is not None:
+    # Reports of earlier epochs stay at their Pods, and whether a code is permanent is slow to find.
+    if end is not None and end.epoch == state.epoch:
         is_permanent = _is_permanent(draft, pod, end.code)
         yield Report(key, fingerprint_uid(pod.uid), end.epoch, end.code, is_permanent)
 

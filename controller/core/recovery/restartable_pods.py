@@ -1,6 +1,6 @@
 """Which Pods and roles take part in restarts in place."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from controller.core.draft import Draft
 from framework.api.inplace import find_in_place
@@ -11,17 +11,34 @@ from framework.api.types import TaskStatus
 
 
 def list_policies(draft: Draft) -> Mapping[str, InPlaceSpec]:
-    """List the restart in place of each role of the spec that has it."""
-    return {
+    """List the restart in place of each role that takes part and has it in the spec now."""
+    policies = {
         role.name: in_place
         for role in draft.spec.task_roles
         if (in_place := find_in_place(role)) is not None
     }
+    known = find_roles(draft)
+    if known is None:
+        return policies
+    return {name: policy for name, policy in policies.items() if name in known}
+
+
+def find_roles(draft: Draft) -> Collection[str] | None:
+    """Find the roles that take part: those of the first roster of the attempt.
+
+    Agents look at them at their start only. None if no roster is published.
+    """
+    published = draft.snapshot.published.roster
+    if published is None:
+        return None
+    return published.recovery.roles if published.recovery is not None else ()
 
 
 def find_live_pod(draft: Draft, task: TaskStatus) -> PodView | None:
-    """Find the recorded Pod of a Task's attempt; None if it is terminating or finished."""
+    """Find the recorded Pod of a Task's attempt; None if it leaves, terminates or is finished."""
     attempt = task.attempt_status
+    if task.deletion_pending:
+        return None
     pod = draft.snapshot.pods.get(attempt.pod_name)
     if pod is None or pod.uid != attempt.pod_uid or task.state not in TASK_ALIVE:
         return None

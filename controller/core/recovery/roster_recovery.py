@@ -3,8 +3,11 @@
 ``since`` names the members: two rosters with the same number have the same members of these roles,
 apart from those that succeeded in between. Agents restart processes when it or the epoch changes.
 
-Invariant: the number depends only on the drafted status and the published roster, so a restart of
-the controller does not change it.
+Invariants:
+
+- The number depends only on the drafted status and the published roster, so a restart of the
+  controller does not change it.
+- The roles are those of the first roster of the attempt, also if the spec changes.
 
 Example: workers 0 to 2 in generation 1: since 1. Worker 1 succeeds: generation 2, since 1. Worker 2
 fails: generation 3, since 3. Its next Pod has an address: generation 4, since 4.
@@ -13,24 +16,26 @@ fails: generation 3, since 3. Its next Pod has an address: generation 4, since 4
 from collections.abc import Sequence
 
 from controller.core.draft import Draft, RoleDraft
-from controller.core.recovery.restartable_pods import list_policies
+from controller.core.recovery.restartable_pods import find_roles, list_policies
 from framework.api.roster import RoleRoster, Roster, RosterRecovery
 
 
 def build_recovery(
     draft: Draft, roles: Sequence[RoleRoster], published: Roster | None
 ) -> RosterRecovery | None:
-    """Build the part of the roster; None if no role has restart in place.
+    """Build the part of the roster; None if no role had restart in place in the first roster.
 
     Args:
         draft: the decision.
         roles: the roles of the roster that is built.
         published: the last published roster.
     """
-    policies = list_policies(draft)
-    if not policies:
+    names = find_roles(draft)
+    if names is None:
+        names = list_policies(draft)
+    own = [role for role in roles if role.name in names]
+    if not own:
         return None
-    own = [role for role in roles if role.name in policies]
     status = draft.status.attempt_status.recovery
     return RosterRecovery(
         epoch=status.epoch if status else 0,

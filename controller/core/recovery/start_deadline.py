@@ -1,33 +1,63 @@
 """Pods that do not come to the start barrier of an epoch in time: their Tasks end.
 
-1. The agent of one member serves the start barrier. It reports that the epoch has started; or,
-   after its own deadline, which Pods have not come: these are late.
-2. If no member reports anything about an epoch after a restart, the first member is late.
+1. The start barrier is waited for as soon as a complete roster is published of which all Pods run.
+   The time is stored (``follow_start``).
+2. The agent of the first member serves it. It reports that the start barrier has released its
+   members, which is stored; or, after its own deadline, which Pods have not come: these are late.
+3. If nothing is reported about a start barrier, the first member is late.
+4. A Pod that is refused, and does not end, is late, too.
 
 Invariants:
 
-- Only a complete gang with the stored epoch in its roster has late Pods.
-- Only reports of members about the stored epoch are read.
+- Only a complete gang with the stored epoch in its roster has late members.
+- Only reports of the first member of a role, about the newest since and the stored epoch, are read.
+- Nobody is late for a start barrier that has released its members, also after the Pod that reported
+  it is gone.
+- Without a sign that agents may write annotations, the first member is not late.
 
 Example: epoch 5 is published, and worker 2 hangs in the kernel. The agent of worker 0 reports
-``5 89abcdef``. The Task of worker 2 ends with -270, and its retry policy decides.
+``7 5 89abcdef``. The Task of worker 2 ends with -270, and its retry policy decides.
 
 Rules: docs/design/recovery.md, "Steps".
 """
 
-from collections.abc import Collection, Iterator
-from datetime import datetime
+from collections.abc import Iterator
+from dataclasses import replace
 
 from controller.core.draft import Draft
 from controller.core.recovery.restartable_pods import find_live_pod
-from framework.api.constants import EPOCH_STARTED_ANNOTATION, GANG_READY_CONDITION
+from framework.api.constants import (
+    ACKNOWLEDGED_GENERATION_ANNOTATION,
+    EPOCH_STARTED_ANNOTATION,
+    PROCESS_ENDED_ANNOTATION,
+)
 from framework.api.epochreports import EpochStart, parse_start
 from framework.api.pods import PodView
-from framework.api.roster import Roster, fingerprint_uid
+from framework.api.recovery import RecoveryStatus, StartBarrierStatus
+from framework.api.roster import RoleRoster, Roster, fingerprint_uid
 
 DIAGNOSTICS = "The Pod did not come to the start barrier of the epoch in time"
 # Longer than the deadline of the agents: it applies only if the serving agent reports nothing.
 DEADLINE_SECONDS = 600
+_OF_AGENTS = (
+    ACKNOWLEDGED_GENERATION_ANNOTATION,
+    PROCESS_ENDED_ANNOTATION,
+    EPOCH_STARTED_ANNOTATION,
+)
+
+
+def follow_start(draft: Draft, recovery: RecoveryStatus) -> RecoveryStatus:
+    """Put into the status which start barrier is waited for, and what started."""
+    published = draft.snapshot.published.roster
+    if published is None or published.recovery is None or not _is_running(published):
+        return recovery
+    known, since = recovery.start_barrier, published.recovery.since
+    if known is None or known.since != since:
+        known = StartBarrierStatus(since, draft.now)
+    epoch = published.recovery.epoch
+    if known.started_epoch != epoch and _has_started(_list_starts(draft, published)):
+        known = replace(known, started_epoch=epoch)
+    return replace(recovery, start_barrier=known)
 
 
 def is_late(draft: Draft, pod: PodView) -> bool:
@@ -38,55 +68,72 @@ def is_late(draft: Draft, pod: PodView) -> bool:
 
 
 def _find_late(draft: Draft) -> Iterator[str]:
+    recovery = draft.status.attempt_status.recovery
+    if recovery is None or draft.is_completing:
+        return
+    decided, barrier = recovery.decided_time, recovery.start_barrier
+    if recovery.refused and decided and draft.has_elapsed(decided, DEADLINE_SECONDS):
+        yield from recovery.refused
     published = draft.snapshot.published.roster
-    if published is None or published.recovery is None or not published.complete:
+    if published is None or published.recovery is None or not _is_running(published):
         return
-    if draft.is_completing:
+    target = published.recovery.since, published.recovery.epoch
+    if barrier is None or barrier.begin_time is None or target != (barrier.since, recovery.epoch):
         return
-    status = draft.status.attempt_status.recovery
-    epoch = status.epoch if status else 0
-    if published.recovery.epoch != epoch:
+    if barrier.started_epoch == recovery.epoch:
         return
-    members = _list_members(published)
-    if not members:
+    starts = _list_starts(draft, published)
+    if _has_started(starts):
         return
-    reports = [start for start in _read_starts(draft, members) if start.epoch == epoch]
-    missing = {fingerprint for start in reports for fingerprint in start.missing}
-    if reports:
+    members = [m.fingerprint for role in _list_roles(published) for m in role.members]
+    missing = {fingerprint for start in starts for fingerprint in start.missing}
+    begin = max(barrier.begin_time, decided or barrier.begin_time)
+    if missing:
         yield from missing.intersection(members)
-    elif status is not None and status.decided_time is not None:
-        complete_since = _find_complete_since(draft)
-        if complete_since is not None:
-            since = max(status.decided_time, complete_since)
-            if draft.has_elapsed(since, DEADLINE_SECONDS):
-                yield members[0]
+    elif _may_report(draft) and draft.has_elapsed(begin, DEADLINE_SECONDS):
+        yield from members[:1]
 
 
-def _find_complete_since(draft: Draft) -> datetime | None:
-    for condition in draft.status.conditions or ():
-        if condition.type == GANG_READY_CONDITION and condition.status == "True":
-            return condition.transition_time
-    return None
+def _is_running(published: Roster) -> bool:
+    """Return whether all Pods of the roles that take part are members and run."""
+    return published.complete and all(role.running for role in _list_roles(published))
 
 
-def _list_members(published: Roster) -> list[str]:
-    """List the fingerprints of the members that take part, in the order of the roster."""
-    roles = published.recovery.roles if published.recovery else ()
+def _list_roles(published: Roster) -> list[RoleRoster]:
+    names = published.recovery.roles if published.recovery is not None else ()
+    return [role for role in published.roles if role.name in names]
+
+
+def _has_started(starts: list[EpochStart]) -> bool:
+    return any(not start.missing for start in starts)
+
+
+def _list_starts(draft: Draft, published: Roster) -> list[EpochStart]:
+    """List what the first members report about the published start barrier.
+
+    Only the agents know which role has rank 0.
+    """
+    known = published.recovery
+    firsts = {m.fingerprint for role in _list_roles(published) for m in role.members[:1]}
+    starts = [
+        parse_start(pod.annotations.get(EPOCH_STARTED_ANNOTATION, ""))
+        for pod in _walk_pods(draft)
+        if EPOCH_STARTED_ANNOTATION in pod.annotations and fingerprint_uid(pod.uid) in firsts
+    ]
     return [
-        member.fingerprint
-        for role in published.roles
-        if role.name in roles
-        for member in role.members
+        start
+        for start in starts
+        if start is not None and known and start[:2] == (known.since, known.epoch)
     ]
 
 
-def _read_starts(draft: Draft, members: Collection[str]) -> Iterator[EpochStart]:
-    known = set(members)
+def _may_report(draft: Draft) -> bool:
+    """Return whether an agent of the attempt has written an annotation: it has the right to."""
+    return any(name in pod.annotations for pod in _walk_pods(draft) for name in _OF_AGENTS)
+
+
+def _walk_pods(draft: Draft) -> Iterator[PodView]:
     for _, task in draft.walk_tasks():
         pod = find_live_pod(draft, task)
-        text = pod.annotations.get(EPOCH_STARTED_ANNOTATION) if pod is not None else None
-        if pod is None or text is None or fingerprint_uid(pod.uid) not in known:
-            continue
-        start = parse_start(text)
-        if start is not None:
-            yield start
+        if pod is not None:
+            yield pod

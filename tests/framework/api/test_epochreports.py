@@ -22,12 +22,17 @@ def test_end_survives_its_text(epoch: int, code: int) -> None:
     assert parse_end(encode_end(ProcessEnd(epoch, code))) == ProcessEnd(epoch, code)
 
 
-@given(EPOCHS, st.lists(PRINTS, max_size=20))
-def test_start_survives_its_text_with_the_first_ten(epoch: int, missing: list[str]) -> None:
-    text = encode_start(EpochStart(epoch, tuple(missing)))
-    assert parse_start(text) == EpochStart(epoch, tuple(missing[:10]))
+@given(st.integers(1, 999_999_999), EPOCHS, st.lists(PRINTS, max_size=20))
+def test_start_survives_its_text_with_the_first_ten(
+    since: int, epoch: int, missing: list[str]
+) -> None:
+    text = encode_start(EpochStart(since, epoch, tuple(missing)))
+    assert parse_start(text) == EpochStart(since, epoch, tuple(missing[:10]))
 
 
-@pytest.mark.parametrize("text", ["", "-1", "05", "5 ", "5 89ABCDEF", "5 8", "1234567890", "5\n"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "5", "7 -1", "7 05", "0 5", "7 5 ", "7 5 89ABCDEF", "7 5 8", "7 1234567890", "7 5\n"],
+)
 def test_other_texts_are_no_start(text: str) -> None:
     assert parse_start(text) is None

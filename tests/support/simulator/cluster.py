@@ -228,7 +228,8 @@ class Cluster:
             is_refused = fingerprint_uid(pod["metadata"]["uid"]) in roster.recovery.refused
             if end is not None and is_refused:
                 self._attempt(partial(self._end, pod["metadata"]["name"], end.code), quiet=True)
-        self._report_start(roster, pods, EpochStart(roster.recovery.epoch))
+        target = roster.recovery.since, roster.recovery.epoch
+        self._report_start(roster, pods, EpochStart(*target))
 
     def report_missing(self) -> None:
         """The first member reports that another one has not come."""
@@ -236,7 +237,8 @@ class Cluster:
         if roster is None or roster.recovery is None or not pods:
             return
         missing = fingerprint_uid(self.draw.choice(pods)["metadata"]["uid"])
-        self._report_start(roster, pods, EpochStart(roster.recovery.epoch, (missing,)))
+        target = roster.recovery.since, roster.recovery.epoch
+        self._report_start(roster, pods, EpochStart(*target, (missing,)))
 
     def _report_start(self, roster: Roster, pods: list[Object], start: EpochStart) -> None:
         roles = roster.recovery.roles if roster.recovery else ()

@@ -1,12 +1,19 @@
 """Reports of Pods become epochs of the status and the roster: docs/design/recovery.md."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+
+from controller.core.recovery import recovery_policy
 from controller.core.recovery.start_deadline import DEADLINE_SECONDS
 from framework.api.completion import EPOCH_START_TIMEOUT
-from framework.api.constants import EPOCH_STARTED_ANNOTATION, PROCESS_ENDED_ANNOTATION
+from framework.api.constants import (
+    ACKNOWLEDGED_GENERATION_ANNOTATION,
+    EPOCH_STARTED_ANNOTATION,
+    PROCESS_ENDED_ANNOTATION,
+)
 from framework.api.epochreports import (
     EpochStart,
     ProcessEnd,
@@ -14,10 +21,16 @@ from framework.api.epochreports import (
     encode_start,
 )
 from framework.api.pods import PodPhase
-from framework.api.recovery import InPlaceSpec, RecoverySpec, RecoveryStatus
+from framework.api.recovery import (
+    InPlaceSpec,
+    RecoverySpec,
+    RecoveryStatus,
+    StartBarrierStatus,
+)
 from framework.api.roster import RosterRecovery, fingerprint_uid
 from framework.api.states import TaskState
-from tests.support.builders import build_role, build_spec
+from framework.api.types import DrainSpec, RetryPolicySpec, TaskSpec
+from tests.support.builders import build_role, build_spec, build_template_wire
 from tests.support.builders.worlds import World, get_code, get_task
 
 IN_PLACE = RecoverySpec(InPlaceSpec(2, 3600))
@@ -45,7 +58,8 @@ class Gang(World):
         self.annotate(index, PROCESS_ENDED_ANNOTATION, encode_end(ProcessEnd(epoch, code)))
 
     def start(self, index: int, epoch: int, *missing: str) -> None:
-        self.annotate(index, EPOCH_STARTED_ANNOTATION, encode_start(EpochStart(epoch, missing)))
+        text = encode_start(EpochStart(self.shown.since, epoch, missing))
+        self.annotate(index, EPOCH_STARTED_ANNOTATION, text)
 
     def annotate(self, index: int, key: str, value: str) -> None:
         pod = self.pods[name(index)]
@@ -57,6 +71,14 @@ class Gang(World):
     @property
     def stored(self) -> RecoveryStatus:
         return self.status.attempt_status.recovery or RecoveryStatus()
+
+    @property
+    def stored_begin(self) -> datetime | None:
+        barrier = self.stored.start_barrier
+        return barrier.begin_time if barrier is not None else None
+
+    def get_codes(self) -> list[int | None]:
+        return [get_code(get_task(self.status, index)) for index in range(3)]
 
     @property
     def shown(self) -> RosterRecovery:
@@ -73,7 +95,8 @@ def name(index: int) -> str:
 def test_roster_names_the_roles_before_any_failure() -> None:
     gang = Gang()
     assert gang.shown == RosterRecovery(0, 1, ("worker",))
-    assert gang.status.attempt_status.recovery is None, "nothing has failed"
+    assert (gang.stored.epoch, gang.stored.decided_time) == (0, None), "nothing has failed"
+    assert gang.stored.start_barrier == StartBarrierStatus(1, gang.stored_begin)
 
 
 def test_gang_without_restart_in_place_ignores_reports() -> None:
@@ -207,4 +230,147 @@ def test_epoch_that_started_has_no_deadline() -> None:
     gang.pause(1)
     gang.start(0, 1)
     gang.pause(2 * DEADLINE_SECONDS)
-    assert [get_code(get_task(gang.status, index)) for index in range(3)] == [None] * 3
+    assert gang.get_codes() == [None] * 3
+
+
+def test_epoch_that_started_has_no_deadline_after_the_serving_pod_succeeded() -> None:
+    gang = Gang()
+    gang.report(1, 0)
+    gang.pause(1)
+    gang.start(0, 1)
+    gang.pause(1)
+    gang.end_pod(name(0), 0)
+    gang.pause(DEADLINE_SECONDS + 5)
+    gang.pause(DEADLINE_SECONDS + 5)
+    assert gang.get_codes() == [0, None, None]
+
+
+def test_start_of_the_first_epoch_has_a_deadline_if_agents_may_report() -> None:
+    gang = Gang()
+    gang.pause(DEADLINE_SECONDS + 5)
+    assert gang.get_codes() == [None] * 3, "perhaps the agents have no right to report the start"
+    gang = Gang()
+    gang.annotate(2, ACKNOWLEDGED_GENERATION_ANNOTATION, "1")
+    gang.pause(DEADLINE_SECONDS - 2)
+    assert gang.get_codes() == [None] * 3
+    gang.pause(5)
+    assert gang.get_codes() == [EPOCH_START_TIMEOUT, None, None]
+
+
+def test_new_members_have_a_start_barrier_of_their_own() -> None:
+    """A report about the members before says nothing about these."""
+    retries = RetryPolicySpec(max_retry_count=-2)
+    gang = Gang(task=TaskSpec(pod=build_template_wire(), retry_policy=retries))
+    gang.start(0, 0)
+    gang.pause(2 * DEADLINE_SECONDS)
+    late = gang.mark(2)
+    gang.start(0, 0, late)
+    gang.remove_pod(name(1))
+    gang.pause(5)
+    gang.pause(5)
+    gang.run_pod(name(1), 7)
+    gang.pause(1)
+    gang.pause(1)
+    assert gang.published.roster is not None
+    assert gang.published.roster.complete
+    assert gang.shown.since > 1
+    assert gang.get_codes() == [None] * 3
+    barrier = gang.stored.start_barrier
+    assert barrier is not None
+    assert (barrier.since, barrier.started_epoch) == (gang.shown.since, None)
+    gang.pause(DEADLINE_SECONDS - 5)
+    assert gang.get_codes() == [None] * 3
+    gang.pause(10)
+    assert gang.get_codes() == [EPOCH_START_TIMEOUT, None, None]
+
+
+def test_missing_members_are_believed_of_the_first_member_until_the_start_only() -> None:
+    gang = Gang()
+    gang.start(2, 0, gang.mark(0), gang.mark(1))
+    gang.pause(1)
+    assert gang.get_codes() == [None] * 3, "it does not serve the start barrier"
+    gang.start(0, 0)
+    gang.pause(1)
+    gang.start(0, 0, gang.mark(1))
+    gang.pause(1)
+    assert gang.get_codes() == [None] * 3, "the epoch runs"
+
+
+def test_refused_pod_that_goes_on_starts_no_more_epochs_and_ends() -> None:
+    gang = Gang()
+    for epoch in range(20):
+        gang.report(1, epoch)
+        gang.pause(1)
+    assert gang.stored.epoch == 3
+    gang.start(0, 3)
+    gang.pause(DEADLINE_SECONDS + 5)
+    assert gang.get_codes() == [None, EPOCH_START_TIMEOUT, None]
+
+
+def test_roles_are_those_of_the_first_roster() -> None:
+    gang = Gang(recovery=None)
+    role = gang.framework.spec.task_roles[0]
+    gang.edit(replace(gang.framework.spec, task_roles=(replace(role, recovery=IN_PLACE),)))
+    gang.pause(1)
+    gang.report(1, 0)
+    gang.pause(1)
+    assert gang.published.roster is not None
+    assert gang.published.roster.recovery is None
+    assert gang.stored.epoch == 0
+    gang = Gang()
+    gang.edit(replace(gang.framework.spec, task_roles=(replace(role, recovery=None),)))
+    gang.pause(1)
+    assert gang.shown == RosterRecovery(0, 1, ("worker",))
+    gang.report(1, 0)
+    gang.pause(1)
+    assert (gang.stored.reason, gang.shown.refused) == ("NotInPlace", (gang.mark(1),))
+
+
+def test_report_of_a_role_without_restart_in_place_is_ignored() -> None:
+    gang = Gang.__new__(Gang)
+    roles = build_role(number=3, recovery=IN_PLACE), build_role(name="eval", number=1)
+    World.__init__(gang, build_spec(*roles))
+    gang.settle()
+    gang.run_pod("gang-eval-0", 9)
+    gang.run()
+    pod = gang.pods["gang-eval-0"]
+    gang._change(pod.name, annotations={**pod.annotations, PROCESS_ENDED_ANNOTATION: "0 1"})
+    gang.pause(1)
+    assert (gang.stored.epoch, gang.shown.refused) == (0, ())
+
+
+def test_report_of_a_pod_that_drains_is_ignored() -> None:
+    gang = Gang(drain=DrainSpec(timeout_seconds=100))
+    spec = gang.framework.spec
+    gang.edit(replace(spec, task_roles=(replace(spec.task_roles[0], task_number=2),)))
+    gang.pause(1)
+    roster = gang.published.roster
+    assert roster is not None
+    assert [leaving.index for leaving in roster.leaving] == [2]
+    gang.report(2, 0, 143)
+    gang.pause(1)
+    assert gang.stored.epoch == 0
+
+
+def test_longest_window_counts_all_restarts() -> None:
+    gang = Gang(recovery=RecoverySpec(InPlaceSpec(1, 10**15)))
+    for epoch in range(2):
+        gang.report(1, epoch)
+        gang.pause(1)
+    assert (gang.stored.epoch, gang.stored.reason) == (2, "BudgetUsedUp")
+
+
+def test_permanence_is_found_for_reports_of_the_current_epoch_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gang = Gang()
+    for index in range(3):
+        gang.report(index, 0)
+    gang.pause(1)
+    looks: list[object] = []
+    monkeypatch.setattr(recovery_policy, "_is_permanent", lambda *given: looks.append(given))
+    gang.pause(1)
+    assert (looks, gang.stored.epoch) == ([], 1)
+    gang.report(1, 1)
+    gang.pause(1)
+    assert (len(looks), gang.stored.epoch) == (1, 2)
