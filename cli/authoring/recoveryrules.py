@@ -12,6 +12,7 @@ from framework.api import constants
 from framework.api.gang_key import refers_to_gang_key
 from framework.api.inplace import ANNOTATION_FORM, find_annotation, parse_annotation
 from framework.kube.resources import Object
+from rendezvous.settings.inplace import list_faults
 from rendezvous.settings.kinds import RANKED_KINDS, map_roles
 
 _FIELD = f"{constants.RECOVERY_FIELD}.{constants.IN_PLACE_FIELD}"
@@ -57,13 +58,11 @@ def incomplete_recovery(framework: Object, role: RoleTemplate, __: object) -> It
             "examples/recovery.yaml does",
         )
     options = read_call(wrapped).options
-    if options is not None and not options.acknowledge:
-        yield error(
-            "incomplete-recovery",
-            f"{wrapped.path}.env",
-            "FB_ACKNOWLEDGE is off, so failed processes are not reported: the agent ends with 210",
-            "leave FB_ACKNOWLEDGE out",
-        )
+    restarted = [each.name for each in list_roles(framework) if find_in_place_path(each)]
+    for fault in list_faults(options, restarted) if options is not None else ():
+        what, _, remedy = fault.rpartition("; ")
+        message = f"{what}: the agent ends with 210"
+        yield error("incomplete-recovery", f"{wrapped.path}.env", message, remedy)
 
 
 def _judge_roles(

@@ -19,6 +19,9 @@ _OK = (200, 201)
 _UNAUTHORIZED = 401
 _PERMANENT = (400, 403, 404, 409, 422)
 _RETRY_SECONDS = 2.0
+# Pauses after refusals, each twice as long as the one before.
+_REFUSED_SECONDS = 5.0
+_LONGEST_REFUSED_SECONDS = 60.0
 NO_DRAIN = (
     "generations are not acknowledged, so a drain of this gang does not wait for this Pod (that is "
     "right where no role drains): "
@@ -30,7 +33,11 @@ NO_RESTART = (
 
 
 class Acknowledger:
-    """Writes the annotations; if that fails, the newest values are sent again later."""
+    """Writes the annotations; if that fails, the newest values are sent again later.
+
+    Refused values are dropped, unless ``repeats_refused``: a restart in place waits for them, and a
+    right, a policy or a token that was missing may come.
+    """
 
     def __init__(
         self,
@@ -39,9 +46,13 @@ class Acknowledger:
         target: Target,
         reporter: LineReporter,
         effect: str = NO_DRAIN,
+        *,
+        repeats_refused: bool = False,
     ) -> None:
         """Acknowledge for the Pod of ``target``; ``effect``: what a refused write leads to."""
         self._effect = effect
+        self._repeats_refused = repeats_refused
+        self._refused_seconds = _REFUSED_SECONDS
         self._connection = Connection(access, clock)
         self._clock = clock
         self._target = target
@@ -69,6 +80,7 @@ class Acknowledger:
         if self._target.pod:
             self._pending[name] = value
             self._next_try_at = 0.0
+            self._refused_seconds = _REFUSED_SECONDS
             self.flush()
 
     def flush(self) -> None:
@@ -83,8 +95,12 @@ class Acknowledger:
         if answer.head.status in _OK:
             self._pending = {}
         elif answer.head.status in _PERMANENT:
-            self._pending = {}
             self._explain(answer)
+            if self._repeats_refused:
+                self._try_again(self._refused_seconds)
+                self._refused_seconds = min(2 * self._refused_seconds, _LONGEST_REFUSED_SECONDS)
+            else:
+                self._pending = {}
         else:
             if answer.head.status == _UNAUTHORIZED:
                 self._connection.close()  # the next one reads the token again

@@ -15,13 +15,13 @@ roster has epoch 5: this agent comes to the start barrier, and starts the comman
 Rules: docs/design/recovery.md, "Steps".
 """
 
-import os
 import queue
 from typing import Callable, Mapping, NamedTuple, Optional, Tuple
 
 from framework.agent.clock import AgentClock
 from framework.agent.exitcodes import ExitCode
 from framework.agent.report import LineReporter
+from framework.agent.signals import SIGNAL_EXIT_BASE
 from framework.api.epochreports import EpochStart, ProcessEnd, encode_end, encode_start
 from framework.api.roster import Roster, fingerprint_uid
 from rendezvous.core.recovery import (
@@ -30,6 +30,7 @@ from rendezvous.core.recovery import (
     Event,
     Exit,
     Gather,
+    Phase,
     ProcessEnded,
     ProcessGone,
     RecoveryMemory,
@@ -42,7 +43,7 @@ from rendezvous.core.recovery import (
     step,
 )
 from rendezvous.notify.acknowledge import Acknowledger
-from rendezvous.process.sharedmemory import SharedMemory
+from rendezvous.process.sharedmemory import find_shared_memory
 from rendezvous.process.startbarrier import StartBarrier
 from rendezvous.process.wrapper import Wrapper
 
@@ -51,6 +52,10 @@ _TICK_SECONDS = 1.0
 # After a restart, only processes are ended. The agents of a new generation may have to be started.
 _RESTART_SECONDS = 30.0
 _START_SECONDS = 300.0
+# When a process is killed, those of its peers fail, too. Their reports are spread over this time,
+# and most are not needed any more when they are due.
+_SPREAD_SECONDS_PER_MEMBER = 0.002
+_LONGEST_SPREAD_SECONDS = 2.0
 
 
 class Site(NamedTuple):
@@ -85,9 +90,12 @@ class Recovery:
         self._memory = RecoveryMemory()
         self._events: queue.Queue[Event] = queue.Queue()
         self._barrier = StartBarrier(self._note_released, reporter, clock)
-        self._shared_memory = SharedMemory() if os.getpid() == 1 else None
+        self._shared_memory = find_shared_memory()
         self._seen: Optional[RosterSeen] = None
+        self._members = 0
         self._written = ""
+        self._unsent = ""
+        self._send_at = 0.0
         self._serving: Optional[Target] = None
         self._is_running = False
         self._awaited: Tuple[Target, float] = (Target(0, 0), 0.0)
@@ -98,6 +106,7 @@ class Recovery:
         if recovery is None:
             return
         roles = [role for role in roster.roles if role.name in recovery.roles]
+        self._members = sum(len(role.members) for role in roles)
         self._is_running = is_ready and all(role.running for role in roles)
         seen = RosterSeen(
             Target(recovery.since, recovery.epoch),
@@ -134,6 +143,9 @@ class Recovery:
 
     def turn(self, wait_seconds: float = 0.0) -> None:
         """Wait so long for an event, and do what it leads to."""
+        if self._unsent:
+            left = self._send_at - self._clock.monotonic()
+            wait_seconds = min(wait_seconds, max(0.0, left))
         try:
             event = self._events.get(block=wait_seconds > 0, timeout=wait_seconds)
         except queue.Empty:
@@ -141,6 +153,7 @@ class Recovery:
         actions, self._memory = step(self._memory, event, self._clock.monotonic())
         for action in actions:
             self._carry_out(action)
+        self._send_end()
         self._reports.flush()
         self._report_missing()
 
@@ -163,7 +176,18 @@ class Recovery:
         if report != self._written:
             self._written = report
             self._reporter.say(f"waiting for a restart in place: epoch {action.epoch} has failed")
-            self._reports.report_end(report)
+            is_killed = action.code > SIGNAL_EXIT_BASE
+            spread = min(self._members * _SPREAD_SECONDS_PER_MEMBER, _LONGEST_SPREAD_SECONDS)
+            delay = 0.0 if is_killed else self._clock.uniform(0.0, spread)
+            self._unsent, self._send_at = report, self._clock.monotonic() + delay
+
+    def _send_end(self) -> None:
+        """Send the report when it is due, unless there is a next epoch by then."""
+        if self._memory.phase is not Phase.REPORTED:
+            self._unsent = ""
+        elif self._unsent and self._clock.monotonic() >= self._send_at:
+            self._reports.report_end(self._unsent)
+            self._unsent = ""
 
     def _start(self, epoch: int) -> None:
         if self._shared_memory is not None:

@@ -17,6 +17,7 @@ from rendezvous.core.refusal import RefusedError
 from rendezvous.notify.acknowledge import NO_RESTART, Acknowledger
 from rendezvous.process.recovery import Recovery, Site
 from rendezvous.process.wrapper import Wrapper
+from rendezvous.settings.inplace import list_faults
 from rendezvous.settings.kinds import RANKED_KINDS, map_roles
 
 
@@ -34,7 +35,9 @@ def start_recovery(
     _check(setup, env, roster)
     # The package of training code finds the volume by it.
     os.environ[constants.WORKING_DIR_ENV] = setup.options.directory
-    reports = Acknowledger(access, setup.clock, setup.target, setup.reporter, NO_RESTART)
+    reports = Acknowledger(
+        access, setup.clock, setup.target, setup.reporter, NO_RESTART, repeats_refused=True
+    )
     site = Site(setup.target.identity.pod_uid, setup.options.stop_grace_seconds, lambda: agent.env)
     recovery = Recovery(site, wrapper, reports, setup.reporter, setup.clock)
     wrapper.follow_ends(recovery.follow_end, recovery.follow_gone)
@@ -61,9 +64,9 @@ def _check(setup: Setup, env: Mapping[str, str], roster: Roster) -> None:
             "/var/run/frameworkbarrier, or name its file in FB_GANG_KEY_FILE; or remove "
             "recovery.inPlace (docs/rendezvous.md, Gang key)"
         )
-    if not setup.options.acknowledge:
-        raise RefusedError("recovery.inPlace: reports need FB_ACKNOWLEDGE=auto; it is off")
     roles = roster.recovery.roles if roster.recovery else ()
+    for fault in list_faults(setup.options, roles):
+        raise RefusedError(f"recovery.inPlace: {fault}")
     kinds = map_roles([role.name for role in roster.roles], setup.options.roles)
     ranked = [role.name for role in roster.roles if kinds[role.name] in RANKED_KINDS]
     if set(ranked) != set(roles):

@@ -1,16 +1,23 @@
 """Shared memory that processes leave behind: files in /dev/shm.
 
 A process that is killed leaves its segments, which the next one would find full or would not fit
-beside. Files that were there before the process started belong to other containers of the Pod.
-Where the agent is not PID 1, /dev/shm may be that of other programs: nothing is removed.
+beside. Files that were there before the process started belong to other containers of the Pod, and
+so do those of other users. Files that a container of the same user makes while the process runs
+cannot be told from its own: they are removed, too.
+
+Where the agent is not PID 1, or is in the IPC namespace of the machine (hostIPC), /dev/shm is that
+of other programs: nothing is removed.
 """
 
 import contextlib
 import os
 import shutil
-from typing import FrozenSet
+from typing import FrozenSet, Optional
 
 _DIRECTORY = "/dev/shm"  # noqa: S108  (the directory of POSIX shared memory)
+_NAMESPACE = "/proc/self/ns/ipc"
+# The first IPC namespace of a kernel has this number (PROC_IPC_INIT_INO).
+_OF_THE_MACHINE = "ipc:[4026531839]"
 
 
 class SharedMemory:
@@ -19,17 +26,21 @@ class SharedMemory:
     def __init__(self, directory: str = _DIRECTORY) -> None:
         """Look at ``directory``."""
         self._directory = directory
-        self._before = self._list()
+        self._before: Optional[FrozenSet[str]] = None
 
     def remember(self) -> None:
         """Note the files that are there before a process starts."""
         self._before = self._list()
 
     def clean(self) -> None:
-        """Remove the files that have appeared since."""
+        """Remove the own files that have appeared since ``remember``; none before the first."""
+        if self._before is None:
+            return
         for name in self._list() - self._before:
             path = os.path.join(self._directory, name)
             with contextlib.suppress(OSError):
+                if os.lstat(path).st_uid != os.geteuid():
+                    continue
                 if os.path.isdir(path) and not os.path.islink(path):
                     shutil.rmtree(path, ignore_errors=True)
                 else:
@@ -39,3 +50,14 @@ class SharedMemory:
         with contextlib.suppress(OSError):
             return frozenset(os.listdir(self._directory))
         return frozenset()
+
+
+def find_shared_memory(namespace: str = _NAMESPACE) -> Optional[SharedMemory]:
+    """Find the shared memory of this Pod; None if it may be that of other programs."""
+    if os.getpid() != 1:
+        return None
+    try:
+        is_of_pod = os.readlink(namespace) != _OF_THE_MACHINE
+    except OSError:
+        is_of_pod = False
+    return SharedMemory() if is_of_pod else None

@@ -4,6 +4,8 @@
 """
 
 from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +14,11 @@ from framework.agent.exitcodes import ExitCode
 from framework.agent.report import LineReporter
 from framework.api.roster import FailedMember, RosterRecovery, fingerprint_uid
 from rendezvous.core.recovery import Target
+from rendezvous.notify import acknowledge
+from rendezvous.notify.acknowledge import Acknowledger
 from rendezvous.process import recovery as module
 from rendezvous.process.recovery import Recovery, Site
+from rendezvous.process.sharedmemory import SharedMemory
 from tests.rendezvous.gangs import build_role, build_roster, get_uid
 from tests.support.fakes.agentclock import VirtualClock
 
@@ -21,6 +26,7 @@ GRACE_SECONDS = 5.0
 # The agent's own part of the deadline of the start barrier: of a new generation, after a restart.
 START_SECONDS, RESTART_SECONDS = 300.0, 30.0
 ANSWER_SECONDS = 60.0
+LONGEST_SPREAD_SECONDS = 2.0
 LATE = "89abcdef"
 
 
@@ -121,13 +127,13 @@ def test_members_that_do_not_come_are_reported_after_the_deadline_and_again(pod:
     pod.barrier.missing = (LATE,)
     pod.turn()
     pod.turn(GRACE_SECONDS + RESTART_SECONDS - 0.1)
-    assert pod.start_reports == ["0"]
+    assert pod.start_reports == ["1 0"]
     pod.turn(0.2)
-    assert pod.start_reports == ["0", f"1 {LATE}"]
+    assert pod.start_reports == ["1 0", f"1 1 {LATE}"]
     pod.turn(GRACE_SECONDS + RESTART_SECONDS - 0.1)
     assert len(pod.start_reports) == 2
     pod.turn(0.2)
-    assert pod.start_reports == ["0", f"1 {LATE}", f"1 {LATE}"]
+    assert pod.start_reports == ["1 0", f"1 1 {LATE}", f"1 1 {LATE}"]
 
 
 def test_agents_of_a_new_generation_have_longer_to_come(pod: Pod) -> None:
@@ -138,7 +144,7 @@ def test_agents_of_a_new_generation_have_longer_to_come(pod: Pod) -> None:
     pod.turn(GRACE_SECONDS + START_SECONDS - 0.1)
     assert pod.start_reports == []
     pod.turn(0.2)
-    assert pod.start_reports == [f"0 {LATE}"]
+    assert pod.start_reports == [f"1 0 {LATE}"]
 
 
 def test_deadline_of_the_start_barrier_begins_when_all_pods_run_and_ends_with_the_release(
@@ -152,7 +158,7 @@ def test_deadline_of_the_start_barrier_begins_when_all_pods_run_and_ends_with_th
     pod.start_epoch(0)
     pod.barrier.missing = (LATE,)
     pod.turn(1000.0)
-    assert pod.start_reports == ["0"], "it has started"
+    assert pod.start_reports == ["1 0"], "it has started"
 
 
 def test_next_epoch_has_a_deadline_of_its_own(pod: Pod) -> None:
@@ -163,10 +169,10 @@ def test_next_epoch_has_a_deadline_of_its_own(pod: Pod) -> None:
     pod.turn(GRACE_SECONDS + RESTART_SECONDS - 0.1)
     pod.publish(2)
     pod.turn(0.2)
-    assert pod.start_reports == ["0"]
+    assert pod.start_reports == ["1 0"]
     assert pod.barrier.target == Target(1, 2)
     pod.turn(GRACE_SECONDS + RESTART_SECONDS)
-    assert pod.start_reports == ["0", f"2 {LATE}"]
+    assert pod.start_reports == ["1 0", f"1 2 {LATE}"]
 
 
 def test_report_without_an_answer_ends_the_pod_with_the_code_of_its_process(pod: Pod) -> None:
@@ -177,6 +183,76 @@ def test_report_without_an_answer_ends_the_pod_with_the_code_of_its_process(pod:
     assert (pod.ended_reports, pod.code) == (["0 9"], None)
     pod.turn(0.2)
     assert (pod.code, pod.started) == (9, ["0"])
+
+
+def test_process_that_is_not_killed_is_reported_later_if_it_still_must_be(pod: Pod) -> None:
+    """The processes of its peers have failed, too, because the first one was killed."""
+    pod.start_epoch(0)
+    pod.end_process(1)
+    pod.turn()
+    assert pod.ended_reports == []
+    pod.turn(LONGEST_SPREAD_SECONDS)
+    assert pod.ended_reports == ["0 1"]
+    pod.start_epoch(1)
+    pod.end_process(1)
+    pod.turn()
+    pod.publish(2)
+    pod.turn()
+    pod.turn(LONGEST_SPREAD_SECONDS)
+    assert pod.ended_reports == ["0 1"], "epoch 2 has answered it"
+    pod.start_epoch(2)
+    pod.end_process(137)
+    pod.turn()
+    assert pod.ended_reports == ["0 1", "2 137"]
+
+
+def test_shared_memory_is_not_cleaned_before_the_first_process(pod: Pod, tmp_path: Path) -> None:
+    pod.recovery._shared_memory = SharedMemory(str(tmp_path))
+    (tmp_path / "of-a-sidecar").touch()
+    pod.start_epoch(0)
+    (tmp_path / "of-the-process").touch()
+    pod.end_process(137)
+    pod.start_epoch(1)
+    assert [path.name for path in tmp_path.iterdir()] == ["of-a-sidecar"]
+
+
+@pytest.mark.parametrize(
+    ("repeats_refused", "expected"), [(False, 1), (True, 5)], ids=["drain", "restart in place"]
+)
+def test_report_that_is_refused_is_repeated_with_longer_pauses(
+    monkeypatch: pytest.MonkeyPatch,
+    repeats_refused: bool,  # noqa: FBT001
+    expected: int,
+) -> None:
+    head = SimpleNamespace(status=403, retry_after_seconds=None)
+    answer = SimpleNamespace(head=head, describe=lambda: "403 Forbidden")
+    sent: list[object] = []
+
+    class Refusing:
+        def __init__(self, *_: object) -> None:
+            """Connect to nothing."""
+
+        def fetch(self, *request: object) -> object:
+            sent.append(request)
+            return answer
+
+    monkeypatch.setattr(acknowledge, "Connection", Refusing)
+    clock, reporter = VirtualClock(), LineReporter("test", is_json=False)
+    target: Any = SimpleNamespace(pod="p", namespace="d", identity=SimpleNamespace(pod_uid="u"))
+    access: Any = None
+    reports = Acknowledger(access, clock, target, reporter, repeats_refused=repeats_refused)
+    reports.report_end("4 137")
+    for _ in range(90):
+        clock.now += 1.0
+        reports.flush()
+    assert len(sent) == expected
+    head.status = 200
+    clock.now += 100.0
+    reports.flush()
+    known = len(sent)
+    clock.now += 100.0
+    reports.flush()
+    assert len(sent) == known, "it is answered"
 
 
 def test_refused_report_ends_the_pod_at_once(pod: Pod) -> None:

@@ -16,12 +16,11 @@ import pytest
 from framework.api import constants
 from framework.api.roster import FailedMember, Member, RosterRecovery, fingerprint_uid
 from rendezvous.core.recovery import REFUSED
-from rendezvous.process.sharedmemory import SharedMemory
+from rendezvous.process.sharedmemory import SharedMemory, find_shared_memory
 from rendezvous.volume.install import SITE_DIRECTORY
 from tests.rendezvous.agents import (
     AgentProcess,
     Publisher,
-    is_running,
     list_children,
     run_agent,
 )
@@ -88,6 +87,16 @@ class RestartedGang:
         roster = build_roster(role, generation=generation)
         self.publisher.publish(roster._replace(complete=False, failed=(failed,), recovery=recovery))
 
+    def publish_without(
+        self, generation: int, index: int, epoch: int = 0, since: int | None = None
+    ) -> None:
+        """Publish that the gang is complete without a worker."""
+        members = tuple(m for m in self._build_members() if m.index != index)
+        role = build_role("worker", len(members))._replace(members=members)
+        recovery = RosterRecovery(epoch, since or generation, ("worker",))
+        roster = build_roster(role, generation=generation)
+        self.publisher.publish(roster._replace(recovery=recovery))
+
     def _build_members(self) -> tuple[Member, ...]:
         return tuple(
             Member(index, (build_own_address(index),), fingerprint_uid(uid), 0)
@@ -100,7 +109,7 @@ class RestartedGang:
     def wait_for_epoch(self, epoch: int) -> None:
         for agent in self.agents:
             agent.wait_for(f"runs in {epoch}\n")
-        wait_until(lambda: self.read(0, STARTED) == str(epoch))
+        wait_until(lambda: self.read(0, STARTED) == f"1 {epoch}")
 
     def kill(self, index: int) -> None:
         (pid,) = list_children(self.agents[index].process.pid)
@@ -145,15 +154,16 @@ def test_killed_process_leads_to_one_restart_of_all(open_restarted: Open) -> Non
 
 
 @local
-def test_nothing_starts_before_all_have_come(open_restarted: Open) -> None:
-    slow = "trap 'sleep 0.5; echo gone; exit 0' TERM; " + COMMAND
+def test_nothing_starts_before_all_have_come(open_restarted: Open, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    slow = f"trap 'sleep 0.5; touch {gone}; exit 0' TERM; ls {gone} && echo all are gone; {COMMAND}"
     with open_restarted(2, slow) as gang:
         gang.wait_for_epoch(0)
         gang.kill(0)
         wait_until(lambda: gang.read(0, ENDED) == "0 137")
         gang.publish(2, 1)
-        gang.agents[0].wait_for("runs in 1")
-        assert "gone" in gang.agents[1].text, "worker 1 had not ended yet"
+        gang.agents[0].wait_for("runs in 1\n")
+        assert "all are gone" in gang.agents[0].text, "worker 1 had not ended yet"
 
 
 @local
@@ -164,7 +174,9 @@ def test_refused_agent_ends_with_the_code_of_its_process(open_restarted: Open) -
         wait_until(lambda: gang.read(1, ENDED) == "0 9")
         gang.publish(2, 1, refused=(1,))
         assert gang.agents[1].wait() == 9
-        assert gang.agents[0].process.poll() is None
+        gang.publish_failure(3, 1, epoch=1)
+        gang.publish_without(4, 1, epoch=1)
+        gang.agents[0].wait_for("runs in 1\n")
 
 
 @local
@@ -174,8 +186,22 @@ def test_command_ends_at_once_when_the_pod_of_a_peer_fails(open_restarted: Open)
         gang.agents[1].stop()
         gang.publish_failure(2, 1)
         gang.agents[0].wait_for("the command ended with 143")
-        assert not any(map(is_running, list_children(gang.agents[0].process.pid)))
+        gang.publish_without(3, 1)
+        wait_until(lambda: gang.agents[0].text.count("runs in 0\n") == 2)
         assert gang.read(0, ENDED) == "", "its own process did not fail"
+
+
+@local
+def test_success_and_a_later_failure_restart_the_others(open_restarted: Open) -> None:
+    command = "echo runs in $FB_EPOCH of $FB_SIZE; [ $FC_TASK_INDEX = 0 ] || exec sleep 1000"
+    with open_restarted(3, command) as gang:
+        assert gang.agents[0].wait() == 0
+        gang.agents[2].wait_for("runs in 0 of 3\n")
+        gang.kill(1)
+        wait_until(lambda: gang.read(1, ENDED) == "0 137")
+        gang.publish_without(2, 0, epoch=1, since=1)
+        for index in (1, 2):
+            gang.agents[index].wait_for("runs in 1 of 2\n")
 
 
 @local
@@ -227,6 +253,8 @@ def test_process_that_succeeds_ends_its_agent(open_restarted: Open) -> None:
     [
         ({"FB_GANG_KEY_FILE": ""}, ("worker",), "no gang key is mounted; mount the Secret"),
         ({"FB_ACKNOWLEDGE": "off"}, ("worker",), "FB_ACKNOWLEDGE=auto"),
+        ({"FB_REACH": "2222"}, ("worker",), "leave FB_REACH out"),
+        ({"FB_STOP_GRACE_SEC": "600"}, ("worker",), "write at most 240"),
         ({}, ("worker", "ps"), "give it to exactly the roles that compute"),
     ],
 )
@@ -248,9 +276,50 @@ def test_missing_precondition_is_an_error_that_names_the_remedy(
 def test_shared_memory_that_a_process_left_is_removed(tmp_path: Path) -> None:
     (tmp_path / "of-another-container").touch()
     memory = SharedMemory(str(tmp_path))
+    memory.clean()
+    memory.remember()
     (tmp_path / "torch_1").touch()
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").touch()
     memory.clean()
     assert [path.name for path in tmp_path.iterdir()] == ["of-another-container"]
-    SharedMemory(str(tmp_path / "nowhere")).clean()
+    nowhere = SharedMemory(str(tmp_path / "nowhere"))
+    nowhere.remember()
+    nowhere.clean()
+
+
+def test_shared_memory_of_another_user_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = SharedMemory(str(tmp_path))
+    memory.remember()
+    (tmp_path / "segment").touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        memory.clean()
+    assert (tmp_path / "segment").exists()
+    memory.clean()
+    assert not (tmp_path / "segment").exists()
+
+
+@pytest.mark.parametrize(
+    ("pid", "namespace", "is_found"),
+    [
+        (1, "ipc:[4026532000]", True),
+        (1, "ipc:[4026531839]", False),
+        (1, None, False),
+        (7, "ipc:[4026532000]", False),
+    ],
+)
+def test_shared_memory_is_cleaned_only_where_it_is_that_of_the_pod(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pid: int,
+    namespace: str | None,
+    is_found: bool,  # noqa: FBT001
+) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: pid)
+    link = tmp_path / "ipc"
+    if namespace is not None:
+        link.symlink_to(namespace)
+    assert (find_shared_memory(str(link)) is not None) is is_found

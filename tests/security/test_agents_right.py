@@ -93,14 +93,21 @@ def test_agent_reports_the_result_of_a_scaler_on_its_own_pod(policed: Policed) -
 def test_agent_reports_its_processes_on_its_own_pod(policed: Policed) -> None:
     agent = policed.open_agent(OWN)
     ended, started = constants.PROCESS_ENDED_ANNOTATION, constants.EPOCH_STARTED_ANNOTATION
-    missing = " ".join(["4", *["89abcdef"] * 10])
-    for report in ({ended: "4 137"}, {started: "4"}, {started: missing}):
-        body = annotate(**{ACKNOWLEDGED: "2", **report})
-        status, answer = policed.patch(agent, OWN, body)
+    missing = " ".join(["7 4", *["89abcdef"] * 10])
+    for report in ({ended: "4 137"}, {started: "7 4"}, {started: missing}):
+        status, answer = policed.patch(agent, OWN, annotate(**report))
         assert status == 200, answer
-    for report in ({ended: "4 0"}, {ended: "x"}, {started: missing + " 89abcdef"}):
-        body = annotate(**{ACKNOWLEDGED: "2", **report})
-        check_denied(policed.patch(agent, OWN, body), "no annotation but")
+    wrong = {ended: "4 0"}, {ended: "x"}, {started: "7"}, {started: missing + " 89abcdef"}
+    for report in wrong:
+        check_denied(policed.patch(agent, OWN, annotate(**report)), "no annotation but")
+    check_denied(policed.patch(agent, OWN, annotate(**{ended: None})), "no annotation but")
+
+
+def test_agent_may_not_take_its_acknowledgement_back(policed: Policed) -> None:
+    agent = policed.open_agent(OWN)
+    assert policed.patch(agent, OWN, acknowledge())[0] == 200
+    removal = annotate(**{ACKNOWLEDGED: None})
+    check_denied(policed.patch(agent, OWN, removal), "no annotation but")
 
 
 OWNER = {"apiVersion": "v1", "kind": "Pod", "name": OTHER, "uid": "a"}
@@ -112,7 +119,6 @@ FORBIDDEN_CHANGES: list[tuple[str, Object]] = [
     (" change", annotate(**{FC: None})),
     (" change", annotate(**{constants.TASK_INDEX: "9"})),
     ("no annotation but", annotate(**{constants.WRAPPER_ANNOTATION: "true"})),
-    ("generation's number", annotate(**{ACKNOWLEDGED: None})),
     *(("generation's number", acknowledge(number)) for number in ("soon", "0", "-1")),
     ("may not change labels", {"metadata": {"labels": {"app": "b"}}}),
     ("may not change labels", {"metadata": {"labels": {"app": None}}}),

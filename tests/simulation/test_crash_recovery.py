@@ -12,7 +12,7 @@ from tests.simulation.test_crash_matrix import BEFORE, HEARD, UNHEARD, ScriptedG
 from tests.support.slow import keep_first
 
 # At least as many as the gang takes; a test asserts it.
-WRITES = 40
+WRITES = 44
 MIXED_WRITES = sorted(range(1, WRITES + 1), key=lambda write: write % 4)
 
 

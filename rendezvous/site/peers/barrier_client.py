@@ -6,7 +6,8 @@
 2. In the process of rank 0, start the hub, unless a process of this Pod serves it already.
 3. Connect to rank 0 (2 s at most), prove the gang key if it is mounted, and arrive.
 4. Wait for the release. Every 0.5 s look whether rank 0 is still the same, and whether this Pod is
-   still a member or still none; if not, begin again. Begin again also where the connection fails.
+   still a member or still none; if not, begin again. Begin again also where the connection fails,
+   after a pause that doubles from 50 ms to 1 s: rank 0 has one place for all of them.
 """
 
 import contextlib
@@ -33,6 +34,7 @@ from .generations import LOOK_SECONDS, Roster, roster, wait
 from .logs import warn_once
 
 _DEFAULT_PORT = 29600
+_LONGEST_PAUSE_SECONDS = 1.0
 
 
 def barrier(name: str, timeout: Optional[float] = None) -> Roster:
@@ -67,6 +69,7 @@ def pass_barrier(
         TimeoutError, GangKeyError, ValueError: As ``barrier``.
     """
     token = os.urandom(12).hex()
+    pause = LOOK_SECONDS
     while True:
         gang = wait(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
         with contextlib.suppress(OSError):
@@ -74,7 +77,8 @@ def pass_barrier(
                 return roster()
         if has_left() or (deadline is not None and time.monotonic() >= deadline):
             return None
-        time.sleep(LOOK_SECONDS)
+        time.sleep(pause * (0.5 + os.urandom(1)[0] / 512))
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
 def _stay() -> bool:

@@ -40,6 +40,10 @@ def get_container(framework: Any) -> Any:
     return get_role(framework)["task"]["pod"]["spec"]["containers"][0]
 
 
+def set_env(framework: Any, name: str, value: str) -> None:
+    get_container(framework)["env"].append({"name": name, "value": value})
+
+
 def drop_key(framework: Any) -> None:
     get_role(framework)["task"]["pod"]["spec"]["volumes"].pop()
     get_container(framework)["volumeMounts"].pop()
@@ -63,9 +67,19 @@ FAULTS: dict[str, tuple[Callable[[Any], None], str, str]] = {
     ),
     "no gang key": (drop_key, f"{TEMPLATE}.spec.volumes", "no volume has the gang key"),
     "no reports": (
-        lambda f: get_container(f)["env"].append({"name": "FB_ACKNOWLEDGE", "value": "off"}),
+        lambda f: set_env(f, "FB_ACKNOWLEDGE", "off"),
         f"{TEMPLATE}.spec.containers[0].env",
-        "FB_ACKNOWLEDGE is off",
+        "FB_ACKNOWLEDGE=auto, but it is off",
+    ),
+    "port that opens too late": (
+        lambda f: set_env(f, "FB_REACH", "worker=2222"),
+        f"{TEMPLATE}.spec.containers[0].env",
+        "FB_REACH waits for a port",
+    ),
+    "stop that takes too long": (
+        lambda f: set_env(f, "FB_STOP_GRACE_SEC", "241"),
+        f"{TEMPLATE}.spec.containers[0].env",
+        "FB_STOP_GRACE_SEC is 241",
     ),
     "annotation of another form": (lambda f: annotate(f, "3/3600"), ANNOTATION, "cannot be read"),
 }
@@ -87,9 +101,18 @@ def test_fault_of_a_restart_in_place_is_found_where_it_is(name: str) -> None:
         lambda f: annotate(f, ANNOTATION_FORM),
         lambda f: add_role(f, "master"),
         lambda f: add_role(f, "evaluator", recovery=None),
-        lambda f: get_container(f)["env"].append({"name": "FB_ROLES", "value": "worker=worker"}),
+        lambda f: set_env(f, "FB_ROLES", "worker=worker"),
+        lambda f: set_env(f, "FB_REACH", "ps=2222"),
+        lambda f: set_env(f, "FB_STOP_GRACE_SEC", "240"),
     ],
-    ids=["annotation", "all that compute", "one that does not", "kinds by FB_ROLES"],
+    ids=[
+        "annotation",
+        "all that compute",
+        "one that does not",
+        "kinds by FB_ROLES",
+        "port of other roles",
+        "longest stop",
+    ],
 )
 def test_sound_restart_in_place_has_no_finding(change: Callable[[Any], None]) -> None:
     framework = build()

@@ -81,7 +81,7 @@ LIMITS_OF_ROLE = {
     "recovery": {"nullable": True},
     "recovery.inPlace": {"nullable": True},
     "recovery.inPlace.maxRestarts": {"minimum": 1, "maximum": 100},
-    "recovery.inPlace.withinSeconds": {"minimum": 1},
+    "recovery.inPlace.withinSeconds": {"minimum": 1, "maximum": 999_999_999},
 }
 
 

@@ -75,6 +75,7 @@ def with_policy(failed: int, succeeded: int) -> TaskRoleSpec:
         build_role(min_member_count=99),
         build_role(drain=DrainSpec(0)),
         with_in_place(100, 1),
+        with_in_place(1, 999_999_999),
         build_role(recovery=RecoverySpec()),
     ],
 )
@@ -155,6 +156,10 @@ NO_CONTAINERS = "task.pod.spec.containers: is required: list at least one contai
         (
             with_in_place(1, 0),
             "recovery.inPlace.withinSeconds: must be at least 1, not 0: the seconds in which",
+        ),
+        (
+            with_in_place(1, 1_000_000_000),
+            "recovery.inPlace.withinSeconds: must be at most 999999999, not 1000000000: use fewer",
         ),
         (with_task(pod={}), NO_CONTAINERS),
         (with_task(pod={"spec": []}), NO_CONTAINERS),

@@ -26,6 +26,7 @@ from framework.api.recovery import (
     RecoverySpec,
     RecoveryStatus,
     RoleRestarts,
+    StartBarrierStatus,
 )
 from framework.api.roster import (
     PHASE_ACTIVE,
@@ -275,6 +276,10 @@ recoveries = st.builds(
         st.builds(RoleRestarts, role_names, st.lists(times, max_size=2).map(tuple)), max_size=2
     ).map(tuple),
     st.lists(uids, max_size=2).map(tuple),
+    st.none()
+    | st.builds(
+        StartBarrierStatus, st.integers(0, 9), st.none() | times, st.none() | st.integers(0, 9)
+    ),
     extras,
 )
 
