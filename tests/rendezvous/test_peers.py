@@ -21,6 +21,7 @@ from rendezvous.core.failures import find_failures, render_failures
 from rendezvous.core.selection import Generation
 from rendezvous.renderers.registry import render_all
 from rendezvous.site import peers
+from rendezvous.site.peers import barrier_client
 from rendezvous.volume.writer import Writer
 from tests.rendezvous.gangs import (
     INSTANCE,
@@ -449,3 +450,21 @@ def connect(member: Member) -> socket.socket:
         except ConnectionRefusedError:
             assert time.monotonic() < deadline
             time.sleep(0.02)
+
+
+def test_barrier_without_rank_zero_is_tried_with_longer_and_longer_pauses(
+    volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand agents come to one that starts slowly."""
+    write(volume, build_roster(build_role("worker", 2)), index=1)
+    pauses: list[float] = []
+
+    def refuse(*_: object) -> None:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(barrier_client, "connect", refuse)
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    assert peers.pass_barrier("start", None, lambda: len(pauses) == 20) is None
+    assert all(0.5 <= pause <= 1.0 for pause in pauses[5:])
+    assert pauses[0] < 0.1
+    assert len(set(pauses[5:])) > 1, "all agents would come at once"

@@ -71,12 +71,15 @@ def pass_barrier(
     token = os.urandom(12).hex()
     pause = LOOK_SECONDS
     while True:
+        began = time.monotonic()
         gang = wait(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
         with contextlib.suppress(OSError):
             if _await_release(gang, name, token, deadline, has_left):
                 return roster()
         if has_left() or (deadline is not None and time.monotonic() >= deadline):
             return None
+        if time.monotonic() - began > _LONGEST_PAUSE_SECONDS:
+            pause = LOOK_SECONDS  # it waited there, or the connection took long enough
         time.sleep(pause * (0.5 + os.urandom(1)[0] / 512))
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
