@@ -66,6 +66,8 @@ class StartBarrierStatus:
     """When the controller first knew that all their Pods run."""
     started_epoch: int | None = None
     """The newest epoch that their agents reported as started; None: none yet."""
+    is_served: bool = False
+    """Whether agents of the attempt have ever reported a start: there are such agents."""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

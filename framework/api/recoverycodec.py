@@ -9,7 +9,7 @@ from framework.api.recovery import (
     RoleRestarts,
     StartBarrierStatus,
 )
-from framework.api.wire import INT, STR, TIME, Field, Struct, list_kind
+from framework.api.wire import BOOL, INT, STR, TIME, Field, Struct, list_kind
 
 _IN_PLACE_SPEC = Struct(
     InPlaceSpec,
@@ -46,6 +46,7 @@ _START_BARRIER = Struct(
     Field("since", "since", INT),
     Field("beginTime", "begin_time", TIME, nullable=True, omit_value=None),
     Field("startedEpoch", "started_epoch", INT, nullable=True, omit_value=None),
+    Field("served", "is_served", BOOL),
 )
 
 RECOVERY_STATUS = Struct(

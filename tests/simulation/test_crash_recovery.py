@@ -37,6 +37,8 @@ class RestartedGang(ScriptedGang):
                 await self._rest()
                 self.advance_agents()
                 await self._rest()
+            self.advance_agents()
+            await self._rest()
             for index in range(3):
                 self._end(f"gang-worker-{index}", 0)
             await self._rest()
@@ -60,6 +62,7 @@ def shape(framework: Object) -> object:
         (recovery["epoch"], recovery["reason"], recovery["firstFailed"]["index"]),
         [(entry["role"], len(entry["times"])) for entry in recovery["restarts"]],
         recovery.get("refused", []),
+        recovery["startBarrier"]["startedEpoch"],
         [
             task["attemptStatus"]["id"]
             for role in attempt["taskRoleStatuses"]
@@ -68,7 +71,7 @@ def shape(framework: Object) -> object:
     )
 
 
-END: object = ("Completed", 0, (3, "BudgetUsedUp", 1), [("worker", 2)], [], [0, 1, 0])
+END: object = ("Completed", 0, (3, "BudgetUsedUp", 1), [("worker", 2)], [], 3, [0, 1, 0])
 # Three at first, one after the refusal.
 CREATED_PODS = 4
 

@@ -13,7 +13,8 @@ Invariants:
 - Only reports of the first member of a role, about the newest since and the stored epoch, are read.
 - Nobody is late for a start barrier that has released its members, also after the Pod that reported
   it is gone.
-- Without a sign that agents may write annotations, the first member is not late.
+- Before a report of an agent of the attempt, the first member is not late: its containers may be
+  started without an agent, or by one of an older release, or the agents have no right to report.
 
 Example: epoch 5 is published, and worker 2 hangs in the kernel. The agent of worker 0 reports
 ``7 5 89abcdef``. The Task of worker 2 ends with -270, and its retry policy decides.
@@ -26,11 +27,7 @@ from dataclasses import replace
 
 from controller.core.draft import Draft
 from controller.core.recovery.restartable_pods import find_live_pod
-from framework.api.constants import (
-    ACKNOWLEDGED_GENERATION_ANNOTATION,
-    EPOCH_STARTED_ANNOTATION,
-    PROCESS_ENDED_ANNOTATION,
-)
+from framework.api.constants import EPOCH_STARTED_ANNOTATION
 from framework.api.epochreports import EpochStart, parse_start
 from framework.api.pods import PodView
 from framework.api.recovery import RecoveryStatus, StartBarrierStatus
@@ -39,11 +36,6 @@ from framework.api.roster import RoleRoster, Roster, fingerprint_uid
 DIAGNOSTICS = "The Pod did not come to the start barrier of the epoch in time"
 # Longer than the deadline of the agents: it applies only if the serving agent reports nothing.
 DEADLINE_SECONDS = 600
-_OF_AGENTS = (
-    ACKNOWLEDGED_GENERATION_ANNOTATION,
-    PROCESS_ENDED_ANNOTATION,
-    EPOCH_STARTED_ANNOTATION,
-)
 
 
 def follow_start(draft: Draft, recovery: RecoveryStatus) -> RecoveryStatus:
@@ -53,10 +45,12 @@ def follow_start(draft: Draft, recovery: RecoveryStatus) -> RecoveryStatus:
         return recovery
     known, since = recovery.start_barrier, published.recovery.since
     if known is None or known.since != since:
-        known = StartBarrierStatus(since, draft.now)
+        known = StartBarrierStatus(
+            since, draft.now, is_served=known is not None and known.is_served
+        )
     epoch = published.recovery.epoch
     if known.started_epoch != epoch and _has_started(_list_starts(draft, published)):
-        known = replace(known, started_epoch=epoch)
+        known = replace(known, started_epoch=epoch, is_served=True)
     return replace(recovery, start_barrier=known)
 
 
@@ -90,7 +84,7 @@ def _find_late(draft: Draft) -> Iterator[str]:
     begin = max(barrier.begin_time, decided or barrier.begin_time)
     if missing:
         yield from missing.intersection(members)
-    elif _may_report(draft) and draft.has_elapsed(begin, DEADLINE_SECONDS):
+    elif (barrier.is_served or recovery.epoch) and draft.has_elapsed(begin, DEADLINE_SECONDS):
         yield from members[:1]
 
 
@@ -125,11 +119,6 @@ def _list_starts(draft: Draft, published: Roster) -> list[EpochStart]:
         for start in starts
         if start is not None and known and start[:2] == (known.since, known.epoch)
     ]
-
-
-def _may_report(draft: Draft) -> bool:
-    """Return whether an agent of the attempt has written an annotation: it has the right to."""
-    return any(name in pod.annotations for pod in _walk_pods(draft) for name in _OF_AGENTS)
 
 
 def _walk_pods(draft: Draft) -> Iterator[PodView]:

@@ -278,7 +278,11 @@ recoveries = st.builds(
     st.lists(uids, max_size=2).map(tuple),
     st.none()
     | st.builds(
-        StartBarrierStatus, st.integers(0, 9), st.none() | times, st.none() | st.integers(0, 9)
+        StartBarrierStatus,
+        st.integers(0, 9),
+        st.none() | times,
+        st.none() | st.integers(0, 9),
+        st.booleans(),
     ),
     extras,
 )

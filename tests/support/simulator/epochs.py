@@ -29,6 +29,8 @@ class Epochs:
     """By UID of a Pod: its ConfigMap, also after another client removed the owner."""
     named: set[str] = field(default_factory=set)
     """Fingerprints of Pods that an agent reported as missing."""
+    started: set[tuple[str, int, int]] = field(default_factory=set)
+    """Start barriers that agents reported: UID of the ConfigMap, since, epoch."""
     times: dict[tuple[str, str], list[datetime]] = field(default_factory=dict)
     """By UID of the ConfigMap and role: when restarts were counted."""
 
@@ -40,7 +42,10 @@ class Epochs:
             fingerprints = self.reported.setdefault((self.owners[pod.uid], end.epoch), set())
             fingerprints.add(fingerprint_uid(pod.uid))
         start = parse_start(pod.annotations.get(constants.EPOCH_STARTED_ANNOTATION, ""))
-        self.named.update(start.missing if start is not None else ())
+        if start is not None:
+            self.named.update(start.missing)
+        if start is not None and not start.missing and pod.uid in self.owners:
+            self.started.add((self.owners[pod.uid], start.since, start.epoch))
 
     def check(self, framework: Framework, before: FrameworkAttemptStatus | None) -> None:
         """Check a stored status against the one before."""
@@ -49,13 +54,17 @@ class Epochs:
         is_same = before is not None and before.id == attempt.id
         old = (before.recovery or _NONE) if before is not None and is_same else _NONE
         new = attempt.recovery or _NONE
+        uid, barrier = attempt.configmap_uid or "", new.start_barrier
+        if barrier is not None and barrier.started_epoch is not None:
+            target = uid, barrier.since, barrier.started_epoch
+            if target not in self.started:
+                self.fail(f"I19: {target} is stored as started, and no agent reported it")
         if new.epoch == old.epoch:
             return
-        uid = attempt.configmap_uid or ""
         if new.epoch != old.epoch + 1:
             self.fail(f"I19: epoch {new.epoch} after {old.epoch}")
         reported = self.reported.get((uid, old.epoch), set())
-        if not reported:
+        if not reported - set(old.refused):
             self.fail(f"I19: epoch {new.epoch}, but no process of {old.epoch} failed")
         if not set(new.refused) - set(old.refused) <= reported:
             self.fail(f"I19: {new.refused} are refused without a report of {old.epoch}")
