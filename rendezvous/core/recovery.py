@@ -14,8 +14,9 @@ Phases of the process::
     Reported  --no member-------------------------> Left
 
 In Gathering, the agent comes to the start barrier of the newest generation and epoch when this
-generation is complete and shown, this Pod is a member of it, no earlier process was started for
-it, and nothing is left of the process. Until then it comes to none.
+generation is complete and shown, this Pod is a member of it, and nothing is left of the process.
+Until then it comes to none. That start barrier is always newer than the one before: only a newer
+generation or epoch leads out of Running and Reported to Gathering.
 
 Invariants:
 
@@ -225,10 +226,7 @@ def _gather(memory: RecoveryMemory) -> RecoverySteps:
     """Come to the newest start barrier, if this agent may; leave an older one."""
     if memory.phase is not Phase.GATHERING:
         return RecoverySteps((), memory)
-    may_gather = (
-        memory.is_ready and memory.is_member and memory.is_gone and memory.newest > memory.running
-    )
-    if not may_gather:
+    if not (memory.is_ready and memory.is_member and memory.is_gone):
         return RecoverySteps((), memory._replace(gathering=_NONE))
     if memory.gathering == memory.newest:
         return RecoverySteps((), memory)

@@ -279,10 +279,10 @@ def test_fault_of_the_recovery_ends_the_program(
 
 def test_failed_pod_ends_the_process_if_its_role_restarts_in_place(pod: Pod) -> None:
     pod.start_epoch(0)
-    pod.publish_incomplete(1, "ps")
+    pod.publish_incomplete(2, "ps", 2)
     pod.turn()
-    assert pod.ends == 0, "the other Pods do not end theirs"
-    pod.publish_incomplete(2, "worker", 2)
+    assert pod.ends == 0, "worker 2 was deleted, and did not fail"
+    pod.publish_incomplete(3, "worker", 2)
     pod.turn()
     assert pod.ends == 1
     assert pod.barrier.target == Target(1, 0), "nobody else comes to it again"

@@ -340,6 +340,8 @@ def test_report_of_a_role_without_restart_in_place_is_ignored() -> None:
 
 def test_report_of_a_pod_that_drains_is_ignored() -> None:
     gang = Gang(drain=DrainSpec(timeout_seconds=100))
+    for index in range(3):
+        gang.annotate(index, ACKNOWLEDGED_GENERATION_ANNOTATION, "1")
     spec = gang.framework.spec
     gang.edit(replace(spec, task_roles=(replace(spec.task_roles[0], task_number=2),)))
     gang.pause(1)
@@ -348,6 +350,7 @@ def test_report_of_a_pod_that_drains_is_ignored() -> None:
     assert [leaving.index for leaving in roster.leaving] == [2]
     gang.report(2, 0, 143)
     gang.pause(1)
+    assert not gang.pods[name(2)].is_terminating, "its drain waits for acknowledgements"
     assert gang.stored.epoch == 0
 
 
