@@ -21,8 +21,7 @@ from cli.why.ranking import find_causes
 from cli.why.refusals import Refuser, parse_refusal
 from cli.why.shortages import Lack, parse_shortages
 from framework.api.types import ContainerCompletionStatus
-from tests.cli.why.builders import observe, pending, wait
-from tests.cli.why.test_rules import barrier_pod, fail, find_root
+from tests.cli.why.builders import barrier_pod, fail, find_root, observe, pending, wait
 
 QUOTA = "exceeded quota: team, requested: pods=1, used: pods=4, limited: pods=4"
 
