@@ -1,56 +1,22 @@
 """Bad input: the message names field and remedy, the exit code is the documented one."""
 
-import fcntl
-import json
 import os
-import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from cli.exitcodes import ExitCode
-from cli.main import main
-from framework.clock import SystemClock
-from framework.kube.resources import Object
 from localcluster.cluster import LocalCluster, PartFailedError
-from localcluster.kubelet.logs import LogStore
+from tests.cli.calls import FRAMEWORK, call, check_refusal, keep_log, write, write_kubeconfig
+
+pytestmark = pytest.mark.usefixtures("home")
 
 ROOT = Path(__file__).parents[2]
-FRAMEWORK = """\
-apiVersion: frameworkcontroller.microsoft.com/v1
-kind: Framework
-metadata: {name: gang}
-spec:
-  taskRoles:
-  - name: worker
-    taskNumber: 1
-    task: {pod: {spec: {restartPolicy: Never, containers: [{name: main, image: busybox}]}}}
-"""
 CONFIGMAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An own directory, and no configured cluster."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    for name in ("KUBECONFIG", "KUBE_APISERVER_ADDRESS", "KUBERNETES_SERVICE_HOST"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path
-
-
-@pytest.fixture
-def taken_port() -> Iterator[int]:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        yield taken.getsockname()[1]
 
 
 @pytest.fixture
@@ -59,31 +25,6 @@ def closed_server() -> Iterator[str]:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"
-
-
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(main, arguments)
-
-
-def write_kubeconfig(server: str, path: str = "kubeconfig") -> str:
-    Path(path).write_text(
-        "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
-        f"clusters: [{{name: c, cluster: {{server: '{server}'}}}}]\n"
-        "users: [{name: c, user: {token: t}}]\n"
-        "contexts: [{name: c, context: {cluster: c, user: c}}]\n"
-    )
-    return path
-
-
-def check_refusal(result: Result, *parts: str, code: ExitCode = ExitCode.USAGE) -> None:
-    """Check exit code and message."""
-    assert result.exit_code == code
-    for part in parts:
-        assert part in result.stderr
-
-
-def write(text: str) -> None:
-    Path("f.yaml").write_text(text)
 
 
 @pytest.mark.parametrize(
@@ -191,11 +132,6 @@ def test_call_with_bad_arguments_names_the_remedy(arguments: list[str], message:
     check_refusal(call(*arguments), message)
 
 
-def test_local_up_with_a_port_in_use_names_it(taken_port: int) -> None:
-    message = f"--port: port {taken_port} on 127.0.0.1 is in use: choose another"
-    check_refusal(call("local", "up", "--port", str(taken_port)), message)
-
-
 def test_run_whose_local_cluster_fails_is_no_failed_training(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -208,26 +144,6 @@ def test_run_whose_local_cluster_fails_is_no_failed_training(
     assert (result.exit_code, result.stderr) == (
         ExitCode.UNREACHABLE,
         "error: the controller ended\n",
-    )
-
-
-def test_local_up_in_a_file_says_so(home: Path) -> None:
-    (home / "file").touch()
-    check_refusal(call("local", "up", "--directory", "file"), "--directory: cannot write to")
-
-
-@pytest.mark.parametrize("command", ["status", "down"])
-def test_local_command_without_a_cluster_says_so(command: str) -> None:
-    result = call("local", command)
-    assert result.exit_code == (ExitCode.FAILED if command == "status" else ExitCode.SUCCEEDED)
-    assert "no local cluster runs" in result.stdout
-
-
-def test_logs_with_a_directory_without_them_says_so() -> None:
-    result = call("logs", "gang", "--directory", "state")
-    assert result.exit_code == ExitCode.FAILED
-    assert result.stderr == (
-        "error: --directory: state does not exist: give the one that `run --local` named\n"
     )
 
 
@@ -308,91 +224,6 @@ def test_run_local_without_dashes_has_a_hint() -> None:
     assert "to run on a new local cluster, write `framework run --local FILE`" in result.stderr
 
 
-def keep_log(
-    root: Path, uid: str, *lines: tuple[str, str], attempt: str = "0", index: int = 0
-) -> Path:
-    """Keep the log of a Pod of gang with these lines, each of a container; return its directory."""
-    labels = {
-        "FC_FRAMEWORK_NAME": "gang",
-        "FC_TASKROLE_NAME": "worker",
-        "FC_TASK_INDEX": f"{index}",
-    }
-    metadata: Object = {"namespace": "default", "name": f"p{index}", "uid": uid, "labels": labels}
-    metadata |= {"annotations": {"FC_FRAMEWORK_ATTEMPT_ID": attempt}}
-    pod = {"metadata": metadata, "spec": {"containers": [{"name": "train"}]}}
-    store = LogStore(root / "logs", SystemClock())
-    store.register_pod(pod)
-    for container, line in lines or [("train", f"at {attempt}")]:
-        store.open_log(pod, container).write_text(f"2026-01-01T00:00:00.0Z stdout F {line}\n")
-    return root / "logs" / f"default_p{index}_{uid}"
-
-
-@pytest.mark.parametrize(
-    ("pods", "titles"),
-    [
-        ([("u0", 10, "0"), ("u1", 11, "1")], ["framework-attempt 0", "framework-attempt 1"]),
-        ([("a", 10, "0"), ("b", 11, "0")], ["since 10:00:00 UTC", "since 11:00:00 UTC"]),
-        ([("a", 10, "0"), ("b", 10, "0")], [f"since 10:00:00 UTC, Pod {uid}" for uid in "ab"]),
-    ],
-    ids=["framework-attempts", "pods", "pods-of-one-second"],
-)
-def test_logs_of_several_pods_of_a_task_have_different_titles(
-    home: Path, pods: list[tuple[str, int, str]], titles: list[str]
-) -> None:
-    for uid, hour, attempt in pods:
-        stored = keep_log(home / "state", uid, attempt=attempt) / "pod.json"
-        started = {"startedAt": f"2026-01-01T{hour}:00:00+00:00"}
-        stored.write_text(json.dumps({**json.loads(stored.read_text()), **started}))
-    result = call("logs", "gang", "--directory", "state")
-    assert result.stdout.splitlines() == [
-        f"[worker/0 train {title}] at {attempt}"
-        for title, (_, _, attempt) in zip(titles, pods, strict=True)
-    ]
-
-
-def test_logs_of_a_cluster_that_is_down_are_printed(home: Path) -> None:
-    keep_log(home / "frameworkbarrier", "u")
-    result = call("logs", "gang")
-    assert (result.exit_code, result.stdout) == (ExitCode.SUCCEEDED, "at 0\n")
-    assert f"printing the logs kept in {home / 'frameworkbarrier'}" in result.stderr
-    assert call("logs", "gang", "--directory", str(home / "frameworkbarrier")).stdout == "at 0\n"
-
-
-@pytest.fixture
-def kept(home: Path) -> None:
-    """Logs of gang: worker/0 and worker/1, each with a barrier and a container train."""
-    for index in range(2):
-        lines = [(name, f"{name} {index}") for name in ("barrier", "train")]
-        keep_log(home / "state", "u", *lines, index=index)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["gong"], "no Framework 'gong' in state (namespace default): there is gang"),
-        (["gang", "chief"], "Framework gang has no role 'chief': its Tasks are worker/0-1"),
-        (["gang", "worker/7"], "Framework gang has no Task worker/7: its Tasks are worker/0-1"),
-        (["gang", "-c", "x"], "gang has no container 'x': there are barrier, train"),
-        (
-            ["gang", "worker/1", "--previous"],
-            'worker/1 train: previous terminated container "train" in pod "p1" not found',
-        ),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-@pytest.mark.usefixtures("kept")
-def test_logs_of_an_unknown_name_lists_the_known_names(arguments: list[str], message: str) -> None:
-    result = call("logs", *arguments, "--directory", "state")
-    assert result.exit_code == ExitCode.FAILED
-    assert result.stderr == f"error: {message}\n"
-
-
-@pytest.mark.usefixtures("kept")
-def test_logs_without_container_leaves_out_init_containers() -> None:
-    result = call("logs", "gang", "worker/0", "--directory", "state")
-    assert (result.exit_code, result.stdout) == (0, "train 0\n")
-
-
 def test_help_of_run_lists_the_exit_codes() -> None:
     text = " ".join(call("run", "--help").stdout.split())
     for code in ExitCode:
@@ -437,61 +268,6 @@ def test_output_to_a_full_disk_is_an_error_of_one_line(command: str) -> None:
     *warnings, last = done.stderr.splitlines()
     assert last == "error: cannot write: No space left on device; make room for it"
     assert all(line.startswith("warning: ") for line in warnings)
-
-
-@contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """Lock a directory as a local cluster does."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-@pytest.mark.parametrize(("command", "code"), [("status", 0), ("down", 1)])
-def test_local_command_in_the_directory_of_a_run_says_what_runs_there(
-    home: Path, command: str, code: int
-) -> None:
-    (home / "kubeconfig").touch()
-    with locked(home):
-        result = call("local", command, "--directory", str(home))
-    assert result.exit_code == code
-    assert f"`framework run --local` runs in {home}" in result.output
-
-
-def test_local_down_waits_for_the_pods_too(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A `local up` right after it would find the directory taken."""
-    state = {"pid": 1, "server": "", "kubeconfig": "", "directory": str(home), "started_at": ""}
-    (home / "state.json").write_text(json.dumps(state))
-    has_ended = threading.Event()
-    cluster = ExitStack()
-    lock = cluster.enter_context((home / "lock").open("wb"))
-    fcntl.flock(lock, fcntl.LOCK_EX)
-
-    def end() -> None:
-        has_ended.set()
-        cluster.close()
-
-    def kill(pid: int, number: int) -> None:
-        assert (pid, number) == (1, signal.SIGTERM)
-        (home / "state.json").unlink()
-        threading.Timer(0.2, end).start()
-
-    monkeypatch.setattr("cli.local.commands.os.kill", kill)
-    cluster.enter_context(locked(home))
-    result = call("local", "down", "--directory", str(home))
-    assert result.output == "stopped\n"
-    assert has_ended.is_set()
-
-
-def test_local_status_of_a_cluster_without_a_server_yet_is_no_success(home: Path) -> None:
-    """Scripts wait for success before they use the cluster."""
-    with locked(home):
-        result = call("local", "status", "--directory", str(home))
-    assert result.exit_code == ExitCode.FAILED
-    assert "KUBECONFIG" not in result.output
 
 
 @pytest.mark.parametrize("place", [["--local", "--directory", "state"], []], ids=["local", "none"])

@@ -5,14 +5,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from cli.exitcodes import ExitCode
 from cli.main import main
-from tests.cli.test_bad_input import FRAMEWORK, write_kubeconfig
+from tests.cli.calls import FRAMEWORK, write, write_kubeconfig
+
+pytestmark = pytest.mark.usefixtures("home")
 
 META = {"name": "gang", "namespace": "default", "uid": "u", "resourceVersion": "1"}
 POD = {"metadata": META, "spec": {"containers": [{"name": "main"}]}}
@@ -83,7 +84,7 @@ def serve(body: bytes) -> Iterator[str]:
 
 
 def check(command: tuple[str, ...], body: bytes) -> None:
-    Path("f.yaml").write_text(FRAMEWORK)
+    write(FRAMEWORK)
     with serve(body) as server:
         kubeconfig = write_kubeconfig(server)
         result = CliRunner().invoke(main, [*command, "--kubeconfig", kubeconfig])
@@ -91,13 +92,6 @@ def check(command: tuple[str, ...], body: bytes) -> None:
     assert result.stderr.startswith("error: "), result.stderr
     assert isinstance(result.exception, SystemExit)
     assert len(result.output) < 2000
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("HOME", "XDG_RUNTIME_DIR"):
-        monkeypatch.setenv(name, str(tmp_path))
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
