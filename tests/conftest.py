@@ -4,9 +4,10 @@ Virtual time is asked for test by test with ``@pytest.mark.looptime``; all other
 """
 
 import asyncio
+import gc
 import logging
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +21,9 @@ TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
 # Folders whose tests need what an ordinary machine lacks; each is the name of its marker.
 KINDS = ("kube", "node", "release", "consumers")
+# Folders whose tests in virtual time have no sockets: nothing can arrive from outside between two
+# timers, so looptime need not poll 42 times for it before it moves the time.
+WITHOUT_SOCKETS = ("controller", "simulation")
 
 # Neither a deadline nor the check of the time to generate inputs: both depend on the load.
 settings.register_profile(
@@ -44,11 +48,27 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"seed: {config.getoption('--seed')}, hypothesis profile: {profile}"
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the search for cycles, which would look at each test again and again.
+
+    All of them are kept to the end of the run.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         folder = find_folder(item.path)
         if folder in KINDS:
             item.add_marker(folder)
+        if folder in WITHOUT_SOCKETS and item.get_closest_marker("looptime"):
+            item.add_marker(pytest.mark.looptime(noop_cycles=0))
 
 
 @cache

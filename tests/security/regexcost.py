@@ -15,8 +15,9 @@ from re import _constants as sre  # type: ignore[attr-defined]  # the only parse
 from re import _parser as sre_parser  # type: ignore[attr-defined]  # not in its stubs
 from typing import Any, NamedTuple
 
-# An exponential pattern ends at one of them; each step costs at most 16 times the one before.
-_FEW = (8, 16, 20, 24, 28, 32, 40)
+# An exponential pattern ends at one of them. From 16 on, it costs four times as much at each step
+# where a repetition doubles the cost.
+_FEW = (8, *range(16, 33, 2), 40)
 # Characters, and four times as many. What is dear is found with few of them, and costs less itself.
 _SIZES = (400, 1_000, 4_000)
 _EXPONENTIAL_SECONDS = 0.1

@@ -11,7 +11,7 @@ from controller.core.settings import MEMORY_WAIT_SECONDS
 from controller.reconcile.memory import UNLIMITED, MemoryLedger, find_limit_bytes, read_used_bytes
 from framework.api import constants
 from framework.api.states import FRAMEWORK_COMPLETING, FrameworkState, TaskState
-from framework.api.types import Condition, FrameworkStatus
+from framework.api.types import Condition, FrameworkStatus, TaskRoleStatus
 from framework.kube.resources import PODS
 from tests.support.builders import build_role_status, build_status
 from tests.support.builders.cases import cases
@@ -23,13 +23,18 @@ PENDING = TaskState.ATTEMPT_CREATION_PENDING
 
 def pending(tasks: int) -> FrameworkStatus:
     """A Framework none of whose Pods exists."""
-    role = build_role_status(number=tasks, state=PENDING)
-    return build_status(role, state=FrameworkState.ATTEMPT_PREPARING)
+    return build_status(build_many(tasks, PENDING), state=FrameworkState.ATTEMPT_PREPARING)
 
 
 def running(tasks: int) -> FrameworkStatus:
     """A Framework all of whose Pods exist."""
-    return build_status(build_role_status(number=tasks))
+    return build_status(build_many(tasks))
+
+
+def build_many(tasks: int, state: TaskState = TaskState.ATTEMPT_RUNNING) -> TaskRoleStatus:
+    """Build a role whose Tasks are all the same object: the ledger only counts them."""
+    role = build_role_status(state=state)
+    return replace(role, tasks=role.tasks * tasks)
 
 
 COMPLETED = build_status(state=FrameworkState.COMPLETED)
