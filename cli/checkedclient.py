@@ -98,10 +98,14 @@ class CheckedClient(KubeClient):
         self, resource: Resource, *args: Any, **options: Any
     ) -> AsyncGenerator[tuple[Object, bool]]:
         """Yield each page of a list, and whether the earlier pages are invalid."""
-        async with aclosing(super().list_pages(resource, *args, **options)) as pages:
+        trim = options.pop("trim", None)
+
+        def read(item: Object) -> Object:
+            checked = _check(resource, item)
+            return trim(checked) if trim else checked
+
+        async with aclosing(super().list_pages(resource, *args, trim=read, **options)) as pages:
             async for page, is_restart in pages:
-                for item in page["items"]:
-                    _check(resource, item)
                 yield page, is_restart
 
     async def create(self, resource: Resource, *args: Any, **options: Any) -> Object:

@@ -46,6 +46,8 @@ _REFUSALS = (
 )
 # What is too large for etcd is an error of the server, said in words only: up to 2 MiB, and above.
 _TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger than max")
+# Of the metadata: which Framework a write is for, and which version of it.
+_PRECONDITIONS = ("name", "namespace", "uid", "resourceVersion")
 
 
 class Writer:
@@ -151,6 +153,8 @@ class Writer:
         started = self._clock.monotonic()
         try:
             if body is not None:
+                # Not kept while others are read: it may be large.
+                del wire
                 wire = await self._client.replace(
                     FRAMEWORKS, entry.namespace, entry.name, body, subresource="status"
                 )
@@ -362,4 +366,10 @@ def _build_blocked(wire: Object, reason: str, message: str, now: datetime) -> Ob
     condition = {"type": BLOCKED, "lastTransitionTime": format_time(now), **answer}
     others = [c for c in known if isinstance(c.get("type"), str) and c["type"] != BLOCKED]
     status[constants.CONDITIONS_FIELD] = [*others, condition]
-    return {**wire, "status": status}
+    metadata = {key: wire["metadata"].get(key) for key in _PRECONDITIONS}
+    return {
+        "apiVersion": constants.API_VERSION,
+        "kind": constants.FRAMEWORK_KIND,
+        "metadata": metadata,
+        "status": status,
+    }

@@ -45,7 +45,8 @@ def take(entry: Entry, wire: Object, *, is_stored: bool) -> None:
         entry.observed.fault = None
     except FieldErrors as e:
         entry.observed.framework = None
-        entry.observed.fault = e
+        # Not the exception itself: its traceback would keep the whole object.
+        entry.observed.fault = FieldErrors(e.errors)
 
 
 def _decode(wire: Object) -> Object:

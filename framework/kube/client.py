@@ -5,6 +5,7 @@ correct. The exception is a 401: if the token file has a new token, the request 
 ``listwatch`` watches a resource for ever.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from enum import StrEnum
@@ -17,14 +18,15 @@ import msgspec
 
 from framework.clock import Clock
 from framework.kube.config import KubeConfig
-from framework.kube.deferred import decode_deferred_event, decode_deferred_page
+from framework.kube.deferred import decode_deferred_event, defer_item
 from framework.kube.errors import (
     AnswerTooLargeError,
     GoneError,
     UnreachableError,
     build_event_error,
 )
-from framework.kube.pages import MAX_PAGE_BYTES, PageLimit, check_page
+from framework.kube.pagejson import cut_page, split_page
+from framework.kube.pages import MAX_PAGE_BYTES, PageLimit
 from framework.kube.resources import METADATA, Object, Resource
 from framework.kube.stream import BrokenStreamError, LineSplitter, decode_event, decode_object
 from framework.kube.throttle import Throttle, TokenBucket
@@ -32,12 +34,16 @@ from framework.kube.transport import JSON, Request, Transport
 
 # The most objects of a page of a list: a few hundred Pods are about a megabyte.
 PAGE_SIZE = 500
+# Pages that the lists of a client read at the same time, so that no number of lists takes more.
+PAGES_AT_ONCE = 2
 DEFAULT_TIMEOUT_SECONDS = 30.0
 
 WatchEvent: TypeAlias = tuple[str, Object]
 _Query: TypeAlias = Mapping[str, str | int | None]
 
 _ERROR_EVENT = "ERROR"
+# It takes milliseconds to decode an object of this size.
+_LARGE_ITEM_BYTES = 100_000
 _encode = msgspec.json.Encoder().encode
 
 
@@ -78,6 +84,7 @@ class KubeClient:
         """
         self._transport = Transport(config, user_agent=user_agent, clock=clock, accept=accept)
         self._throttle = None if qps is None else Throttle(TokenBucket(qps, burst, clock))
+        self._page_turns = asyncio.Semaphore(PAGES_AT_ONCE)
 
     async def __aenter__(self) -> Self:
         """Open the connection pool.
@@ -165,6 +172,7 @@ class KubeClient:
         field_selector: str | None = None,
         limit: int | None = None,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        trim: Callable[[Object], Object] | None = None,
         is_deferred: bool = False,
     ) -> AsyncGenerator[tuple[Object, bool]]:
         """Yield each page of a list, and whether the earlier pages are invalid.
@@ -173,7 +181,18 @@ class KubeClient:
         list between two pages (410), the rest cannot be had; the list begins again, in one page if
         it fits, so that this rarely happens twice.
 
-        With ``is_deferred``, each object is a ``DeferredObject``.
+        At most ``PAGES_AT_ONCE`` pages of all lists of a client are read at the same time, and of
+        them one object at a time is decoded.
+
+        Args:
+            resource: which resource.
+            namespace: None for all.
+            label_selector: of the API server.
+            field_selector: of the API server.
+            limit: the most objects of a page; None for one page, if it fits.
+            timeout_seconds: of each page.
+            trim: makes of each object what the page is to have of it.
+            is_deferred: whether each object is a ``DeferredObject``, without ``trim``.
 
         Raises:
             GoneError: the server has forgotten the list twice.
@@ -184,12 +203,15 @@ class KubeClient:
             "labelSelector": label_selector,
             "fieldSelector": field_selector,
         }
+        read_item = defer_item if is_deferred else _build_reader(trim)
         page_limit = PageLimit(limit)
         is_restart, has_restarted = True, False
         while True:
             query["limit"] = page_limit.value
+            request = _build_page_request(path, query, timeout_seconds)
             try:
-                raw = await self._fetch(_build_page_request(path, query, timeout_seconds))
+                async with self._page_turns:
+                    page, size_bytes = await self._read_page(request, read_item)
             except GoneError:
                 if has_restarted or query.get("continue") is None:
                     raise
@@ -201,17 +223,38 @@ class KubeClient:
                 if not page_limit.shrink():
                     raise
                 continue
-            page = _decode(raw, "GET", path, decode_deferred_page if is_deferred else decode_object)
-            token = check_page(page, path)
-            page_limit.note_page(len(page["items"]), len(raw))
+            page_limit.note_page(len(page["items"]), size_bytes)
+            token = page["metadata"].get("continue")
             # While the caller uses this page, and the next one is read, nothing else is kept.
-            del raw
             yield page, is_restart
             del page
-            if not token:
+            if not isinstance(token, str) or not token:
                 return
             query["continue"] = token
             is_restart = False
+
+    async def _read_page(
+        self, request: Request, read_item: Callable[[bytes], Object]
+    ) -> tuple[Object, int]:
+        """Request a page; return it with the length of its JSON."""
+        raw = await self._fetch(request)
+        size_bytes = len(raw)
+        try:
+            try:
+                page = split_page(raw)
+            except RecursionError:
+                # It takes seconds for the largest page, in which the event loop does other work.
+                page = split_page(await asyncio.to_thread(cut_page, raw))
+            del raw
+            items = []
+            for item in page.items:
+                items.append(read_item(bytes(item)))
+                if len(memoryview(item)) >= _LARGE_ITEM_BYTES:
+                    await asyncio.sleep(0)
+        except BrokenStreamError as e:
+            problem = f"the answer is not a list of objects: {e}"
+            raise UnreachableError(problem, method="GET", path=request.bare_path) from e
+        return {**page.head, "items": items}, size_bytes
 
     async def create(
         self,
@@ -409,10 +452,12 @@ class KubeClient:
             async with aclosing(chunks):
                 async for chunk in chunks:
                     for line in splitter.feed(chunk):
-                        event_type, obj = decode(line)
-                        if event_type == _ERROR_EVENT:
-                            raise build_event_error(obj, method="WATCH", path=path)
-                        yield event_type, obj
+                        event = decode(line)
+                        if event[0] == _ERROR_EVENT:
+                            raise build_event_error(event[1], method="WATCH", path=path)
+                        yield event
+                        # Not kept until the next event comes: it may be large.
+                        del event, line
         except BrokenStreamError as e:
             raise UnreachableError(str(e), method="WATCH", path=path) from e
         if splitter.has_rest:
@@ -450,13 +495,17 @@ class KubeClient:
             await self._throttle.wait(namespace or "")
 
 
-def _decode(
-    raw: bytes, method: str, path: str, decode: Callable[[bytes], Object] = decode_object
-) -> Object:
+def _decode(raw: bytes, method: str, path: str) -> Object:
     try:
-        return decode(raw)
+        return decode_object(raw)
     except BrokenStreamError as e:
         raise UnreachableError(str(e), method=method, path=path) from e
+
+
+def _build_reader(trim: Callable[[Object], Object] | None) -> Callable[[bytes], Object]:
+    if trim is None:
+        return decode_object
+    return lambda item: trim(decode_object(item))
 
 
 def _total(timeout_seconds: float) -> aiohttp.ClientTimeout:

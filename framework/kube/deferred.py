@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from framework.kube.resources import Object
-from framework.kube.stream import BrokenStreamError, decode_event, decode_object
+from framework.kube.stream import decode_event
 
 _CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 # Of metadata: identity, version and deletion.
@@ -67,19 +67,11 @@ class _Event(msgspec.Struct):
     object: dict[str, msgspec.Raw]
 
 
-class _Page(msgspec.Struct):
-    """A page of a list whose objects are not decoded."""
-
-    metadata: dict[str, Any]
-    items: list[msgspec.Raw]
-
-
-_split_page = msgspec.json.Decoder(_Page).decode
 _split_event = msgspec.json.Decoder(_Event).decode
 _split_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def defer_object(obj: Object) -> Object:
+def defer_object(obj: Object) -> DeferredObject:
     """Pack a decoded object again, because as Python objects it takes many times the memory."""
     metadata, unread_bytes = obj.get("metadata"), 0
     if isinstance(metadata, dict) and _UNREAD in metadata:
@@ -114,29 +106,13 @@ def decode_deferred_event(line: bytes) -> tuple[str, Object]:
     return event.type, DeferredObject(_select(identity), line, unread_bytes)
 
 
-def decode_deferred_page(raw: bytes) -> Object:
-    """Decode a page of a list; each of its objects is a ``DeferredObject``.
-
-    The page is never held as Python objects, which take many times the memory of its JSON.
+def defer_item(item: bytes) -> DeferredObject:
+    """Read an object of a list, of which only the identity is decoded.
 
     Raises:
         BrokenStreamError: it is not a JSON object.
     """
-    try:
-        page = _split_page(raw)
-        items = [_defer_item(item) for item in page.items]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BrokenStreamError):
-        # It says what is wrong, and cuts what is nested too deep.
-        decoded = decode_object(raw)
-        listed = decoded.get("items")
-        if isinstance(listed, list):
-            decoded["items"] = [defer_object(o) if isinstance(o, dict) else o for o in listed]
-        return decoded
-    return {"metadata": page.metadata, "items": items}
-
-
-def _defer_item(item: msgspec.Raw) -> Object:
-    obj = decode_deferred_event(b'{"type":"ADDED","object":' + bytes(item) + b"}")[1]
+    obj = decode_deferred_event(b'{"type":"ADDED","object":%b}' % item)[1]
     return obj if isinstance(obj, DeferredObject) else defer_object(obj)
 
 

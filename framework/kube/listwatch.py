@@ -102,8 +102,8 @@ class ListWatch:
             namespace: None for all namespaces.
             label_selector: as in a list.
             field_selector: as in a list.
-            trim: removes parts of each object of a list, page by page, so that memory never holds
-                a large list of complete objects. Objects of a watch are not trimmed.
+            trim: removes parts of each object of a list, one by one, so that memory never holds
+                a page of complete objects. Objects of a watch are not trimmed.
             on_connection: called with each new value of ``is_connected``.
             is_deferred: whether the sink receives each object as a ``DeferredObject``.
         """
@@ -118,7 +118,7 @@ class ListWatch:
         self._namespace = namespace
         self._label_selector = label_selector
         self._field_selector = field_selector
-        self._trim = None if is_deferred else trim
+        self._trim = trim
         self._is_deferred = is_deferred
         self._on_connection = on_connection
         self._backoff = Backoff()
@@ -158,10 +158,7 @@ class ListWatch:
                     items.clear()
                 # All pages have the same version.
                 version = _read_version(page)
-                # Removed, so that complete objects are not kept while the next page is read.
-                listed = page.pop("items")
-                items.extend(map(self._trim, listed) if self._trim else listed)
-                del listed
+                items += page.pop("items")
         if version is None:
             raise self._build_broken("the list has no resourceVersion")
         if _is_older(version, self._seen_version):
@@ -195,6 +192,8 @@ class ListWatch:
                 if not has_event:
                     has_event = True
                     self._succeed()
+                # Not kept until the next event comes: it may be large.
+                del obj
         if has_event or self._clock.monotonic() - started >= _SHORT_WATCH_SECONDS:
             self._succeed()
         else:
@@ -298,6 +297,7 @@ class ListWatch:
             label_selector=self._label_selector,
             field_selector=self._field_selector,
             limit=limit,
+            trim=self._trim,
             is_deferred=self._is_deferred,
         )
 

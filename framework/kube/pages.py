@@ -14,9 +14,6 @@ of 1.4 MB come in pages of 12 or 3 objects, after one or two answers that were n
 end.
 """
 
-from framework.kube.errors import UnreachableError
-from framework.kube.resources import Object
-
 FIRST_PAGE_SIZE = 50
 WANTED_PAGE_BYTES = 8 * 2**20
 # In JSON, the largest object that etcd stores takes less: a byte of it becomes 6 at most.
@@ -51,17 +48,3 @@ class PageLimit:
         before = self.value
         self.value = self._first if before is None else max(1, before // _CUT)
         return self.value != before
-
-
-def check_page(page: Object, path: str) -> str | None:
-    """Make sure that an answer is a list, empty or not; return where the next page begins.
-
-    The rows of a Table become its items.
-    """
-    items = page["items"] = page.get("items") or page.pop("rows", None) or []
-    metadata = page["metadata"] = page.get("metadata") or {}
-    is_list = isinstance(metadata, dict) and isinstance(items, list)
-    if not is_list or not all(isinstance(item, dict) for item in items):
-        raise UnreachableError("the answer is not a list", method="GET", path=path)
-    token = metadata.get("continue")
-    return token if isinstance(token, str) else None

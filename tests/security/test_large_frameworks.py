@@ -16,7 +16,7 @@ import pytest
 
 from framework.api import constants, crd
 from tests.support.builders import build_role_wire, build_submission
-from tests.support.machine.processes import read_stat
+from tests.support.machine.processes import read_peak_bytes, read_stat
 from tests.support.servers.childprocess import ChildProcess
 from tests.support.servers.frameworkcrd import CRDS, wait_ready
 from tests.support.servers.frameworkserver import open_local_server, start_controller
@@ -72,9 +72,7 @@ class Cluster:
 
     def read_peak_bytes(self) -> int:
         """Read the most memory that the controller ever had."""
-        lines = Path(f"/proc/{self.controller.pid}/status").read_text().splitlines()
-        (peak,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
-        return int(peak) * 1024
+        return read_peak_bytes(self.controller.pid)
 
     def read_cpu_seconds(self) -> float:
         """Read the CPU time that the controller has used."""

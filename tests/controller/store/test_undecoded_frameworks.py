@@ -1,6 +1,8 @@
 """A Framework that a watch shows is decoded later, with the same result."""
 
+import gc
 import random
+import tracemalloc
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -125,6 +127,21 @@ def test_unreadable_version_is_a_fault_once_decoded_until_a_readable_one() -> No
     assert entry.observed.framework is None
     apply(store, defer(framework(7)))
     decode(entry)
+
+
+def test_fault_does_not_keep_the_object() -> None:
+    wire = framework(6, spec={"taskRoles": [[] for _ in range(100_000)]})
+    entry = apply(Store(lambda _: None), framework(5), defer(wire))
+    del wire
+    gc.collect()
+    tracemalloc.start()
+    try:
+        decode_framework(entry)
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert "spec.taskRoles" in str(entry.observed.fault)
+    assert kept < 1_000_000
 
 
 @pytest.mark.parametrize("is_readable", [True, False])

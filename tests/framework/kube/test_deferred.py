@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from framework.kube.deferred import (
     DeferredObject,
     decode_deferred_event,
-    decode_deferred_page,
+    defer_item,
     defer_object,
 )
-from framework.kube.stream import BrokenStreamError, decode_event, decode_object
+from framework.kube.stream import BrokenStreamError, decode_event
 
 IDENTITY = {"name": "a", "namespace": "b", "uid": "u", "resourceVersion": "7", "generation": 2}
 OBJECT = {
@@ -78,46 +78,20 @@ def test_object_that_is_no_json_raises_its_own_error(spec: bytes) -> None:
         decode_whole(b'{"type":"ADDED","object":{"metadata":{"uid":"u"},"spec":%b}}' % spec)
 
 
-def build_page(*items: object) -> bytes:
-    return msgspec.json.encode({"metadata": {"resourceVersion": "9"}, "items": items})
+def test_object_of_a_list_is_deferred() -> None:
+    assert defer_item(msgspec.json.encode(OBJECT)) == {"metadata": IDENTITY}
+    assert defer_item(msgspec.json.encode(OBJECT)).decode() == OBJECT | {"metadata": IDENTITY}
+    assert defer_item(b'{"spec":{}}') == {"metadata": {}}
+    assert defer_item(b'{"spec":{}}').decode() == {"spec": {}}
 
 
-def test_page_has_deferred_objects() -> None:
-    page = decode_deferred_page(build_page(OBJECT, {"spec": {}}))
-    first, second = page["items"]
-    assert page["metadata"] == {"resourceVersion": "9"}
-    assert first == {"metadata": IDENTITY}
-    assert first.decode() == OBJECT | {"metadata": IDENTITY}
-    assert (second, second.decode()) == ({"metadata": {}}, {"spec": {}})
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [b'{"metadata":{},"items":null}', b'{"metadata":null}', b"{}", build_page(1), build_page([])],
-)
-def test_other_pages_are_decoded_as_ever(raw: bytes) -> None:
-    assert decode_deferred_page(raw) == decode_object(raw)
-
-
-def test_object_of_a_page_that_is_nested_too_deep_is_cut() -> None:
-    raw = b'{"metadata":{},"items":[{"metadata":{"name":"a"},"spec":%b}]}' % DEEP
-    (deferred,) = decode_deferred_page(raw)["items"]
+def test_object_of_a_list_that_is_nested_too_deep_is_cut() -> None:
+    deferred = defer_item(b'{"metadata":{"name":"a"},"spec":%b}' % DEEP)
     assert deferred == {"metadata": {"name": "a"}}
     assert deferred.decode()["metadata"] == {"name": "a"}
 
 
-def test_page_never_takes_many_times_the_memory_of_its_json() -> None:
-    item = {"metadata": IDENTITY, "spec": {"x": [[] for _ in range(100_000)]}}
-    raw = build_page(*[item] * 10)
-    tracemalloc.start()
-    page = decode_deferred_page(raw)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert len(page["items"]) == 10
-    assert peak < 4 * len(raw)
-
-
-@given(st.binary() | st.binary().map(lambda noise: b'{"items":' + noise))
-def test_noise_is_no_page(noise: bytes) -> None:
+@pytest.mark.parametrize("item", [b"1", b"[]", b"null", b"", b"{", b'{},"type":[]', b"{}}"])
+def test_other_values_of_a_list_are_no_objects(item: bytes) -> None:
     with pytest.raises(BrokenStreamError):
-        decode_deferred_page(b"[" + noise)
+        defer_item(item)

@@ -13,6 +13,13 @@ def read_stat(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
+def read_peak_bytes(pid: int) -> int:
+    """Read the most memory that a process ever had."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (peak,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
+    return int(peak) * 1024
+
+
 def is_running(pid: int) -> bool:
     """Return whether there is such a process that has not ended; a zombie has."""
     try:
