@@ -279,15 +279,25 @@ class Controller:
         tasks.create_task(elector.keep(), name="lease")
         while True:
             try:
-                stored = await self._client.list(
-                    FRAMEWORKS, self._options.namespace, limit=PAGE_SIZE
-                )
+                await self._read_stored()
             except KubeError as e:
                 logger.warning("cannot take over yet", extra={"error": str(e)})
                 await asyncio.sleep(_TAKE_OVER_PAUSE_SECONDS)
                 continue
-            self._store.take_over(stored["items"])
             return
+
+    async def _read_stored(self) -> None:
+        """Compare the store with what is stored, page by page."""
+        confirmed: set[str] = set()
+        pages = self._client.list_pages(
+            FRAMEWORKS, self._options.namespace, limit=PAGE_SIZE, is_deferred=True
+        )
+        async with contextlib.aclosing(pages):
+            async for page, is_restart in pages:
+                if is_restart:
+                    confirmed.clear()
+                confirmed |= self._store.confirm(page.pop("items"))
+        self._store.finish_take_over(confirmed)
 
     def _build_elector(self, election: Election) -> LeaderElector:
         return LeaderElector(

@@ -30,6 +30,7 @@ Rules: docs/design/state-machines.md, "Absence".
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -106,13 +107,12 @@ class Store:
         """Begin to act: a status write of the controller before us may be on its way still."""
         self._trusted_until = self._read_clock() + _LATE_WRITE_SECONDS
 
-    def take_over(self, items: Iterable[Object]) -> None:
-        """Begin to lead, with a list of all Frameworks taken since we do.
+    def confirm(self, items: Iterable[Object]) -> set[str]:
+        """Take a page of a list of all Frameworks that is read since we lead; return whose it has.
 
         The watch may be behind what the leader before us wrote. It is not replaced by the list,
         because it may be ahead of that too: what the two do not agree on is read live.
         """
-        self.expect_late_writes()
         confirmed = set()
         for wire in items:
             entry = self._entries.get(name_key(wire))
@@ -121,6 +121,11 @@ class Store:
                 continue
             confirmed.add(entry.key)
             self.apply_framework(wire)
+        return confirmed
+
+    def finish_take_over(self, confirmed: AbstractSet[str]) -> None:
+        """Begin to lead; Frameworks that no page of the list has confirmed are read live."""
+        self.expect_late_writes()
         for entry in self._entries.values():
             if entry.observed.version is not None and entry.key not in confirmed:
                 entry.observed.needs_refresh = True

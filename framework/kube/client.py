@@ -25,7 +25,7 @@ from framework.kube.errors import (
     UnreachableError,
     build_event_error,
 )
-from framework.kube.pagejson import cut_page, split_page
+from framework.kube.pagejson import build_item_reader, decode_page
 from framework.kube.pages import MAX_PAGE_BYTES, PageLimit
 from framework.kube.resources import METADATA, Object, Resource
 from framework.kube.stream import BrokenStreamError, LineSplitter, decode_event, decode_object
@@ -42,8 +42,6 @@ WatchEvent: TypeAlias = tuple[str, Object]
 _Query: TypeAlias = Mapping[str, str | int | None]
 
 _ERROR_EVENT = "ERROR"
-# It takes milliseconds to decode an object of this size.
-_LARGE_ITEM_BYTES = 100_000
 _encode = msgspec.json.Encoder().encode
 
 
@@ -203,7 +201,7 @@ class KubeClient:
             "labelSelector": label_selector,
             "fieldSelector": field_selector,
         }
-        read_item = defer_item if is_deferred else _build_reader(trim)
+        read_item = defer_item if is_deferred else build_item_reader(trim)
         page_limit = PageLimit(limit)
         is_restart, has_restarted = True, False
         while True:
@@ -211,7 +209,12 @@ class KubeClient:
             request = _build_page_request(path, query, timeout_seconds)
             try:
                 async with self._page_turns:
-                    page, size_bytes = await self._read_page(request, read_item)
+                    raw = await self._fetch(request)
+                    size_bytes = len(raw)
+                    page = await decode_page(raw, read_item)
+                    del raw
+            except BrokenStreamError as e:
+                raise UnreachableError(str(e), method="GET", path=path) from e
             except GoneError:
                 if has_restarted or query.get("continue") is None:
                     raise
@@ -225,36 +228,13 @@ class KubeClient:
                 continue
             page_limit.note_page(len(page["items"]), size_bytes)
             token = page["metadata"].get("continue")
-            # While the caller uses this page, and the next one is read, nothing else is kept.
             yield page, is_restart
+            # Not kept while the next page is read.
             del page
             if not isinstance(token, str) or not token:
                 return
             query["continue"] = token
             is_restart = False
-
-    async def _read_page(
-        self, request: Request, read_item: Callable[[bytes], Object]
-    ) -> tuple[Object, int]:
-        """Request a page; return it with the length of its JSON."""
-        raw = await self._fetch(request)
-        size_bytes = len(raw)
-        try:
-            try:
-                page = split_page(raw)
-            except RecursionError:
-                # It takes seconds for the largest page, in which the event loop does other work.
-                page = split_page(await asyncio.to_thread(cut_page, raw))
-            del raw
-            items = []
-            for item in page.items:
-                items.append(read_item(bytes(item)))
-                if len(memoryview(item)) >= _LARGE_ITEM_BYTES:
-                    await asyncio.sleep(0)
-        except BrokenStreamError as e:
-            problem = f"the answer is not a list of objects: {e}"
-            raise UnreachableError(problem, method="GET", path=request.bare_path) from e
-        return {**page.head, "items": items}, size_bytes
 
     async def create(
         self,
@@ -477,7 +457,7 @@ class KubeClient:
         """Send a request in the turn of ``namespace`` and decode its answer."""
         request = Request(
             method,
-            path if query is None else _append_query(path, query),
+            _append_query(path, query or {}),
             _total(timeout_seconds),
             None if body is None else _encode(body),
             {} if body is None else {"Content-Type": content_type},
@@ -500,12 +480,6 @@ def _decode(raw: bytes, method: str, path: str) -> Object:
         return decode_object(raw)
     except BrokenStreamError as e:
         raise UnreachableError(str(e), method=method, path=path) from e
-
-
-def _build_reader(trim: Callable[[Object], Object] | None) -> Callable[[bytes], Object]:
-    if trim is None:
-        return decode_object
-    return lambda item: trim(decode_object(item))
 
 
 def _total(timeout_seconds: float) -> aiohttp.ClientTimeout:

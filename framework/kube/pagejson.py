@@ -1,19 +1,23 @@
-"""Splits the JSON of a page of a list into that of its objects, without decoding these. Pure.
+"""Decodes the pages of lists, one object after the other.
 
-As Python objects, hostile values such as ``[[],[],...]`` take up to 40 times the memory of their
-JSON. So a page is never decoded as a whole, but one object after the other.
+As Python objects, hostile values such as ``[[],[],...]`` take over 40 times the memory of their
+JSON. So a page is split into the JSON of its objects first, and never decoded as a whole.
 """
 
+import asyncio
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
 
 from framework.api.nesting import MAX_DEPTH, cut_deep_values
 from framework.kube.resources import Object
-from framework.kube.stream import BrokenStreamError
+from framework.kube.stream import BrokenStreamError, decode_object
 
 # The list, and its array of objects.
 _LEVELS_ABOVE = 2
+# It takes milliseconds to decode an object of this size.
+_LARGE_ITEM_BYTES = 100_000
 
 _split_list = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _split_items = msgspec.json.Decoder(list[msgspec.Raw] | None).decode
@@ -26,6 +30,40 @@ class Page(NamedTuple):
     """The list without its objects, decoded; its metadata is an object."""
     items: list[msgspec.Raw]
     """The JSON of each object."""
+
+
+async def decode_page(raw: bytes, read_item: Callable[[bytes], Object]) -> Object:
+    """Decode a page, empty or not; between large objects the event loop does other work.
+
+    Args:
+        raw: the answer.
+        read_item: makes of the JSON of an object what the page is to have of it.
+
+    Raises:
+        BrokenStreamError: it is not a list of objects.
+    """
+    try:
+        try:
+            page = split_page(raw)
+        except RecursionError:
+            # It takes seconds for the largest page.
+            page = split_page(await asyncio.to_thread(cut_page, raw))
+        items = []
+        for item in page.items:
+            one = bytes(item)
+            items.append(read_item(one))
+            if len(one) >= _LARGE_ITEM_BYTES:
+                await asyncio.sleep(0)
+    except BrokenStreamError as e:
+        raise BrokenStreamError(f"the answer is not a list of objects: {e}") from e
+    return {**page.head, "items": items}
+
+
+def build_item_reader(trim: Callable[[Object], Object] | None) -> Callable[[bytes], Object]:
+    """Build a reader that decodes a whole object and trims it."""
+    if trim is None:
+        return decode_object
+    return lambda item: trim(decode_object(item))
 
 
 def split_page(raw: bytes) -> Page:

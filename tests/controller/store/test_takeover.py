@@ -62,7 +62,7 @@ async def test_new_leader_trusts_the_newest_version_and_reads_live_those_not_lis
     store, entry = open_store()
     if seen > 5:
         store.apply(ObjectKind.FRAMEWORK, build(seen, S.ATTEMPT_RUNNING))
-    store.take_over(listed)
+    store.finish_take_over(store.confirm(listed))
     assert read_state(entry) is expected
     assert entry.observed.needs_refresh is needs_refresh
     if expected is S.COMPLETED:
@@ -72,7 +72,7 @@ async def test_new_leader_trusts_the_newest_version_and_reads_live_those_not_lis
 
 async def test_late_write_of_the_last_leader_is_kept_until_we_have_written() -> None:
     store, entry = open_store()
-    store.take_over([build(5, S.ATTEMPT_PREPARING)])
+    store.finish_take_over(store.confirm([build(5, S.ATTEMPT_PREPARING)]))
     store.apply(ObjectKind.FRAMEWORK, build(6, S.ATTEMPT_RUNNING))
     states = [read_state(entry)]
     store.record_status(entry, build(7, S.COMPLETED), build_status(state=S.COMPLETED))

@@ -164,7 +164,7 @@ def test_trusted_status_is_decoded_before_the_next_version(*, is_readable: bool)
 def test_take_over_reads_live_the_frameworks_that_its_list_does_not_show() -> None:
     store = Store(lambda _: None)
     entry = apply(store, defer(framework(5)))
-    store.take_over([])
+    store.finish_take_over(store.confirm([]))
     assert entry.observed.needs_refresh
 
 
