@@ -78,6 +78,7 @@ def _finish(draft: Draft, outcome: RosterOutcome) -> Decision:
         events=(*changes, *draft.events),
         snapshots=tuple(draft.snapshots),
         wake_at=draft.wake_at,
+        waits=frozenset(draft.waits),
     )
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 from controller.core.actions import Action, Urgency
+from controller.core.snapshot import Wait
 from framework.api.roster import Roster
 from framework.api.types import FrameworkStatus
 
@@ -102,3 +103,5 @@ class Decision:
     """To be logged after the status is written."""
     wake_at: datetime | None = None
     """When to decide again though nothing changes."""
+    waits: frozenset[Wait] = frozenset()
+    """What this decision waits for: the worker measures how long."""

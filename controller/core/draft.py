@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from controller.core.actions import Action, ActionKey, ObjectKind, Urgency, Verb
 from controller.core.decision import Event, EventType, LoggedPart, ObjectSnapshot
 from controller.core.settings import LONGEST_PAUSE_SECONDS, Settings
-from controller.core.snapshot import Failure, Snapshot
+from controller.core.snapshot import Failure, Snapshot, Wait
 from framework.api import states
 from framework.api.naming import TaskKey
 from framework.api.roster import Leaving
@@ -112,6 +112,7 @@ class Draft:
         self.events: list[Event] = []
         self.snapshots: list[ObjectSnapshot] = []
         self.wake_at: datetime | None = None
+        self.waits: set[Wait] = set()
         # Whether a Task became Completed, so that the completion policy must be applied again.
         self.has_newly_completed = False
         self.urgency = Urgency.NONE
@@ -317,6 +318,15 @@ class Draft:
         if due <= self.snapshot.now or (start is not None and self.snapshot.now < start):
             return True
         self.request_wake(due)
+        return False
+
+    def has_waited(self, wait: Wait, seconds: float) -> bool:
+        """Return whether this controller has waited for so long; if not, request a wake then."""
+        self.waits.add(wait)
+        left = seconds - self.snapshot.waited.get(wait, 0.0)
+        if left <= 0:
+            return True
+        self.request_wake(self.snapshot.now + timedelta(seconds=left))
         return False
 
     def has_elapsed(self, start: datetime, seconds: float) -> bool:

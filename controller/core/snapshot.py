@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from http import HTTPStatus
+from typing import NamedTuple
 
 from controller.core.actions import ActionKey, ObjectKind
 from framework.api.pods import ConfigMapView, PodView
@@ -66,6 +67,21 @@ class MemoryBudget:
     """Part of the budget that is neither used nor promised to another Framework."""
 
 
+class Wait(NamedTuple):
+    """What a decision waits for, for a duration that a change of the wall clock must not end.
+
+    The duration counts from the first decision of this controller that waited for it.
+    """
+
+    attempt: str
+    """UID of the instance of the attempt."""
+    since: int
+    """Generation since which the gang has these members."""
+    epoch: int
+    subject: str
+    """What is to happen to them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """One Framework with all that the controller knows of it."""
@@ -98,3 +114,5 @@ class Snapshot:
     """Size of the Framework without its status, in bytes of JSON."""
     memory: MemoryBudget | None = None
     """None for no limit."""
+    waited: Mapping[Wait, float] = field(default_factory=dict)
+    """How long the decisions of this controller have waited, in seconds of the monotonic clock."""

@@ -3,13 +3,19 @@
 Nothing is copied: decide is synchronous and changes nothing.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 
-from controller.core.snapshot import MemoryBudget, Snapshot
+from controller.core.snapshot import MemoryBudget, Snapshot, Wait
 from controller.store.entry import Entry
 
 
-def observe(entry: Entry, now: datetime, memory: MemoryBudget | None = None) -> Snapshot | None:
+def observe(
+    entry: Entry,
+    now: datetime,
+    memory: MemoryBudget | None = None,
+    waited: Mapping[Wait, float] | None = None,
+) -> Snapshot | None:
     """Gather the Snapshot from an entry that the store has settled.
 
     Returns:
@@ -33,4 +39,5 @@ def observe(entry: Entry, now: datetime, memory: MemoryBudget | None = None) -> 
         proven=known.proven,
         object_bytes=known.object_bytes,
         memory=memory,
+        waited=waited or {},
     )

@@ -286,11 +286,14 @@ class Worker:
         self._executor.begin_decision(entry)
         if entry.observed.framework is not None:
             self._store.settle(entry)
-        snapshot = observe(entry, self._clock.now(), self._memory.look(entry.key))
+        memory = self._memory.look(entry.key)
+        waited = entry.pacing.compute_waited(self._clock.monotonic())
+        snapshot = observe(entry, self._clock.now(), memory, waited)
         if snapshot is None:
             return None
         started = self._clock.monotonic()
         decision = decide(snapshot, self._settings)
+        entry.pacing.keep_waits(decision.waits, started)
         status = decision.status or snapshot.framework.status
         self._memory.record_status(entry.key, status, entry.outcomes.failures)
         spent = self._clock.monotonic() - started

@@ -3,8 +3,10 @@
 Only ``controller.reconcile`` writes it: tests/controller/test_entry_owners.py.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
+from controller.core.snapshot import Wait
 from framework.kube.backoff import Backoff
 
 
@@ -26,6 +28,17 @@ class Pacing:
     """Delays of retries after a request of the worker failed; None after a success."""
     refusal_backoff: Backoff | None = None
     """Delays of retries while the server refuses the status for good."""
+
+    waits: dict[Wait, float] = field(default_factory=dict)
+    """When a decision first waited for what the last decision waits for."""
+
+    def compute_waited(self, now: float) -> Mapping[Wait, float]:
+        """Compute how long decisions have waited."""
+        return {wait: now - begin for wait, begin in self.waits.items()}
+
+    def keep_waits(self, waits: Iterable[Wait], now: float) -> None:
+        """Keep the waits of the last decision, and forget the others."""
+        self.waits = {wait: self.waits.get(wait, now) for wait in waits}
 
     def follow(self, incarnation: int) -> None:
         """Forget the change of another Framework of this name."""

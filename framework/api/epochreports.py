@@ -7,13 +7,18 @@ docs/design/recovery.md, "Steps".
   Example: ``4 137``.
 - ``frameworkbarrier.io/epoch-started``: since and epoch of the start barrier that released its
   members last. Example: ``7 5``. Or those of a start barrier to which Pods have not come, with the
-  fingerprints of these Pods. Example: ``7 5 89abcdef``.
+  fingerprints of these Pods; from an agent that waits, the Pod that serves the start barrier.
+  Example: ``7 5 89abcdef``.
 """
 
 import re
 from typing import NamedTuple, Optional, Tuple
 
 MAX_MISSING = 10
+# After so long, Pods of a new generation are named that have not come: agents have to be started.
+START_SECONDS = 300.0
+# After so long, the Pod that serves the start barrier is named by agents that wait there.
+SERVER_SECONDS = 600.0
 _END = re.compile(r"(0|[1-9][0-9]{0,8}) ([1-9][0-9]{0,2})", re.ASCII)
 _START = re.compile(r"([1-9][0-9]{0,8}) (0|[1-9][0-9]{0,8})((?: [0-9a-f]{8}){0,10})", re.ASCII)
 

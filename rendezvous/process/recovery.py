@@ -5,7 +5,7 @@ A thread of its own, so that neither a slow API server nor the wait for news del
 1. Wait for an event: a roster (the agent's thread), the end of the command (the main thread), the
    release of the start barrier (its thread); or for 1 s.
 2. Decide, and carry out the actions in their order.
-3. If this agent serves a start barrier that has not released in time, report who has not come.
+3. If the start barrier has not released in time, report who has not come (``startdeadline``).
 
 Invariants: only this thread changes the memory; the command starts only by its order.
 
@@ -16,7 +16,7 @@ Rules: docs/design/recovery.md, "Steps".
 """
 
 import queue
-from typing import Callable, Mapping, NamedTuple, Optional, Tuple
+from typing import Callable, Mapping, NamedTuple, Optional
 
 from framework.agent.clock import AgentClock
 from framework.agent.exitcodes import ExitCode
@@ -45,13 +45,11 @@ from rendezvous.core.recovery import (
 from rendezvous.notify.acknowledge import Acknowledger
 from rendezvous.process.sharedmemory import find_shared_memory
 from rendezvous.process.startbarrier import StartBarrier
+from rendezvous.process.startdeadline import Gathering, StartDeadline, assess
 from rendezvous.process.wrapper import Wrapper
 
 EPOCH_ENV = "FB_EPOCH"
 _TICK_SECONDS = 1.0
-# After a restart, only processes are ended. The agents of a new generation may have to be started.
-_RESTART_SECONDS = 30.0
-_START_SECONDS = 300.0
 # When a process is killed, those of its peers fail, too. Their reports are spread over this time,
 # and most are not needed any more when they are due.
 _SPREAD_SECONDS_PER_MEMBER = 0.002
@@ -97,17 +95,18 @@ class Recovery:
         self._unsent = ""
         self._send_at = 0.0
         self._serving: Optional[Target] = None
-        self._is_running = False
-        self._awaited: Tuple[Target, float] = (Target(0, 0), 0.0)
+        self._gathering = Gathering()
+        grace = site.stop_grace_seconds
+        self._deadline = StartDeadline(self._barrier, reports.report_start, grace, clock)
 
     def see(self, roster: Roster, is_ready: bool) -> None:  # noqa: FBT001  a callback
         """Take a roster; ``is_ready``: it is complete, and its members are shown."""
         recovery = roster.recovery
         if recovery is None:
             return
-        roles = [role for role in roster.roles if role.name in recovery.roles]
+        roles = tuple(role for role in roster.roles if role.name in recovery.roles)
         self._members = sum(len(role.members) for role in roles)
-        self._is_running = is_ready and all(role.running for role in roles)
+        self._gathering = assess(roles) if is_ready else Gathering()
         seen = RosterSeen(
             Target(recovery.since, recovery.epoch),
             is_refused=self._fingerprint in recovery.refused,
@@ -155,7 +154,10 @@ class Recovery:
             self._carry_out(action)
         self._send_end()
         self._reports.flush()
-        self._report_missing()
+        fault = self._deadline.follow(self._memory, self._gathering)
+        if fault:
+            self._memory = RecoveryMemory(phase=Phase.LEFT)
+            self._carry_out(Exit(ExitCode.TRANSIENT_CONFLICT, fault))
 
     def _carry_out(self, action: Action) -> None:
         if isinstance(action, WriteReport):
@@ -197,19 +199,3 @@ class Recovery:
         self._wrapper.start({**self._site.get_env(), EPOCH_ENV: str(epoch)})
         if self._serving == self._memory.running:
             self._reports.report_start(encode_start(EpochStart(*self._memory.running)))
-
-    def _report_missing(self) -> None:
-        """Report the Pods that have not come, once the time of the start barrier is over."""
-        target, running = self._memory.newest, self._memory.running
-        missing = self._barrier.list_missing(target) if self._is_running else ()
-        if not missing or target <= running:
-            self._awaited = (Target(0, 0), 0.0)
-            return
-        now, (awaited, deadline) = self._clock.monotonic(), self._awaited
-        if awaited != target:
-            is_restart = target.generation == running.generation
-            seconds = _RESTART_SECONDS if is_restart else _START_SECONDS
-            self._awaited = (target, now + self._site.stop_grace_seconds + seconds)
-        elif now >= deadline:
-            self._awaited = (Target(0, 0), 0.0)
-            self._reports.report_start(encode_start(EpochStart(*target, missing)))

@@ -6,7 +6,7 @@ for: the newest.
 """
 
 import threading
-from typing import Callable, Tuple
+from typing import Callable, Optional, Tuple
 
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
@@ -43,6 +43,18 @@ class StartBarrier:
             return list_missing(_build_name(target)) if roster().rank == 0 else ()
         except OSError:
             return ()  # the volume cannot be read now
+
+    def find_server(self) -> Optional[Tuple[int, str]]:
+        """Find the own rank, and the fingerprint of the Pod that serves; None if this one does."""
+        from rendezvous.site.peers import roster  # loads sockets and selectors
+
+        try:
+            gang = roster()
+        except OSError:
+            return None  # the volume cannot be read now
+        if not gang.rank or not gang.ranked:
+            return None
+        return gang.rank, gang.ranked[0].fingerprint
 
     def _wait(self, target: Target) -> None:
         from rendezvous.site.peers import pass_barrier

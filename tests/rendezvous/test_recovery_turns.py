@@ -25,6 +25,8 @@ from tests.support.fakes.agentclock import VirtualClock
 GRACE_SECONDS = 5.0
 # The agent's own part of the deadline of the start barrier: of a new generation, after a restart.
 START_SECONDS, RESTART_SECONDS = 300.0, 30.0
+# How long an agent waits before it names the Pod that serves, and before it ends.
+SERVER_SECONDS, GIVE_UP_SECONDS = 600.0, 1200.0
 ANSWER_SECONDS = 60.0
 LONGEST_SPREAD_SECONDS = 2.0
 LATE = "89abcdef"
@@ -37,12 +39,16 @@ class Barrier:
         self.release = on_released
         self.target: Target | None = None
         self.missing: tuple[str, ...] = ()
+        self.server: tuple[int, str] | None = None
 
     def gather(self, target: Target) -> None:
         self.target = target
 
     def list_missing(self, _: Target) -> tuple[str, ...]:
         return self.missing
+
+    def find_server(self) -> tuple[int, str] | None:
+        return self.server
 
 
 class Pod:
@@ -85,8 +91,15 @@ class Pod:
     def flush(self) -> None:
         """Nothing is pending."""
 
-    def publish(self, epoch: int, *, running: bool = True, refused: tuple[str, ...] = ()) -> None:
-        role = build_role("worker", 3)._replace(running=running)
+    def publish(
+        self,
+        epoch: int,
+        *,
+        running: bool = True,
+        wanted: int = 3,
+        refused: tuple[str, ...] = (),
+    ) -> None:
+        role = build_role("worker", 3)._replace(running=running, wanted=wanted)
         recovery = RosterRecovery(epoch, 1, ("worker",), refused)
         self.recovery.see(build_roster(role)._replace(recovery=recovery), True)  # noqa: FBT003
 
@@ -159,6 +172,49 @@ def test_deadline_of_the_start_barrier_begins_when_all_pods_run_and_ends_with_th
     pod.barrier.missing = (LATE,)
     pod.turn(1000.0)
     assert pod.start_reports == ["1 0"], "it has started"
+
+
+def test_agents_of_a_gang_that_is_not_full_report_but_do_not_end(pod: Pod) -> None:
+    """The roster does not say whether the containers of all members run."""
+    pod.publish(0, running=False, wanted=4)
+    pod.barrier.missing = (LATE,)
+    pod.turn()
+    pod.turn(GRACE_SECONDS + START_SECONDS)
+    assert pod.start_reports == [f"1 0 {LATE}"]
+    pod.turn(GIVE_UP_SECONDS)
+    assert pod.code is None
+
+
+def test_agent_that_waits_names_the_pod_that_serves_in_the_turn_of_its_rank(pod: Pod) -> None:
+    pod.publish(0)
+    pod.barrier.missing, pod.barrier.server = (), (7, LATE)
+    pod.turn()
+    pod.turn(SERVER_SECONDS + 6.9)
+    assert pod.start_reports == []
+    pod.turn(0.2)
+    assert pod.start_reports == [f"1 0 {LATE}"]
+    pod.turn(SERVER_SECONDS - 30.0)
+    assert len(pod.start_reports) == 1, "the controller has been told"
+
+
+def test_agent_that_nobody_answers_ends_where_all_pods_run(pod: Pod) -> None:
+    pod.publish(0)
+    pod.turn()
+    pod.turn(GIVE_UP_SECONDS - 0.1)
+    assert pod.code is None
+    pod.turn(0.2)
+    assert (pod.code, pod.started) == (ExitCode.TRANSIENT_CONFLICT, [])
+
+
+def test_agent_whose_own_process_is_not_gone_names_and_ends_nothing(pod: Pod) -> None:
+    """It has not come to the start barrier itself: others name it."""
+    pod.start_epoch(0)
+    pod.recovery.follow_end(9)
+    pod.barrier.server = (1, LATE)
+    pod.publish(1)
+    pod.turn()
+    pod.turn(GIVE_UP_SECONDS + 1.0)
+    assert (pod.start_reports, pod.code) == (["1 0"], None)
 
 
 def test_next_epoch_has_a_deadline_of_its_own(pod: Pod) -> None:

@@ -25,7 +25,7 @@ from controller.core.decision import Decision, Publication
 from controller.core.draft import Draft
 from controller.core.objects.object_templates import build_configmap, build_pod
 from controller.core.settings import Settings
-from controller.core.snapshot import Failure, PublishedRoster, Snapshot
+from controller.core.snapshot import Failure, PublishedRoster, Snapshot, Wait
 from framework.api.pods import (
     ConfigMapView,
     ContainerView,
@@ -142,6 +142,8 @@ class World:
     def __init__(self, spec: FrameworkSpec, settings: Settings = SETTINGS) -> None:
         self.settings = replace(settings, creator_key=CREATOR_KEY)
         self.now: datetime = at(0)
+        self.jumped = timedelta()
+        self.waits: dict[Wait, datetime] = {}
         self.framework = build_framework(spec)
         self.configmap: ConfigMapView | None = None
         self.pods: dict[str, PodView] = {}
@@ -174,10 +176,22 @@ class World:
             published=self.published,
             gang_key_owner=self.gang_key_owner,
             proven=frozenset(self.proven),
+            waited={
+                wait: (self.now - self.jumped - begin).total_seconds()
+                for wait, begin in self.waits.items()
+            },
         )
 
+    def jump(self, seconds: float) -> None:
+        """Set the wall clock; the monotonic clock goes on."""
+        self.now += timedelta(seconds=seconds)
+        self.jumped += timedelta(seconds=seconds)
+
     def decide(self) -> Decision:
-        return decide(self.observe(), self.settings)
+        decision = decide(self.observe(), self.settings)
+        now = self.now - self.jumped
+        self.waits = {wait: self.waits.get(wait, now) for wait in decision.waits}
+        return decision
 
     def carry_out(self, decision: Decision) -> None:
         """Persist, publish and do all that was decided."""

@@ -15,6 +15,8 @@ from framework.api.constants import (
     PROCESS_ENDED_ANNOTATION,
 )
 from framework.api.epochreports import (
+    SERVER_SECONDS,
+    START_SECONDS,
     EpochStart,
     ProcessEnd,
     encode_end,
@@ -254,6 +256,68 @@ def test_gang_of_which_no_agent_ever_reported_has_no_deadline() -> None:
     gang.start(0, 0, gang.mark(2))
     gang.pause(1)
     assert gang.get_codes() == [None, None, EPOCH_START_TIMEOUT]
+
+
+def test_member_that_agents_wait_for_ends_although_no_agent_that_serves_has_reported() -> None:
+    """Agents name the serving Pod: only they know which role has rank 0."""
+    gang = Gang.__new__(Gang)
+    roles = build_role(number=3, recovery=IN_PLACE), build_role("chief", 1, recovery=IN_PLACE)
+    World.__init__(gang, build_spec(*roles))
+    gang.settle()
+    gang.run_pod("gang-chief-0", 9)
+    gang.run()
+    gang.pause(SERVER_SECONDS - 10)
+    chief = fingerprint_uid(gang.pods["gang-chief-0"].uid)
+    gang.start(1, 0, chief, gang.mark(2))
+    gang.pause(1)
+    assert not gang.pods["gang-chief-0"].is_terminating, "the controller has not waited so long"
+    gang.pause(10)
+    assert get_code(get_task(gang.status, 0, "chief")) == EPOCH_START_TIMEOUT
+    assert gang.get_codes() == [None] * 3, "worker 2 is not the first member of a role"
+
+
+def test_change_of_the_wall_clock_makes_nobody_late() -> None:
+    gang = Gang()
+    gang.report(1, 0)
+    gang.pause(1)
+    gang.jump(5 * DEADLINE_SECONDS)
+    gang.settle()
+    assert gang.get_codes() == [None] * 3
+    gang.jump(-9 * DEADLINE_SECONDS)
+    gang.pause(DEADLINE_SECONDS)
+    assert gang.get_codes() == [EPOCH_START_TIMEOUT, None, None]
+
+
+def test_refused_pod_is_not_ended_by_a_change_of_the_wall_clock() -> None:
+    gang = Gang()
+    gang.report(1, 0, 210)
+    gang.pause(1)
+    gang.jump(5 * DEADLINE_SECONDS)
+    gang.settle()
+    assert gang.get_codes() == [None] * 3
+
+
+def test_members_of_a_gang_that_is_not_full_have_a_deadline() -> None:
+    """One of the wanted Pods has no node; the others may start without it."""
+    gang = Gang.__new__(Gang)
+    World.__init__(gang, build_spec(build_role(number=3, recovery=IN_PLACE, min_member_count=2)))
+    gang.settle()
+    gang.run_pod(name(0), 1)
+    gang.settle()
+    gang._change(name(1), node_name="node", pod_ip="10.0.0.2")
+    gang.settle()
+    gang.pause(1)
+    assert gang.published.roster is not None
+    assert (gang.published.roster.complete, gang.stored.start_barrier) == (True, None)
+    gang.start(0, 0, gang.mark(1))
+    gang.pause(2 * DEADLINE_SECONDS)
+    assert gang.get_codes() == [None] * 3, "its containers do not run yet"
+    gang.run_pod(name(1), 2)
+    gang.pause(1)
+    gang.pause(START_SECONDS - 5)
+    assert gang.get_codes() == [None] * 3, "its agent may be starting"
+    gang.pause(10)
+    assert gang.get_codes() == [None, EPOCH_START_TIMEOUT, None]
 
 
 def test_new_members_have_a_start_barrier_of_their_own() -> None:

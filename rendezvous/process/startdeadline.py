@@ -1,0 +1,101 @@
+"""The deadline of the start barrier, as the agent of one Pod measures it.
+
+While this agent waits for the newest start barrier, and all members run as far as the roster shows:
+
+1. The agent that serves it reports which Pods have not come, after the time that they may need.
+2. An agent that waits there names the Pod that serves it, after 600 s: the agent of rank 1 first,
+   that of each next rank 1 s later, because one report is enough.
+3. After 1200 s, an agent ends: the controller is away, or its account may not report.
+
+Reports are repeated after the same time. Example: rank 0 hangs. After 601 s the agent of rank 1
+reports ``7 5 89abcdef``, which is the Pod of rank 0, and the controller ends its Task.
+
+Rules: docs/design/recovery.md, "Steps".
+"""
+
+from typing import Callable, NamedTuple, Optional, Tuple
+
+from framework.agent.clock import AgentClock
+from framework.api.epochreports import SERVER_SECONDS, START_SECONDS, EpochStart, encode_start
+from framework.api.roster import RoleRoster
+from rendezvous.core.recovery import RecoveryMemory, Target
+from rendezvous.process.startbarrier import StartBarrier
+
+# After a restart, only processes are ended.
+_RESTART_SECONDS = 30.0
+_GIVE_UP_SECONDS = 1200.0
+_LONGEST_TURN_SECONDS = 300.0
+
+
+class Gathering(NamedTuple):
+    """Whether the Pods of the newest generation run."""
+
+    is_full: bool = False
+    """Whether all wanted Pods run."""
+    may_run: bool = False
+    """Whether all members may run: some wanted Pods are no members, so the roster does not say."""
+
+
+def assess(roles: Tuple[RoleRoster, ...]) -> Gathering:
+    """Assess the roles that take part in a generation that is ready."""
+    return Gathering(
+        is_full=all(role.running for role in roles),
+        may_run=all(role.running or _lacks_members(role) for role in roles),
+    )
+
+
+def _lacks_members(role: RoleRoster) -> bool:
+    return len(role.members) + len(role.completed) < role.wanted
+
+
+class StartDeadline:
+    """Reports who keeps the start barrier from releasing its members."""
+
+    def __init__(
+        self,
+        barrier: StartBarrier,
+        report: Callable[[str], None],
+        stop_grace_seconds: float,
+        clock: AgentClock,
+    ) -> None:
+        """Call ``report`` with each encoded report."""
+        self._barrier = barrier
+        self._report = report
+        self._stop_grace_seconds = stop_grace_seconds
+        self._clock = clock
+        self._target = Target(0, 0)
+        self._began_at = 0.0
+        self._reported_at = 0.0
+
+    def follow(self, memory: RecoveryMemory, gathering: Gathering) -> str:
+        """Report what is due; return why this agent ends, or ""."""
+        target, now = memory.newest, self._clock.monotonic()
+        if not (gathering.may_run and memory.is_member) or target <= memory.running:
+            self._target = Target(0, 0)
+            return ""
+        if target != self._target:
+            self._target, self._began_at, self._reported_at = target, now, now
+        missing = self._list_missing(memory, now)
+        if missing:
+            self._reported_at = now
+            self._report(encode_start(EpochStart(*target, missing)))
+        if (
+            now < self._began_at + _GIVE_UP_SECONDS
+            or not gathering.is_full
+            or memory.gathering != target
+        ):
+            return ""
+        return f"not all members have come to the start barrier in {_GIVE_UP_SECONDS:.0f} s"
+
+    def _list_missing(self, memory: RecoveryMemory, now: float) -> Tuple[str, ...]:
+        """List whom to name now."""
+        is_restart = memory.newest.generation == memory.running.generation
+        seconds = _RESTART_SECONDS if is_restart else START_SECONDS
+        if now < self._reported_at + self._stop_grace_seconds + seconds:
+            return ()
+        server: Optional[Tuple[int, str]] = self._barrier.find_server()
+        if server is None:
+            return self._barrier.list_missing(memory.newest)
+        rank, fingerprint = server
+        due_at = self._reported_at + SERVER_SECONDS + min(rank, _LONGEST_TURN_SECONDS)
+        return (fingerprint,) if now >= due_at and memory.gathering == memory.newest else ()
