@@ -1,6 +1,7 @@
 """Fits the state of all Frameworks into a terminal. Pure.
 
-1. Each Framework has a title line with its name, state and attempt; its note is below, wrapped.
+1. Each Framework has a title line with its name, state and attempt; its note is below, wrapped, and
+   the epoch of its processes if they have restarted in place.
 2. Equal Tasks are one row; rows that need attention come first. A note that does not fit into the
    row is wrapped below it.
 3. The lines of the terminal are shared: a Framework that needs fewer leaves them to the others.
@@ -99,7 +100,7 @@ def _lay_out_gang(gang: GangView, elapsed_seconds: float, width: int, height: in
     # A count-up of seconds may not change the number of lines.
     facts = [f"attempt {gang.attempt}", f"{elapsed_seconds:.0f} s"]
     title = _build_row(gang.name, gang.state, facts, width, _Columns())
-    notes = _build_notes(gang.note, width)
+    notes = [*_build_notes(gang.note, width), *_build_notes(gang.epoch, width)]
     if gang.tasks:
         notes = _cut(notes, max(1, height // _NOTE_PART), width)
     lines = _cut([replace(title, has_spinner=True), *notes], height, width)

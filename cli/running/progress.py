@@ -23,7 +23,12 @@ from framework.api.completion import (
     STOP_FRAMEWORK_REQUESTED,
     SUSPEND_FRAMEWORK_REQUESTED,
 )
-from framework.api.endings import INHERITED_CODES, describe_framework_end, describe_task_end
+from framework.api.endings import (
+    INHERITED_CODES,
+    describe_epoch,
+    describe_framework_end,
+    describe_task_end,
+)
 from framework.api.fielderrors import FieldErrors
 from framework.api.naming import TaskKey, build_pod_name
 from framework.api.states import TASK_ALIVE, FrameworkState, TaskState
@@ -105,6 +110,8 @@ class GangView:
     """It has no Pods until a user resumes it."""
     unguarded_roles: frozenset[str] = frozenset()
     """Roles whose failed Tasks fail no Framework, without the explicit -1 that allows it."""
+    epoch: str = ""
+    """The epoch of its processes and why it began; "" if they have not restarted in place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +220,15 @@ def build_view(
         is_retrying=status.state is FrameworkState.ATTEMPT_COMPLETED and not context.is_suspended,
         is_suspended=context.is_suspended,
         unguarded_roles=_list_unguarded(wire),
+        epoch=_describe_epoch(status),
     )
+
+
+def _describe_epoch(status: FrameworkStatus) -> str:
+    recovery = status.attempt_status.recovery
+    if recovery is None or recovery.first_failed is None:
+        return ""
+    return f"epoch {recovery.epoch}: {describe_epoch(recovery)}"
 
 
 def _name_state(state: str, completion: _Completion | None) -> str:

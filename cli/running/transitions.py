@@ -27,6 +27,7 @@ class Transitions:
         """Begin without any; with ``folds`` False each Task has lines of its own."""
         self._folds = folds
         self._last: dict[tuple[str, TaskKey | None], _Row] = {}
+        self._epochs: dict[str, tuple[int, str]] = {}
         self._alert = ""
 
     def observe(self, gang: GangView, *, names_framework: bool) -> list[str]:
@@ -39,6 +40,9 @@ class Transitions:
         lines = []
         if self._note(gang.name, None, (gang.state, gang.attempt, gang.note)):
             lines.append(f"{gang.name}  {_describe(gang.state, gang.attempt, gang.note)}")
+        if gang.epoch and self._epochs.get(gang.name) != (gang.attempt, gang.epoch):
+            self._epochs[gang.name] = gang.attempt, gang.epoch
+            lines.append(f"{gang.name}  {gang.epoch}")
         changed = [
             line
             for line in gang.tasks

@@ -58,6 +58,8 @@ class Kind(StrEnum):
     """Kubernetes restarts a container again and again."""
     EPOCHS = "Epochs"
     """Processes fail and restart in their Pods, or may not restart any more."""
+    START = "Start"
+    """The Pods of a gang run, and its processes wait for one another at the start barrier."""
     POD_LOST = "PodLost"
     """A Pod was deleted by another client, or with its node."""
     API_SERVER = "APIServer"

@@ -8,6 +8,7 @@ from typing import Any
 
 from framework.api import constants
 from framework.api.fielderrors import FieldError
+from framework.api.inplace import find_annotation
 from framework.api.wire import json_type
 from framework.kinds.compiled import Note, Object
 
@@ -36,6 +37,12 @@ def check_template(
             yield FieldError(
                 f"{path}.metadata.{key}", f"must be an object of texts, not {json_type(texts)}"
             )
+    if find_annotation(template) is not None:
+        yield FieldError(
+            f"{path}.metadata.annotations[{constants.IN_PLACE_ANNOTATION}]",
+            "only the roles of a Framework restart in place: remove it, or write a Framework "
+            "(examples/recovery.yaml)",
+        )
     if not isinstance(spec, Mapping):
         yield FieldError(f"{path}.spec", "is required: write an object with containers")
         return

@@ -9,6 +9,7 @@ from cli.why.cause import Cause
 from cli.why.causes.barriers import find_api_server, find_incomplete_gang, find_requirement
 from cli.why.causes.creation import find_refused, find_taken_name
 from cli.why.causes.ends import find_ends, find_lost_configmap, find_repeated_ends
+from cli.why.causes.epochs import find_epochs, find_start
 from cli.why.causes.gang import (
     find_deletion,
     find_limit,
@@ -20,7 +21,7 @@ from cli.why.causes.gang import (
 )
 from cli.why.causes.leaving import find_drain
 from cli.why.causes.nodes import find_lost_node, find_stuck_pod
-from cli.why.causes.running import find_epochs, find_restarts, find_unready
+from cli.why.causes.running import find_restarts, find_unready
 from cli.why.causes.schedulers import find_silent_scheduler
 from cli.why.causes.scheduling import find_held, find_unschedulable
 from cli.why.causes.starting import (
@@ -55,6 +56,7 @@ RULES: tuple[Rule, ...] = (
     find_lost_configmap,
     find_restarts,
     find_epochs,
+    find_start,
     find_api_server,
     find_requirement,
     find_unready,

@@ -1,4 +1,4 @@
-"""Containers that run and do not get on: restarts, epochs, probes. Pure."""
+"""Containers that run and do not get on: restarts, probes. Pure."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -6,9 +6,7 @@ from datetime import timedelta
 from cli.why.cause import Cause, Kind, Remedy
 from cli.why.observation import ContainerFacts, Observation, TaskFacts, group_tasks, read_time
 from cli.why.remedies import build_operation, build_template_path, change_template
-from framework.api.endings import describe_container_end, describe_epoch
-from framework.api.naming import TaskKey
-from framework.api.recovery import RESTARTED
+from framework.api.endings import describe_container_end
 
 # A container that has run for so long since its restart is no loop.
 _CALM_SECONDS = 600
@@ -49,32 +47,6 @@ def find_restarts(observation: Observation) -> Iterator[Cause]:
             log=observation.get_log(task, name),
             remedies=tuple(remedies),
         )
-
-
-def find_epochs(observation: Observation) -> Iterator[Cause]:
-    """Find processes that restarted in their Pods lately, or may not restart any more."""
-    status = observation.status
-    recovery = status.attempt_status.recovery if status is not None else None
-    if recovery is None or recovery.first_failed is None or recovery.decided_time is None:
-        return
-    is_restarted = recovery.reason == RESTARTED
-    is_calm = observation.now - recovery.decided_time >= timedelta(seconds=_CALM_SECONDS)
-    end = status.attempt_status.completion_status if status is not None else None
-    # After the end, only a refusal can be a part of the reason.
-    if is_calm if end is None else is_restarted or end.type.is_succeeded:
-        return
-    key = TaskKey(recovery.first_failed.role, recovery.first_failed.index)
-    log = observation.commands.build_framework("logs", observation.name, str(key))
-    effect = "so the gang restarted in place" if is_restarted else "and does not restart in place"
-    counted = ", ".join(f"{len(entry.times)} of {entry.role}" for entry in recovery.restarts)
-    yield Cause(
-        Kind.EPOCHS,
-        f"was the first whose process failed, {effect}: epoch {recovery.epoch}",
-        tasks=(key,),
-        since=recovery.decided_time,
-        facts=(describe_epoch(recovery), *([f"counted restarts: {counted}"] if counted else [])),
-        remedies=(Remedy("read its log, and correct the program", (log,)),),
-    )
 
 
 def find_unready(observation: Observation) -> Iterator[Cause]:

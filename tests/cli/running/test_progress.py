@@ -487,3 +487,15 @@ def test_framework_whose_deadline_passed_has_failed_with_this_cause() -> None:
     shown = view(framework(ended, state="Completed", ended=completion(-240)))
     assert (shown.state, shown.note) == ("Failed", "diagnosed -240")
     assert shown.end == "it was active for longer than its activeDeadlineSeconds"
+
+
+def test_view_of_a_gang_that_restarted_in_place_names_the_process_that_failed_first() -> None:
+    obj = framework(task(0, "AttemptRunning"), state="AttemptRunning")
+    assert view(obj).epoch == ""
+    failed = {"role": "worker", "index": 1, "podUIDFingerprint": "89abcdef", "code": 137}
+    recovery = {"epoch": 3, "reason": "RestartedInPlace", "firstFailed": failed}
+    obj["status"]["attemptStatus"]["recovery"] = recovery
+    assert view(obj).epoch == (
+        "epoch 3: the process of worker/1 was killed by SIGKILL (exit code 137); "
+        "all processes start again in their Pods"
+    )

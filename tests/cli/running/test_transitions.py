@@ -1,6 +1,7 @@
 """The lines of `framework run` in a pipe, and its last table, for many Tasks."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from cli.running.progress import GangView, TaskLine
 from cli.running.table import build_table
@@ -60,6 +61,19 @@ def test_failed_tasks_are_always_named() -> None:
 def test_same_views_give_the_same_lines() -> None:
     views = [gang(line(i, "Running" if i < n else "Waiting") for i in range(50)) for n in range(50)]
     assert observe(*views) == observe(*[view for view in views for _ in range(3)])
+
+
+def test_each_epoch_has_a_line_with_the_process_that_failed_first() -> None:
+    epochs = ["", "epoch 1: x", "epoch 1: x", "epoch 2: y"]
+    views = [replace(gang([]), epoch=epoch) for epoch in epochs]
+    views += [replace(gang([]), epoch=epoch, attempt=1) for epoch in epochs[:3]]
+    transitions = Transitions()
+    lines = [line for view in views for line in transitions.observe(view, names_framework=False)]
+    assert [text for text in lines if "epoch" in text] == [
+        "gang  epoch 1: x",
+        "gang  epoch 2: y",
+        "gang  epoch 1: x",
+    ]
 
 
 def test_table_of_many_tasks_is_folded_but_for_failed_ones() -> None:

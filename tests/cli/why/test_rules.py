@@ -20,13 +20,6 @@ from framework.api.completion import (
     complete_task,
 )
 from framework.api.naming import TaskKey
-from framework.api.recovery import (
-    BUDGET_USED_UP,
-    RESTARTED,
-    FailedProcess,
-    RecoveryStatus,
-    RoleRestarts,
-)
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import (
     CompletionType,
@@ -348,47 +341,6 @@ def test_remedy_that_installs_the_controller_does_not_choose_between_base_and_ov
 def test_drain_with_a_timeout_outside_of_all_times_has_no_start() -> None:
     cause = find_root(observe_drain("1", timeout_seconds=2**62))
     assert (cause.kind, cause.since) == (Kind.DRAIN, None)
-
-
-def observe_epoch(reason: str, seconds: float, *, code: int | None = None) -> Observation:
-    """A gang whose third epoch was decided ``seconds`` ago; its attempt has ended with ``code``."""
-    failed = FailedProcess("worker", 1, "89abcdef", 2, 137)
-    recovery = RecoveryStatus(
-        3, at(300 - seconds), reason, failed, (RoleRestarts("worker", (at(1), at(2))),)
-    )
-    status = build_status(build_role_status(number=2))
-    status = replace(status, attempt_status=replace(status.attempt_status, recovery=recovery))
-    if code is not None:
-        status = replace(end_attempt(status, code), state=FrameworkState.COMPLETED)
-    return observe(status=status)
-
-
-def test_process_that_failed_first_is_named() -> None:
-    cause = find_root(observe_epoch(RESTARTED, 60))
-    assert (cause.kind, cause.tasks) == (Kind.EPOCHS, (TaskKey("worker", 1),))
-    assert cause.text == (
-        "was the first whose process failed, so the gang restarted in place: epoch 3"
-    )
-    assert "was killed by SIGKILL (exit code 137)" in cause.facts[0]
-    assert cause.facts[1] == "counted restarts: 2 of worker"
-    assert list_commands(cause) == ["framework logs gang worker/1"]
-
-
-@pytest.mark.parametrize(
-    ("reason", "seconds", "code", "expected"),
-    [
-        (RESTARTED, 700, None, False),
-        (RESTARTED, 60, POD_EXTERNAL_DELETED, False),
-        (BUDGET_USED_UP, 700, POD_EXTERNAL_DELETED, True),
-        (BUDGET_USED_UP, 60, None, True),
-        (BUDGET_USED_UP, 60, 0, False),
-    ],
-)
-def test_epoch_is_a_cause_while_it_matters(
-    reason: str, seconds: float, code: int | None, *, expected: bool
-) -> None:
-    causes = find_causes(observe_epoch(reason, seconds, code=code))
-    assert (Kind.EPOCHS in {cause.kind for cause in causes}) is expected
 
 
 def test_drain_that_agents_have_acknowledged_is_no_cause() -> None:

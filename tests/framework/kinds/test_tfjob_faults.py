@@ -2,6 +2,7 @@
 
 import pytest
 
+from framework.api.constants import IN_PLACE_ANNOTATION
 from framework.api.fielderrors import FieldErrors
 from framework.kinds.tfjob.compile import compile_tfjob
 from tests.framework.kinds.jobs import DROPPED, Change, Wire, build_template, build_tfjob, edit
@@ -88,6 +89,11 @@ MISTAKES: dict[str, tuple[Change, str, str]] = {
         ),
         f"{POD}.volumes[0].name",
         "is the name of a part that is added: give it another name",
+    ),
+    "restart-in-place": (
+        edit(*MASTER, "template", metadata={"annotations": {IN_PLACE_ANNOTATION: "x"}}),
+        f"{AT_MASTER}.template.metadata.annotations[{IN_PLACE_ANNOTATION}]",
+        "only the roles of a Framework restart in place: remove it",
     ),
     "log-dir": (
         edit("spec", tensorboard={"serviceType": "NodePort"}),

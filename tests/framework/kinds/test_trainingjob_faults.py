@@ -2,6 +2,7 @@
 
 import pytest
 
+from framework.api.constants import IN_PLACE_ANNOTATION
 from framework.api.fielderrors import FieldErrors
 from framework.kinds.trainingjob.compile import compile_trainingjob
 from tests.framework.kinds.jobs import DROPPED, Change, build_trainingjob, edit
@@ -29,6 +30,11 @@ MISTAKES: dict[str, tuple[Change, str, str]] = {
         edit("metadata", annotations={"frameworkbarrier.io/hosts": "name"}),
         "metadata.annotations[frameworkbarrier.io/hosts]",
         "is 'name'; write addresses or names",
+    ),
+    "restart-in-place": (
+        edit(*SPECS, "worker", "template", metadata={"annotations": {IN_PLACE_ANNOTATION: "x"}}),
+        f"{AT}.worker.template.metadata.annotations[{IN_PLACE_ANNOTATION}]",
+        "only the roles of a Framework restart in place: remove it",
     ),
     "attach-mode": (
         edit("spec", launcherAttachMode="rsh"),

@@ -1,0 +1,106 @@
+"""The rules of ``framework why`` about restarts in place and their start barriers."""
+
+from dataclasses import replace
+
+import pytest
+
+from cli.why.cause import Kind
+from cli.why.observation import Observation
+from cli.why.ranking import find_causes
+from framework.api.completion import POD_EXTERNAL_DELETED
+from framework.api.constants import EPOCH_STARTED_ANNOTATION
+from framework.api.naming import TaskKey
+from framework.api.recovery import (
+    BUDGET_USED_UP,
+    RESTARTED,
+    FailedProcess,
+    RecoveryStatus,
+    RoleRestarts,
+    StartBarrierStatus,
+)
+from framework.api.roster import fingerprint_uid
+from framework.api.states import FrameworkState
+from tests.cli.why.builders import observe
+from tests.cli.why.test_rules import find_root, list_commands
+from tests.support.builders import (
+    at,
+    build_pod_wire,
+    build_role_status,
+    build_status,
+    end_attempt,
+    pod_uid,
+)
+
+
+def observe_epoch(reason: str, seconds: float, *, code: int | None = None) -> Observation:
+    """A gang whose third epoch was decided ``seconds`` ago; its attempt has ended with ``code``."""
+    failed = FailedProcess("worker", 1, "89abcdef", 2, 137)
+    recovery = RecoveryStatus(
+        3, at(300 - seconds), reason, failed, (RoleRestarts("worker", (at(1), at(2))),)
+    )
+    status = build_status(build_role_status(number=2))
+    status = replace(status, attempt_status=replace(status.attempt_status, recovery=recovery))
+    if code is not None:
+        status = replace(end_attempt(status, code), state=FrameworkState.COMPLETED)
+    return observe(status=status)
+
+
+def test_process_that_failed_first_is_named() -> None:
+    cause = find_root(observe_epoch(RESTARTED, 60))
+    assert (cause.kind, cause.tasks) == (Kind.EPOCHS, (TaskKey("worker", 1),))
+    assert cause.text == (
+        "was the first whose process failed, so the gang restarted in place: epoch 3"
+    )
+    assert "was killed by SIGKILL (exit code 137)" in cause.facts[0]
+    assert cause.facts[1] == "counted restarts: 2 of worker"
+    assert list_commands(cause) == ["framework logs gang worker/1"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "seconds", "code", "expected"),
+    [
+        (RESTARTED, 700, None, False),
+        (RESTARTED, 60, POD_EXTERNAL_DELETED, False),
+        (BUDGET_USED_UP, 700, POD_EXTERNAL_DELETED, True),
+        (BUDGET_USED_UP, 60, None, True),
+        (BUDGET_USED_UP, 60, 0, False),
+    ],
+)
+def test_epoch_is_a_cause_while_it_matters(
+    reason: str, seconds: float, code: int | None, *, expected: bool
+) -> None:
+    causes = find_causes(observe_epoch(reason, seconds, code=code))
+    assert (Kind.EPOCHS in {cause.kind for cause in causes}) is expected
+
+
+def observe_start(*, report: str = "", started: int | None = 0, seconds: float = 60) -> Observation:
+    """A gang in epoch 2 of which all Pods have run for ``seconds``."""
+    barrier = StartBarrierStatus(7, at(300 - seconds), started)
+    recovery = RecoveryStatus(2, at(0), RESTARTED, None, start_barrier=barrier)
+    status = build_status(build_role_status(number=2))
+    status = replace(status, attempt_status=replace(status.attempt_status, recovery=recovery))
+    reports = {"annotations": {EPOCH_STARTED_ANNOTATION: report}}
+    pods = [build_pod_wire(metadata=reports), build_pod_wire(index=1)]
+    return observe(pods, status=status)
+
+
+def test_gang_that_does_not_start_has_a_cause() -> None:
+    cause = find_root(observe_start(report="7 1"))
+    assert (cause.kind, cause.tasks) == (Kind.START, ())
+    assert cause.text == "no agent has reported that the processes of epoch 2 run"
+    assert "older release" in cause.facts[0]
+    assert list_commands(cause) == ["framework logs gang worker/0"]
+
+
+def test_task_that_an_agent_misses_is_named() -> None:
+    cause = find_root(observe_start(report=f"7 2 {fingerprint_uid(pod_uid('worker', 1))}"))
+    assert (cause.kind, cause.tasks) == (Kind.START, (TaskKey("worker", 1),))
+    assert list_commands(cause) == ["framework logs gang worker/1"]
+
+
+@pytest.mark.parametrize(("started", "seconds"), [(2, 600), (1, 59)])
+def test_gang_that_has_started_or_may_be_starting_has_no_cause(
+    started: int, seconds: float
+) -> None:
+    causes = find_causes(observe_start(started=started, seconds=seconds))
+    assert Kind.START not in {cause.kind for cause in causes}
