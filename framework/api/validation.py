@@ -217,19 +217,13 @@ def _check_in_place(spec: InPlaceSpec, path: str) -> Iterator[FieldError]:
     restarts_path = join_path(path, constants.MAX_RESTARTS_FIELD)
     meaning = "a count of restarts; leave inPlace out for none"
     yield from _check_least(restarts_path, spec.max_restarts, 1, meaning)
-    if spec.max_restarts > constants.MAX_IN_PLACE_RESTARTS:
-        most = constants.MAX_IN_PLACE_RESTARTS
-        yield FieldError(
-            restarts_path, f"must be at most {most}, not {spec.max_restarts}: use a lower count"
-        )
+    most = constants.MAX_IN_PLACE_RESTARTS
+    yield from _check_most(restarts_path, spec.max_restarts, most, "use a lower count")
     seconds_path = join_path(path, constants.WITHIN_SECONDS_FIELD)
     meaning = "the seconds in which maxRestarts are allowed"
     yield from _check_least(seconds_path, spec.within_seconds, 1, meaning)
-    if spec.within_seconds > constants.MAX_IN_PLACE_SECONDS:
-        most = constants.MAX_IN_PLACE_SECONDS
-        yield FieldError(
-            seconds_path, f"must be at most {most}, not {spec.within_seconds}: use fewer seconds"
-        )
+    most = constants.MAX_IN_PLACE_SECONDS
+    yield from _check_most(seconds_path, spec.within_seconds, most, "use fewer seconds")
 
 
 def _check_task(task: TaskSpec, path: str) -> Iterator[FieldError]:
@@ -256,6 +250,11 @@ def _check_retry_policy(policy: RetryPolicySpec, path: str) -> Iterator[FieldErr
 def _check_least(path: str, value: int, least: int, meaning: str) -> Iterator[FieldError]:
     if value < least:
         yield FieldError(path, f"must be at least {least}, not {value}: {meaning}")
+
+
+def _check_most(path: str, value: int, most: int, remedy: str) -> Iterator[FieldError]:
+    if value > most:
+        yield FieldError(path, f"must be at most {most}, not {value}: {remedy}")
 
 
 def _check_template(pod: Mapping[str, Any], path: str) -> Iterator[FieldError]:

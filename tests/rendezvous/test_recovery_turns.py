@@ -54,8 +54,8 @@ class Barrier:
 class Pod:
     """What the recovery orders and writes. It stands for the wrapper and for the reports."""
 
-    def __init__(self) -> None:
-        self.clock = VirtualClock()
+    def __init__(self, jitter: float = 1.0) -> None:
+        self.clock = VirtualClock(jitter=jitter)
         self.started: list[str] = []
         self.ended_reports: list[str] = []
         self.start_reports: list[str] = []
@@ -96,10 +96,12 @@ class Pod:
         epoch: int,
         *,
         running: bool = True,
-        wanted: int = 3,
+        members: int = 3,
+        wanted: int | None = None,
         refused: tuple[str, ...] = (),
     ) -> None:
-        role = build_role("worker", 3)._replace(running=running, wanted=wanted)
+        wanted = members if wanted is None else wanted
+        role = build_role("worker", members)._replace(running=running, wanted=wanted)
         recovery = RosterRecovery(epoch, 1, ("worker",), refused)
         self.recovery.see(build_roster(role)._replace(recovery=recovery), True)  # noqa: FBT003
 
@@ -120,8 +122,8 @@ class Pod:
         for _ in range(4):
             self.recovery.turn()
 
-    def start_epoch(self, epoch: int) -> None:
-        self.publish(epoch)
+    def start_epoch(self, epoch: int, members: int = 3) -> None:
+        self.publish(epoch, members=members)
         self.turn()
         self.barrier.release(Target(1, epoch), is_serving=True)
         self.turn()
@@ -260,6 +262,26 @@ def test_process_that_is_not_killed_is_reported_later_if_it_still_must_be(pod: P
     pod.end_process(137)
     pod.turn()
     assert pod.ended_reports == ["0 1", "2 137"]
+
+
+@pytest.mark.usefixtures("pod")
+def test_few_of_a_thousand_peers_write_a_report_before_the_next_epoch() -> None:
+    """All of their processes fail with the first one; 0.2 s later, the controller has answered.
+
+    Every fiftieth of them is looked at.
+    """
+    pods = [Pod(jitter=part / 20) for part in range(20)]
+    for pod in pods:
+        pod.start_epoch(0, members=1000)
+        pod.end_process(1)
+        pod.turn()
+        for _ in range(10):
+            pod.turn(0.02)
+        pod.publish(1, members=1000)
+        pod.turn()
+        pod.turn(LONGEST_SPREAD_SECONDS)
+    assert 1 <= sum(len(pod.ended_reports) for pod in pods) <= 3, "at most 150 of 1,000"
+    assert all(pod.barrier.target == Target(1, 1) for pod in pods)
 
 
 def test_shared_memory_is_not_cleaned_before_the_first_process(pod: Pod, tmp_path: Path) -> None:

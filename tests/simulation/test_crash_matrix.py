@@ -62,19 +62,28 @@ class ScriptedGang(Simulation):
             self._create_gang(self.build_role())
             self.start()
             await self._rest()
-            self._edit(lambda spec: spec["taskRoles"][0].update(taskNumber=1))
-            await self._rest()
-            self._edit(lambda spec: spec["taskRoles"][0].update(taskNumber=2))
-            await self._rest()
-            self._end("gang-worker-0", 1)
-            await self._rest()
-            for index in range(2):
+            for index in range(await self.play_middle()):
                 self._end(f"gang-worker-{index}", 0)
             await self._rest()
             self.check_rest()
             return self.storage.get(self._type(FRAMEWORKS), "default", "gang")
         finally:
             await self._end_all()
+
+    async def play_middle(self) -> int:
+        """Play what happens between the start and the success; return the number of workers."""
+        self._edit(lambda spec: spec["taskRoles"][0].update(taskNumber=1))
+        await self._rest()
+        self._edit(lambda spec: spec["taskRoles"][0].update(taskNumber=2))
+        await self._rest()
+        self._end("gang-worker-0", 1)
+        await self._rest()
+        return 2
+
+    def check_created(self, count: int) -> None:
+        """Check that so many Pods were created, and none of them twice."""
+        assert set(self.auditor.created.values()) == {1}, "a Pod was created twice for one attempt"
+        assert len(self.auditor.created) == count
 
     def _create_gang(self, worker: Object) -> None:
         body = build_submission("gang", worker)
@@ -127,8 +136,7 @@ CREATED_PODS = 5
 async def test_crash_at_a_write_changes_neither_end_nor_count(write: int, when: str) -> None:
     gang = ScriptedGang({write: when})
     assert shape(await gang.run_script()) == END
-    assert set(gang.auditor.created.values()) == {1}, "a Pod was created twice for one attempt"
-    assert len(gang.auditor.created) == CREATED_PODS
+    gang.check_created(CREATED_PODS)
 
 
 @pytest.mark.looptime
@@ -154,6 +162,5 @@ async def test_crash_changes_nothing_for_a_gang_with_a_key(write: int, when: str
     """The auditor checks that each Secret exists before its Pods; here, that it is deleted."""
     gang = ScriptedGang({write: when}, is_keyed=True)
     assert shape(await gang.run_script()) == END
-    assert set(gang.auditor.created.values()) == {1}, "a Pod was created twice for one attempt"
-    assert len(gang.auditor.created) == CREATED_PODS
+    gang.check_created(CREATED_PODS)
     assert gang.auditor.list_gang_keys() == []
