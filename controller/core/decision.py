@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 from controller.core.actions import Action, Urgency
-from controller.core.snapshot import Wait
+from controller.core.waits import Wait
 from framework.api.roster import Roster
 from framework.api.types import FrameworkStatus
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 from controller.core.actions import Action, ActionKey, ObjectKind, Urgency, Verb
 from controller.core.decision import Event, EventType, LoggedPart, ObjectSnapshot
 from controller.core.settings import LONGEST_PAUSE_SECONDS, Settings
-from controller.core.snapshot import Failure, Snapshot, Wait
+from controller.core.snapshot import Failure, Snapshot
+from controller.core.waits import Wait
 from framework.api import states
 from framework.api.naming import TaskKey
 from framework.api.roster import Leaving

@@ -8,9 +8,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from http import HTTPStatus
-from typing import NamedTuple
 
 from controller.core.actions import ActionKey, ObjectKind
+from controller.core.waits import Wait
 from framework.api.pods import ConfigMapView, PodView
 from framework.api.roster import Roster
 from framework.api.types import Framework
@@ -65,21 +65,6 @@ class MemoryBudget:
     """Part of the limit that Frameworks may use."""
     free_bytes: int
     """Part of the budget that is neither used nor promised to another Framework."""
-
-
-class Wait(NamedTuple):
-    """What a decision waits for, for a duration that a change of the wall clock must not end.
-
-    The duration counts from the first decision of this controller that waited for it.
-    """
-
-    attempt: str
-    """UID of the instance of the attempt."""
-    since: int
-    """Generation since which the gang has these members."""
-    epoch: int
-    subject: str
-    """What is to happen to them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ Nothing is copied: decide is synchronous and changes nothing.
 from collections.abc import Mapping
 from datetime import datetime
 
-from controller.core.snapshot import MemoryBudget, Snapshot, Wait
+from controller.core.snapshot import MemoryBudget, Snapshot
+from controller.core.waits import Wait
 from controller.store.entry import Entry
 
 

@@ -6,7 +6,7 @@ Only ``controller.reconcile`` writes it: tests/controller/test_entry_owners.py.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller.core.snapshot import Wait
+from controller.core.waits import Wait
 from framework.kube.backoff import Backoff
 
 

@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 from controller.core.draft import Draft
 from controller.core.recovery.restartable_pods import find_live_pod
-from controller.core.snapshot import Wait
+from controller.core.waits import Wait
 from framework.api.constants import EPOCH_STARTED_ANNOTATION
 from framework.api.epochreports import (
     SERVER_SECONDS,

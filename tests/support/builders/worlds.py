@@ -25,7 +25,8 @@ from controller.core.decision import Decision, Publication
 from controller.core.draft import Draft
 from controller.core.objects.object_templates import build_configmap, build_pod
 from controller.core.settings import Settings
-from controller.core.snapshot import Failure, PublishedRoster, Snapshot, Wait
+from controller.core.snapshot import Failure, PublishedRoster, Snapshot
+from controller.core.waits import Wait
 from framework.api.pods import (
     ConfigMapView,
     ContainerView,
