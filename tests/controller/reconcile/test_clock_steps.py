@@ -1,10 +1,17 @@
-"""A wall clock that is set back by an hour delays nothing by an hour."""
+"""A wall clock that is set back by an hour delays nothing by an hour.
+
+One that is set forward ends no wait that the controller measures itself.
+"""
 
 import pytest
 
 from controller.core.actions import ObjectKind
-from framework.kube.resources import CONFIGMAPS
-from tests.support.builders import FRAMEWORK
+from controller.core.recovery.start_deadline import DEADLINE_SECONDS
+from framework.api import constants
+from framework.api.completion import EPOCH_START_TIMEOUT
+from framework.api.epochreports import ProcessEnd, encode_end
+from framework.kube.resources import CONFIGMAPS, PODS
+from tests.support.builders import FRAMEWORK, build_role_wire
 from tests.support.simulator.shell import Shell, refuse
 
 pytestmark = pytest.mark.looptime
@@ -50,3 +57,31 @@ async def test_unconfirmed_create_is_read_live_after_the_clock_was_set_back() ->
     shell.client.sent.clear()
     await shell.run(20.0)
     assert f"get configmaps {ATTEMPT}" in shell.sent("get")
+
+
+async def test_start_that_is_awaited_is_measured_by_the_monotonic_clock() -> None:
+    in_place = {constants.MAX_RESTARTS_FIELD: 2, constants.WITHIN_SECONDS_FIELD: 3600}
+    recovery = {constants.IN_PLACE_FIELD: in_place}
+    shell = Shell()
+    shell.create_framework(taskRoles=[build_role_wire("worker", 2, recovery=recovery)])
+    await shell.run(1.0)
+    shell.show()
+    await shell.run(1.0)
+    for index in range(2):
+        shell.patch_pod(f"{FRAMEWORK}-worker-{index}", phase="Running", podIP=f"10.0.0.{index}")
+    await shell.run(2.0)
+    shell.show()
+    await shell.run(1.0)
+    reports = {constants.PROCESS_ENDED_ANNOTATION: encode_end(ProcessEnd(0, 137))}
+    shell.patch(PODS, f"{FRAMEWORK}-worker-1", {"metadata": {"annotations": reports}})
+    shell.show()
+    await shell.run(2.0)
+    shell.show()
+    assert shell.status["attemptStatus"]["recovery"]["epoch"] == 1
+    shell.clock.skew_seconds = HOUR_SECONDS
+    shell.edit(retryPolicy={"maxRetryCount": 1})
+    await shell.run(DEADLINE_SECONDS - 10.0)
+    assert [task["state"] for task in shell.tasks] == ["AttemptRunning"] * 2
+    await shell.run(20.0)
+    assert shell.tasks[0]["attemptStatus"]["completionStatus"]["code"] == EPOCH_START_TIMEOUT
+    assert shell.tasks[1]["state"] == "AttemptRunning"
