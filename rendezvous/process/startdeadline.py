@@ -4,7 +4,7 @@ While this agent waits for the newest start barrier, and all members run as far 
 
 1. The agent that serves it reports which Pods have not come, after the time that they may need.
 2. An agent that waits there names the Pod that serves it, after 600 s: the agent of rank 1 first,
-   that of each next rank 1 s later, because one report is enough.
+   that of each next rank 1 s later. One report is enough, so those beyond rank 10 name nobody.
 3. After 1200 s, an agent ends: the controller is away, or its account may not report.
 
 Reports are repeated after the same time. Example: rank 0 hangs. After 601 s the agent of rank 1
@@ -24,7 +24,7 @@ from rendezvous.process.startbarrier import StartBarrier
 # After a restart, only processes are ended.
 _RESTART_SECONDS = 30.0
 _GIVE_UP_SECONDS = 1200.0
-_LONGEST_TURN_SECONDS = 300.0
+_LAST_REPORTING_RANK = 10
 
 
 class Gathering(NamedTuple):
@@ -97,5 +97,6 @@ class StartDeadline:
         if server is None:
             return self._barrier.list_missing(memory.newest)
         rank, fingerprint = server
-        due_at = self._reported_at + SERVER_SECONDS + min(rank, _LONGEST_TURN_SECONDS)
-        return (fingerprint,) if now >= due_at and memory.gathering == memory.newest else ()
+        is_due = now >= self._reported_at + SERVER_SECONDS + rank
+        may_report = rank <= _LAST_REPORTING_RANK and memory.gathering == memory.newest
+        return (fingerprint,) if is_due and may_report else ()

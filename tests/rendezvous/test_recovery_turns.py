@@ -199,6 +199,19 @@ def test_agent_that_waits_names_the_pod_that_serves_in_the_turn_of_its_rank(pod:
     assert len(pod.start_reports) == 1, "the controller has been told"
 
 
+@pytest.mark.usefixtures("pod")
+def test_agents_of_ten_ranks_name_the_pod_that_serves() -> None:
+    reported = []
+    for rank in range(1, 20):
+        pod = Pod()
+        pod.publish(0)
+        pod.barrier.server = (rank, LATE)
+        pod.turn()
+        pod.turn(GIVE_UP_SECONDS - 1.0)
+        reported += [rank] * bool(pod.start_reports)
+    assert reported == list(range(1, 11))
+
+
 def test_agent_that_nobody_answers_ends_where_all_pods_run(pod: Pod) -> None:
     pod.publish(0)
     pod.turn()
