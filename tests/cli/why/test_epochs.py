@@ -20,8 +20,7 @@ from framework.api.recovery import (
 )
 from framework.api.roster import fingerprint_uid
 from framework.api.states import FrameworkState
-from tests.cli.why.builders import observe
-from tests.cli.why.test_rules import find_root, list_commands
+from tests.cli.why.builders import find_root, list_commands, observe
 from tests.support.builders import (
     at,
     build_pod_wire,
