@@ -169,7 +169,7 @@ class JobExecutor:
         kind, name = shown["kind"], shown["metadata"]["name"]
         resource, namespace = _RESOURCES[kind], job["metadata"]["namespace"]
         try:
-            stored = await self._send(
+            stored = await self.send(
                 resource,
                 "create",
                 lambda: self._client.create(resource, namespace, body, dry_run=is_dry_run),
@@ -210,7 +210,7 @@ class JobExecutor:
         namespace, name = metadata["namespace"], metadata["name"]
         body = {**body, "metadata": metadata}
         try:
-            stored = await self._send(
+            stored = await self.send(
                 FRAMEWORKS,
                 "update",
                 lambda: self._client.replace(FRAMEWORKS, namespace, name, body),
@@ -255,7 +255,7 @@ class JobExecutor:
     async def _delete(self, job: Object, resource: Resource, name: str, uid: str) -> None:
         namespace = job["metadata"]["namespace"]
         try:
-            await self._send(
+            await self.send(
                 resource, "delete", lambda: self._client.delete(resource, namespace, name, uid=uid)
             )
         except (NotFoundError, ConflictError):
@@ -265,7 +265,7 @@ class JobExecutor:
     async def _write_status(self, job: Object, status: Object) -> None:
         metadata = job["metadata"]
         body = {**job, "status": status}
-        stored = await self._send(
+        stored = await self.send(
             self._resource,
             "update",
             lambda: self._client.replace(
@@ -277,13 +277,19 @@ class JobExecutor:
         # After an obstacle, a second decision writes the status again, with the new version.
         job["metadata"], job["status"] = stored["metadata"], status
 
-    async def _send(
+    async def send(
         self,
         resource: Resource,
         verb: str,
         send: Callable[[], Awaitable[_Answer]],
         subresource: str = "",
     ) -> _Answer:
+        """Send one write, and count it.
+
+        Raises:
+            GateClosedError: this controller must not write now.
+            KubeError: it failed.
+        """
         if not self._write_gate.may_write():
             raise GateClosedError("not the leader, or the CRD is unfit")
         started = self._clock.monotonic()

@@ -9,7 +9,9 @@
 
 Only these pauses are kept in memory, and which jobs have all Services as wanted, so that these are
 not compiled again: another controller that takes over makes the same decisions.
-ScaleIns and ScaleOuts are not observed: no controller carries them out yet.
+
+TrainingJobs have scalers, which two further list-watches follow. In each turn of a job, the steps
+of its scalers are decided first (``controller.kinds.scaling``).
 """
 
 import asyncio
@@ -28,6 +30,9 @@ from controller.kinds.execute import (
     JobExecutor,
     ObstacleError,
 )
+from controller.kinds.scaling.execute import SCALERS
+from controller.kinds.scaling.store import ScalerSink, ScalerStore
+from controller.kinds.scaling.turn import Scalers, Turn, add_scaling
 from controller.kinds.store import JobStore, trim_service
 from controller.queues.workqueue import WorkQueue
 from controller.report.events import EventRecorder
@@ -62,11 +67,13 @@ class JobKind:
 
     resource: Resource
     decide: Callable[[Snapshot], Decision]
+    has_scalers: bool = False
+    """Whether ScaleIns and ScaleOuts change its workers."""
 
 
 KINDS = {
     "tfjob": JobKind(TFJOBS, decide_tfjob),
-    "trainingjob": JobKind(TRAININGJOBS, decide_trainingjob),
+    "trainingjob": JobKind(TRAININGJOBS, decide_trainingjob, has_scalers=True),
 }
 """By the names in the configuration."""
 
@@ -119,6 +126,8 @@ class JobReconciler:
             metrics=metrics,
             clock=clock,
         )
+        self._scaler_store = ScalerStore(self._queue.add)
+        self._scalers = Scalers(client, self._scaler_store, self._executor.send, clock)
         label = f"{KIND_LABEL}={kind.resource.kind}"
         self._watches = [
             ListWatch(
@@ -138,6 +147,18 @@ class JobReconciler:
                 (kind.resource, self._store.jobs, None, None),
             )
         ]
+        if kind.has_scalers:
+            self._watches += [
+                ListWatch(
+                    client,
+                    resource,
+                    ScalerSink(self._scaler_store, scaler),
+                    clock=clock,
+                    random=random,
+                    namespace=namespace,
+                )
+                for scaler, resource in SCALERS.items()
+            ]
 
     def start_watches(self, tasks: asyncio.TaskGroup) -> None:
         """Start to follow the jobs and their objects, for ever."""
@@ -159,7 +180,7 @@ class JobReconciler:
 
     def retry_all(self) -> None:
         """Decide about all jobs again: this controller may write now."""
-        for key in self._store.list_keys():
+        for key in (*self._store.list_keys(), *self._scaler_store.list_keys()):
             self._queue.add(key)
 
     def find_unready(self) -> list[str]:
@@ -208,17 +229,38 @@ class JobReconciler:
     async def _reconcile(self, key: str) -> bool:
         """Reconcile one job; return False if it is to be decided again after a pause."""
         job = self._store.find_job(key)
-        if job is None or not self._write_gate.may_write():
+        is_wanted = job is not None or self._scalers.has_open(key)
+        if not is_wanted or not self._write_gate.may_write():
             self._queue.forget(key)
             self._settled.pop(key, None)
             return True
-        job.setdefault("apiVersion", self._kind.resource.api_version)
-        job.setdefault("kind", self._kind.resource.kind)
-        snapshot, version = self._observe(key, job)
+        if job is None:
+            turn, is_done = await self._scalers.observe(key, None, None), True
+        else:
+            job.setdefault("apiVersion", self._kind.resource.api_version)
+            job.setdefault("kind", self._kind.resource.kind)
+            snapshot = self._observe(key, job)
+            turn = await self._scalers.observe(key, job, snapshot)
+            is_done = await self._reconcile_job(key, add_scaling(snapshot, turn))
+        return await self._execute_scalers(key, turn) and is_done
+
+    async def _execute_scalers(self, key: str, turn: Turn) -> bool:
+        """Take the steps of the scalers; return False if they were decided from old objects."""
+        if await self._scalers.execute(turn):
+            self._queue.add(key)
+        elif turn.pause_seconds is not None:
+            self._queue.add_after(key, turn.pause_seconds)
+        return not turn.is_stale
+
+    async def _reconcile_job(self, key: str, snapshot: Snapshot) -> bool:
+        """Decide and execute; return False if it is to be decided again after a pause."""
+        version = self._find_version(key, snapshot)
+        is_settled = self._settled.get(key) == version
+        snapshot = replace(snapshot, has_settled_services=is_settled)
         for _ in range(_MAX_DECISIONS):
             decision = self._kind.decide(snapshot)
             try:
-                await self._executor.execute(job, decision)
+                await self._executor.execute(snapshot.job, decision)
             except ObstacleError as e:
                 snapshot = replace(snapshot, obstacle=e.obstacle, now=self._clock.now())
             except FrameworkFoundError as e:
@@ -231,23 +273,21 @@ class JobReconciler:
                 return not decision.is_blocked
         return False
 
-    def _observe(self, key: str, job: Object) -> tuple[Snapshot, Hashable]:
-        """Build the Snapshot of a job, and the version of all that decides about its Services.
-
-        Without scalers, the workers are those of its spec.
-        """
-        metadata = job["metadata"]
-        snapshot = Snapshot(
+    def _observe(self, key: str, job: Object) -> Snapshot:
+        """Build the Snapshot of a job, without its scalers."""
+        return Snapshot(
             job=job,
             framework=self._store.find_framework(key),
             services=self._store.list_services(key, job),
             now=self._clock.now(),
         )
-        version = (
+
+    def _find_version(self, key: str, snapshot: Snapshot) -> Hashable:
+        """Return the version of all that decides about the Services of a job."""
+        metadata = snapshot.job["metadata"]
+        return (
             metadata.get("uid"),
             metadata.get("generation"),
             snapshot.workers,
             self._store.get_services_version(key),
         )
-        is_settled = self._settled.get(key) == version
-        return replace(snapshot, has_settled_services=is_settled), version

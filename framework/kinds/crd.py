@@ -13,12 +13,15 @@
 from typing import Any, TypeAlias
 
 from framework.api.constants import MAX_TASK_NUMBER
+from framework.api.scalerequest import MAX_TIMEOUT_SECONDS, MAX_VARIABLES, MAX_WORKERS
+from framework.kinds.scaling.types import ScalerKind
 from framework.kinds.tfjob import types as tfjob
 from framework.kinds.trainingjob import types as trainingjob
 
 Schema: TypeAlias = dict[str, Any]
 
 _MAX_NAME = 63
+_MAX_SCALER_NAME = 253  # a scaler gives its name to no other object
 _MAX_TEXT = 4096
 # More entries than types are a fault, which the compile step explains.
 _MAX_REPLICA_SPECS = 16
@@ -29,7 +32,12 @@ _AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"
 
 def build_crds() -> dict[str, Schema]:
     """Build the definitions by the singular names of their kinds; each call returns new dicts."""
-    return {"tfjob": _build_tfjob(), "trainingjob": _build_trainingjob()}
+    return {
+        "tfjob": _build_tfjob(),
+        "trainingjob": _build_trainingjob(),
+        "scalein": _build_scaler(ScalerKind.SCALE_IN),
+        "scaleout": _build_scaler(ScalerKind.SCALE_OUT),
+    }
 
 
 def _build_tfjob() -> Schema:
@@ -97,6 +105,32 @@ def _build_trainingjob() -> Schema:
     return _build(trainingjob.API_VERSION, trainingjob.KIND, spec, columns, subresources)
 
 
+def _build_scaler(kind: ScalerKind) -> Schema:
+    is_scale_in = kind is ScalerKind.SCALE_IN
+    count = _number("Number of workers.", MAX_TASK_NUMBER)
+    names = _list(_text("Name of a Pod."), "Pods of workers.", MAX_WORKERS)
+    workers = (
+        {"toDelete": _object("Which workers to remove.", count=count, podNames=names)}
+        if is_scale_in
+        else {"toAdd": _object("How many workers to add.", count=count)}
+    )
+    variable = _object("", name=_text("Name."), value=_text("Value."))
+    spec = _object(
+        "One change of the workers of a running TrainingJob.",
+        selector=_object("The TrainingJob.", name=_text("Its name, in the same namespace.")),
+        script=_text("Path of a script in the launcher."),
+        timeout=_number("Limit of each wait and of the script, in seconds.", MAX_TIMEOUT_SECONDS),
+        env=_list(variable, "Variables of the script.", MAX_VARIABLES),
+        backoffLimit=_number("Without effect."),
+        **workers,
+    )
+    columns = [_column("Phase", ".status.phase"), _AGE]
+    subresources: Schema = {"status": {}}
+    return _build(
+        trainingjob.API_VERSION, kind.value, spec, columns, subresources, _MAX_SCALER_NAME
+    )
+
+
 def _build_replica(description: str) -> Schema:
     return _object(
         description,
@@ -107,11 +141,16 @@ def _build_replica(description: str) -> Schema:
 
 
 def _build(
-    api_version: str, kind: str, spec: Schema, columns: list[Schema], subresources: Schema
+    api_version: str,
+    kind: str,
+    spec: Schema,
+    columns: list[Schema],
+    subresources: Schema,
+    max_name: int = _MAX_NAME,
 ) -> Schema:
     group, _, version = api_version.partition("/")
     plural = f"{kind.lower()}s"
-    name = {"type": "string", "maxLength": _MAX_NAME}
+    name = {"type": "string", "maxLength": max_name}
     status = {"type": "object", "description": "Only the controller writes it.", **_KEPT}
     root = {
         "type": "object",

@@ -97,6 +97,8 @@ TFJOBS = Resource("mlkube.io", "v1beta1", "tfjobs", "TfJob", namespaced=True)
 TRAININGJOBS = Resource(
     "kai.alibabacloud.com", "v1alpha1", "trainingjobs", "TrainingJob", namespaced=True
 )
+SCALE_INS = Resource("kai.alibabacloud.com", "v1alpha1", "scaleins", "ScaleIn", namespaced=True)
+SCALE_OUTS = Resource("kai.alibabacloud.com", "v1alpha1", "scaleouts", "ScaleOut", namespaced=True)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)

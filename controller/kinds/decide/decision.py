@@ -49,6 +49,8 @@ class Snapshot:
     """Time of conditions that change."""
     workers: WantedWorkers | None = None
     """The wanted workers of a TrainingJob, if a scaler decides them; None for those of its spec."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Annotations of the Framework that keep what scalers have changed."""
     scaler: str = ""
     """Scaler that is in progress: ``ScaleIn:namespace/name``; "" if there is none."""
     obstacle: Obstacle | None = None

@@ -135,7 +135,7 @@ def plan_objects(
         return plan
     if stored is not None:
         return _plan_change(snapshot, stored, compiled, plan, beside)
-    body = _build_framework(compiled.framework, snapshot.job)
+    body = _build_framework(compiled.framework, snapshot)
     return replace(
         plan,
         question=(TryCreate(body),),
@@ -189,10 +189,10 @@ def describe_taken(kind: str, name: str) -> str:
     )
 
 
-def _build_framework(framework: Object, job: Object) -> Object:
-    marked = mark(framework, job)
-    metadata = {**marked["metadata"], "annotations": {HASH_ANNOTATION: hash_spec(marked["spec"])}}
-    return {**marked, "metadata": metadata}
+def _build_framework(framework: Object, snapshot: Snapshot) -> Object:
+    marked = mark(framework, snapshot.job)
+    annotations = {**snapshot.annotations, HASH_ANNOTATION: hash_spec(marked["spec"])}
+    return {**marked, "metadata": {**marked["metadata"], "annotations": annotations}}
 
 
 def _plan_change(
@@ -212,8 +212,9 @@ def _plan_change(
     if old.get("executionType") == ExecutionType.STOP:
         spec["executionType"] = ExecutionType.STOP.value
     path = find_difference(old, spec, "spec")
-    wanted_labels = build_labels(snapshot.job)
-    if is_same_job and not path and wanted_labels.items() <= labels.items():
+    wanted_labels, kept = build_labels(snapshot.job), snapshot.annotations
+    has_marks = wanted_labels.items() <= labels.items() and kept.items() <= annotations.items()
+    if is_same_job and not path and has_marks:
         return plan
     body = {
         **stored,
@@ -221,7 +222,7 @@ def _plan_change(
         "metadata": {
             **metadata,
             "labels": {**labels, **wanted_labels},
-            "annotations": {**annotations, HASH_ANNOTATION: digest},
+            "annotations": {**annotations, **kept, HASH_ANNOTATION: digest},
         },
     }
     edited = (_build_edited(snapshot.job, path),) if is_same_job and path else ()

@@ -1,0 +1,133 @@
+"""Which workers a TrainingJob has, when its spec and its scalers say different things. Pure.
+
+A scaler does not change ``replicas`` of the job. Its workers are kept in an annotation of the
+Framework, together with the ``replicas`` that were in effect before:
+
+1. No annotation: the workers are those of the spec.
+2. ``replicas`` is as in the annotation: the workers are those of the annotation.
+3. ``replicas`` has changed since, for example by ``kubectl scale``: the last change wins. Workers
+   are added, or removed from the highest index, until there are so many.
+4. While a scaler is in progress, a change of ``replicas`` waits.
+
+Example: replicas is 2, and a ScaleOut adds worker 2, then a ScaleIn removes worker 0: the workers
+are 1 and 2. ``kubectl scale --replicas=3`` adds worker 3.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from framework.api import constants
+from framework.api.types import Framework
+from framework.kinds.compiled import Object, WantedWorkers
+from framework.kinds.scaling.plan import list_workers
+from framework.kinds.scaling.workers import build_wanted, choose_highest, choose_new
+
+WORKERS_ANNOTATION = constants.ANNOTATION_PREFIX + "scaled-workers"
+"""On the Framework of a TrainingJob: its workers, after a scaler has changed them."""
+_MAX_CHARS = 128 * 1024
+_MAX_DRAIN_SECONDS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledWorkers:
+    """The workers of a job after a scaler has changed them."""
+
+    workers: WantedWorkers
+    replicas: int
+    """``replicas`` of the job's workers that is in effect already."""
+
+    def encode(self) -> str:
+        """Encode for the annotation."""
+        wire = {
+            "count": self.workers.count,
+            "absent": list(self.workers.absent),
+            "drainSeconds": self.workers.drain_seconds,
+            "replicas": self.replicas,
+        }
+        return json.dumps(wire, separators=(",", ":"))
+
+
+def choose_workers(
+    job: Object,
+    framework: Framework | None,
+    wire: Object | None,
+    change: WantedWorkers | None,
+    *,
+    is_scaling: bool,
+) -> ScaledWorkers | None:
+    """Choose the workers of a job.
+
+    Args:
+        job: the TrainingJob.
+        framework: its Framework; None if it has none.
+        wire: the same, as the API server has it.
+        change: what a scaler asks for now.
+        is_scaling: whether a scaler is in progress.
+
+    Returns:
+        The workers; None for those of the spec.
+    """
+    if framework is None or wire is None:
+        return None
+    annotations = wire["metadata"].get("annotations") or {}
+    stored = decode_workers(annotations.get(WORKERS_ANNOTATION))
+    current = list_workers(framework)
+    # Without an annotation, the Framework has the replicas that are in effect.
+    applied = len(current) if stored is None else stored.replicas
+    if change is not None:
+        return ScaledWorkers(change, applied)
+    replicas = _read_replicas(job)
+    if replicas in {None, applied}:
+        return stored
+    if is_scaling:
+        return stored or ScaledWorkers(build_wanted(current, 0), applied)
+    return None if stored is None else _resize(stored, replicas or 1)
+
+
+def decode_workers(text: object) -> ScaledWorkers | None:
+    """Decode the annotation; None for another form, which only another client can have written."""
+    if not isinstance(text, str) or len(text) > _MAX_CHARS:
+        return None
+    try:
+        wire = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(wire, Mapping):
+        return None
+    count, absent = wire.get("count"), wire.get("absent")
+    if not _is_number(count, constants.MAX_TASK_NUMBER) or not isinstance(absent, list):
+        return None
+    numbers = (wire.get("drainSeconds"), wire.get("replicas"))
+    limits = (_MAX_DRAIN_SECONDS, constants.MAX_TASK_NUMBER)
+    if not all(map(_is_number, numbers, limits)):
+        return None
+    if not all(_is_number(index, count - 1) for index in absent) or len(set(absent)) >= count:
+        return None
+    workers = WantedWorkers(count, tuple(sorted(set(absent))), wire["drainSeconds"])
+    return ScaledWorkers(workers, wire["replicas"])
+
+
+def _resize(stored: ScaledWorkers, replicas: int) -> ScaledWorkers:
+    workers = frozenset(range(stored.workers.count)) - frozenset(stored.workers.absent)
+    surplus = len(workers) - replicas
+    if surplus > 0:
+        workers -= frozenset(choose_highest(workers, surplus))
+    elif surplus < 0:
+        workers |= frozenset(choose_new(workers, -surplus))
+    return ScaledWorkers(build_wanted(workers, 0), replicas)
+
+
+def _read_replicas(job: Object) -> int | None:
+    """Read ``replicas`` of the workers; None for a value that is refused."""
+    value: Any = job.get("spec") or {}
+    for name in ("etReplicaSpecs", "worker", "replicas"):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    if value is None:
+        return 1
+    return value if _is_number(value, constants.MAX_TASK_NUMBER) and value > 0 else None
+
+
+def _is_number(value: Any, most: int) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value <= most

@@ -1,0 +1,157 @@
+"""Executes the steps of scalers. Each is one request, and each may be sent again.
+
+``SetWorkers`` is not here: the decision about the job replaces its Framework.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, assert_never
+
+from controller.kinds.scaling.store import ScalerStore
+from framework.api import constants
+from framework.api.types import Framework
+from framework.kinds.scaling.snapshot import (
+    Action,
+    AddOwner,
+    ClearRequest,
+    SetWorkers,
+    WriteRequest,
+    WriteStatus,
+)
+from framework.kinds.scaling.status import encode_status
+from framework.kinds.scaling.types import Scaler, ScalerKind
+from framework.kube.client import KubeClient
+from framework.kube.errors import NotFoundError
+from framework.kube.resources import CONFIGMAPS, SCALE_INS, SCALE_OUTS, Object, Resource
+
+SCALERS = {ScalerKind.SCALE_IN: SCALE_INS, ScalerKind.SCALE_OUT: SCALE_OUTS}
+
+
+class Send(Protocol):
+    """Sends a write while this controller may write, and counts it."""
+
+    async def __call__(
+        self,
+        resource: Resource,
+        verb: str,
+        send: Callable[[], Awaitable[Object]],
+        subresource: str = "",
+    ) -> Object:
+        """Send it, and return the answer.
+
+        Raises:
+            KubeError: it failed.
+        """
+        ...
+
+
+class ScalerExecutor:
+    """Sends the requests for scalers."""
+
+    def __init__(self, client: KubeClient, store: ScalerStore, send: Send) -> None:
+        """Send through ``client`` by ``send``."""
+        self._client = client
+        self._store = store
+        self._send = send
+
+    async def is_current(self, scaler: Scaler) -> bool:
+        """Return whether the API server has the version of the scaler that the store has.
+
+        The store may be behind a controller that ended a moment ago. Asked before a step with an
+        effect on the job.
+
+        Raises:
+            KubeError: the request failed.
+        """
+        known = self._store.get(scaler)
+        try:
+            found = await self._client.get_metadata(
+                SCALERS[scaler.kind], scaler.namespace, scaler.name
+            )
+        except NotFoundError:
+            return False
+        versions = [body and _read_identity(body) for body in (known, found)]
+        return known is not None and versions[0] == versions[1]
+
+    async def execute(
+        self, job: Object | None, framework: Framework | None, action: Action
+    ) -> None:
+        """Execute one step.
+
+        Raises:
+            KubeError: a request failed, and may succeed later.
+        """
+        match action:
+            case AddOwner(scaler):
+                await self._add_owner(scaler, job)
+            case WriteStatus(scaler, status):
+                await self._write(scaler, {"status": encode_status(scaler.kind, status)})
+            case WriteRequest(request):
+                await self._write_request(framework, request)
+            case ClearRequest():
+                await self._write_request(framework, None)
+            case SetWorkers():
+                return
+            case _:
+                assert_never(action)
+
+    async def _add_owner(self, scaler: Scaler, job: Object | None) -> None:
+        wire = self._store.get(scaler)
+        if wire is None or job is None:
+            return
+        owners: list[Any] = list(wire["metadata"].get("ownerReferences") or ())
+        owner = {
+            "apiVersion": job["apiVersion"],
+            "kind": job["kind"],
+            "name": job["metadata"]["name"],
+            "uid": job["metadata"]["uid"],
+            "controller": not any(owner.get("controller") for owner in owners),
+            "blockOwnerDeletion": False,
+        }
+        resource = SCALERS[scaler.kind]
+        patch = {
+            "metadata": {
+                "resourceVersion": wire["metadata"]["resourceVersion"],
+                "ownerReferences": [*owners, owner],
+            }
+        }
+        stored = await self._send(
+            resource,
+            "patch",
+            lambda: self._client.patch(resource, scaler.namespace, scaler.name, patch),
+        )
+        self._store.put(scaler.kind, stored)
+
+    async def _write(self, scaler: Scaler, change: Object) -> None:
+        wire = self._store.get(scaler)
+        if wire is None:
+            return
+        resource = SCALERS[scaler.kind]
+        body = {"apiVersion": resource.api_version, "kind": resource.kind, **wire, **change}
+        stored = await self._send(
+            resource,
+            "update",
+            lambda: self._client.replace(
+                resource, scaler.namespace, scaler.name, body, subresource="status"
+            ),
+            "/status",
+        )
+        self._store.put(scaler.kind, stored)
+
+    async def _write_request(self, framework: Framework | None, request: str | None) -> None:
+        """Write or remove the request in the attempt's ConfigMap; None: remove it."""
+        if framework is None or framework.status is None:
+            return
+        attempt, namespace = framework.status.attempt_status, framework.metadata.namespace
+        patch = {
+            "metadata": {"uid": attempt.configmap_uid},
+            "binaryData": {constants.SCALER_KEY: request},
+        }
+        await self._send(
+            CONFIGMAPS,
+            "patch",
+            lambda: self._client.patch(CONFIGMAPS, namespace, attempt.configmap_name, patch),
+        )
+
+
+def _read_identity(body: Object) -> tuple[object, object]:
+    return body["metadata"].get("uid"), body["metadata"].get("resourceVersion")

@@ -1,0 +1,212 @@
+"""ScaleIns and ScaleOuts of a TrainingJob, carried out by a controller in virtual time."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from framework.kube.resources import FRAMEWORKS, SCALE_INS, SERVICES
+from tests.controller.kinds.scalerworlds import ScaledJob, build_scaler_wire, open_scaled_job
+from tests.support.builders import NAMESPACE
+
+pytestmark = pytest.mark.looptime
+
+SUCCESS = ["Created", "Scaling", "ScriptExecuted", "ScaleSucceeded"]
+REST_SECONDS = 15
+
+
+async def start(scaled: ScaledJob, **spec: Any) -> None:
+    scaled.jobs.world.start()
+    await scaled.run(**spec)
+
+
+async def check_calm(scaled: ScaledJob, workers: list[int]) -> None:
+    """Nothing is left of a scaler but its workers."""
+    await asyncio.sleep(REST_SECONDS)
+    assert scaled.list_workers() == workers
+    assert not scaled.has_request()
+    status = scaled.jobs.read_status()
+    names = [f"elastic-worker-{index}" for index in workers]
+    assert "currentScaler" not in status
+    assert (status["phase"], status["currentWorkers"]) == ("Running", names)
+    assert status["targetWorkers"] == names
+    assert "FrameworkEdited" not in scaled.jobs.read_conditions()
+    services = scaled.jobs.world.list_objects(SERVICES)
+    assert sorted(service["metadata"]["name"] for service in services) == names
+
+
+async def test_scale_out_adds_workers_and_runs_its_script_when_they_run() -> None:
+    async with open_scaled_job() as scaled:
+        await start(scaled)
+        made = await scaled.create("ScaleOut", "more", toAdd={"count": 2}, script="/grow.sh")
+        assert await scaled.wait_for_end("ScaleOut", "more") == "ScaleSucceeded"
+        assert scaled.read_conditions("ScaleOut", "more") == SUCCESS
+        assert scaled.agent.scripts == [made["metadata"]["uid"]]
+        await check_calm(scaled, [0, 1, 2, 3])
+        assert "Scaling" in scaled.jobs.read_conditions()
+
+
+async def test_scale_in_by_name_leaves_a_gap_that_later_changes_of_the_job_keep() -> None:
+    async with open_scaled_job() as scaled:
+        await start(scaled)
+        names = ["elastic-worker-0"]
+        await scaled.create("ScaleIn", "less", toDelete={"podNames": names}, script="/shrink.sh")
+        assert await scaled.wait_for_end("ScaleIn", "less") == "ScaleSucceeded"
+        await check_calm(scaled, [1])
+        job = scaled.jobs.read()
+        job["spec"]["restartPolicy"] = "OnFailure"
+        await scaled.jobs.world.user.replace(scaled.jobs.resource, NAMESPACE, "elastic", job)
+        await check_calm(scaled, [1])
+        framework = scaled.find(FRAMEWORKS, "elastic")
+        assert framework["spec"]["retryPolicy"]["maxRetryCount"] == 6
+
+
+async def test_status_of_the_job_names_the_scaler_in_progress() -> None:
+    async with open_scaled_job() as scaled:
+        scaled.agent.is_silent = True
+        await start(scaled)
+        await scaled.create("ScaleIn", "less")
+        await scaled.jobs.wait_for_phase("Scaling")
+        assert scaled.jobs.read_status()["currentScaler"] == f"ScaleIn:{NAMESPACE}/less"
+        assert scaled.jobs.read_conditions()[-1] == "Scaling"
+        owners = scaled.find(SCALE_INS, "less")["metadata"]["ownerReferences"]
+        assert [owner["uid"] for owner in owners] == [scaled.jobs.read()["metadata"]["uid"]]
+        scaled.agent.is_silent = False
+        await scaled.wait_for_end("ScaleIn", "less")
+        await check_calm(scaled, [0])
+
+
+async def test_scalers_of_a_job_are_carried_out_one_after_the_other_the_oldest_first() -> None:
+    async with open_scaled_job() as scaled:
+        await start(scaled)
+        made = []
+        for kind, name in (("ScaleOut", "z"), ("ScaleIn", "y"), ("ScaleOut", "x")):
+            made.append((await scaled.create(kind, name, script="/s.sh"))["metadata"]["uid"])
+            await asyncio.sleep(1.1)  # creationTimestamp has seconds
+        for kind, name in (("ScaleOut", "x"), ("ScaleIn", "y"), ("ScaleOut", "z")):
+            assert await scaled.wait_for_end(kind, name) == "ScaleSucceeded"
+        assert scaled.agent.scripts == made
+        await check_calm(scaled, [0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "reason", "message"),
+    [
+        ("ScaleIn", {"toDelete": {"count": 2}}, "BelowMinReplicas", "minReplicas of elastic is 1"),
+        ("ScaleOut", {"toAdd": {"count": 8}}, "AboveMaxReplicas", "maxReplicas of elastic is 9"),
+        ("ScaleIn", {"toDelete": {"podNames": ["x-worker-0"]}}, "UnknownWorker", "x-worker-0"),
+        ("ScaleOut", {"toAdd": {}}, "InvalidSpec", "spec.toAdd.count: is required"),
+        ("ScaleOut", {"selector": {}}, "InvalidSpec", "spec.selector.name: is required"),
+        ("ScaleOut", {"selector": {"name": "../x"}}, "InvalidSpec", "is not the name of a Tra"),
+        ("ScaleOut", {"selector": {"name": "other"}}, "JobNotFound", "no TrainingJob other"),
+    ],
+    ids=["min", "max", "name", "count", "selector", "path", "job"],
+)
+async def test_refused_scaler_says_why_and_changes_nothing(
+    kind: str, spec: dict[str, Any], reason: str, message: str
+) -> None:
+    async with open_scaled_job() as scaled:
+        await start(scaled)
+        before = scaled.find(FRAMEWORKS, "elastic")["spec"]
+        await scaled.create(kind, "refused", **spec)
+        assert await scaled.wait_for_end(kind, "refused") == "ScaleFailed"
+        _, found, text = scaled.read_end(kind, "refused")
+        assert found == reason
+        assert message in text
+        assert scaled.find(FRAMEWORKS, "elastic")["spec"] == before
+        await check_calm(scaled, [0, 1])
+
+
+@pytest.mark.parametrize(("kind", "code"), [("ScaleIn", 3), ("ScaleOut", 3), ("ScaleOut", 0)])
+async def test_failed_scaler_is_undone_and_the_job_goes_on(kind: str, code: int) -> None:
+    async with open_scaled_job() as scaled:
+        scaled.agent.code = code
+        scaled.agent.is_silent = not code
+        await start(scaled)
+        launcher = scaled.jobs.read_framework()["status"]["attemptStatus"]["id"]
+        await scaled.create(kind, "failing", script="/fails.sh", timeout=20)
+        assert await scaled.wait_for_end(kind, "failing") == "ScaleFailed"
+        assert scaled.read_end(kind, "failing")[1] == ("ScriptFailed" if code else "Timeout")
+        await check_calm(scaled, [0, 1])
+        assert scaled.jobs.read_framework()["status"]["attemptStatus"]["id"] == launcher
+
+
+async def test_last_change_of_replicas_wins_and_waits_for_the_scaler_in_progress() -> None:
+    async with open_scaled_job() as scaled:
+        await start(scaled)
+        await scaled.create("ScaleIn", "first", toDelete={"podNames": ["elastic-worker-0"]})
+        await scaled.wait_for_end("ScaleIn", "first")
+        await scaled.scale(3)
+        await check_calm(scaled, [1, 2, 3])
+        scaled.agent.is_silent = True
+        await scaled.create("ScaleOut", "second", script="/s.sh")
+        await scaled.jobs.wait_for_phase("Scaling")
+        await scaled.scale(1)
+        await asyncio.sleep(REST_SECONDS)
+        assert scaled.list_workers() == [1, 2, 3, 4]
+        scaled.agent.is_silent = False
+        assert await scaled.wait_for_end("ScaleOut", "second") == "ScaleSucceeded"
+        await check_calm(scaled, [1])
+
+
+async def test_replicas_changed_during_the_first_scaler_wait_for_its_end() -> None:
+    async with open_scaled_job() as scaled:
+        scaled.agent.is_silent = True
+        await start(scaled)
+        await scaled.create("ScaleOut", "more", script="/s.sh", timeout=40)
+        await scaled.jobs.wait_for_phase("Scaling")
+        await scaled.scale(5)
+        await asyncio.sleep(REST_SECONDS)
+        assert scaled.list_workers() == [0, 1, 2]
+        scaled.agent.is_silent = False
+        await scaled.wait_for_end("ScaleOut", "more")
+        await check_calm(scaled, [0, 1, 2, 3, 4])
+
+
+async def test_deleted_scaler_leaves_no_request_and_the_next_one_goes_on() -> None:
+    async with open_scaled_job() as scaled:
+        scaled.agent.is_silent = True
+        await start(scaled)
+        await scaled.create("ScaleIn", "less", script="/s.sh")
+        await scaled.jobs.world.wait_for("a request", scaled.has_request)
+        await asyncio.sleep(5)
+        await scaled.jobs.world.user.delete(SCALE_INS, NAMESPACE, "less")
+        await asyncio.sleep(5)
+        assert not scaled.has_request()
+        scaled.agent.is_silent = False
+        await check_calm(scaled, [0])
+        await scaled.create("ScaleOut", "more")
+        assert await scaled.wait_for_end("ScaleOut", "more") == "ScaleSucceeded"
+        await check_calm(scaled, [0, 1])
+
+
+async def test_scaler_of_a_job_of_another_namespace_finds_no_job() -> None:
+    async with open_scaled_job() as scaled:
+        await start(scaled)
+        body = build_scaler_wire("ScaleIn", "foreign")
+        body["metadata"]["namespace"] = "other"
+        await scaled.jobs.world.user.create(SCALE_INS, "other", body)
+        assert await scaled.wait_for_end("ScaleIn", "foreign") == "ScaleFailed"
+        assert scaled.read_end("ScaleIn", "foreign")[1] == "JobNotFound"
+        await check_calm(scaled, [0, 1])
+
+
+async def test_scaler_of_a_job_that_ends_fails_and_is_deleted_with_it() -> None:
+    async with open_scaled_job() as scaled:
+        scaled.agent.is_silent = True
+        await start(scaled)
+        await scaled.create("ScaleOut", "late", script="/s.sh")
+        await scaled.jobs.wait_for_phase("Scaling")
+        scaled.jobs.is_ending = True
+        await scaled.jobs.wait_for_phase("Succeeded")
+        assert await scaled.wait_for_end("ScaleOut", "late") == "ScaleFailed"
+        assert scaled.read_end("ScaleOut", "late")[1] == "JobFinished"
+        await scaled.create("ScaleIn", "later")
+        await scaled.wait_for_end("ScaleIn", "later")
+        assert scaled.read_end("ScaleIn", "later")[1] == "JobFinished"
+        await asyncio.sleep(REST_SECONDS)
+        assert "currentScaler" not in scaled.jobs.read_status()
+        user = scaled.jobs.world.user
+        await user.delete(scaled.jobs.resource, NAMESPACE, "elastic", propagation="Foreground")
+        await asyncio.sleep(REST_SECONDS)
+        assert list(scaled.jobs.list_owned()) == []
