@@ -33,6 +33,7 @@ from datetime import datetime, timedelta
 
 from framework.api.naming import build_pod_name
 from framework.api.scalerequest import ScaleRequest, encode_request
+from framework.api.states import TaskState
 from framework.kinds.observing import is_running
 from framework.kinds.scaling import status as statuses
 from framework.kinds.scaling.plan import (
@@ -225,7 +226,7 @@ def _find_worker_failure(
         return None
     for task in find_worker_tasks(snapshot.framework, read_plan(scaler, job)):
         # A Task that was scaled down before has the same index, and is replaced.
-        if task.is_completed and not task.deletion_pending:
+        if task.is_completed:
             return Failure("WorkerEnded", f"the new worker {task.index} has ended")
     return None
 
@@ -348,7 +349,7 @@ def _list_leaving(scaler: Scaler, job: JobFacts, snapshot: ScalingSnapshot) -> l
     """List the workers whose Pods are not deleted yet; not those that are wanted again."""
     plan = read_plan(scaler, job) - list_workers(snapshot.framework)
     tasks = find_worker_tasks(snapshot.framework, plan)
-    return [task.index for task in tasks if not (task.is_completed and task.deletion_pending)]
+    return [task.index for task in tasks if task.state is not TaskState.COMPLETED]
 
 
 def _write_request(

@@ -53,12 +53,16 @@ class Crashes:
         program = self.jobs.world.start(f"controller-{len(self.jobs.world.programs)}")
         program.link.draw = lambda request: self._draw(program, request)
 
+    def is_counted(self, request: Request) -> bool:
+        """Whether this is one of the writes at which the controller may be killed."""
+        return is_for_job(request)
+
     def _draw(self, program: Program, request: Request) -> Fate:
         if request.is_dry_run:
             return Fate(0.001, 0.001)
         if request.verb == "create" and request.resource.plural in {"pods", "frameworks"}:
             self.created.append(str(request))
-        if not is_for_job(request):
+        if not self.is_counted(request):
             return Fate(0.001, 0.001)
         self.writes += 1
         if self.writes != self.at:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from framework.kube.resources import FRAMEWORKS, SCALE_INS, SERVICES
+from framework.kube.resources import FRAMEWORKS, NAMESPACES, SCALE_INS, SERVICES
 from tests.controller.kinds.scalerworlds import ScaledJob, build_scaler_wire, open_scaled_job
 from tests.support.builders import NAMESPACE
 
@@ -185,7 +185,9 @@ async def test_scaler_of_a_job_of_another_namespace_finds_no_job() -> None:
         await start(scaled)
         body = build_scaler_wire("ScaleIn", "foreign")
         body["metadata"]["namespace"] = "other"
-        await scaled.jobs.world.user.create(SCALE_INS, "other", body)
+        user = scaled.jobs.world.user
+        await user.create(NAMESPACES, None, {"metadata": {"name": "other"}})
+        await user.create(SCALE_INS, "other", body)
         assert await scaled.wait_for_end("ScaleIn", "foreign") == "ScaleFailed"
         assert scaled.read_end("ScaleIn", "foreign")[1] == "JobNotFound"
         await check_calm(scaled, [0, 1])

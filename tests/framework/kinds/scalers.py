@@ -89,6 +89,8 @@ class Simulation:
     scripts: list[str] = field(default_factory=list)
     """The arguments of each script that was run."""
     tasks: dict[int, TaskState] = field(default_factory=dict)
+    gone: set[int] = field(default_factory=set)
+    """Workers below the greatest index that were scaled down: their Tasks stay, Completed."""
     pods: list[tuple[str, int]] = field(default_factory=list)
     """Created and deleted Pods."""
     least: int = 10**6
@@ -107,7 +109,7 @@ class Simulation:
 
     def build_snapshot(self) -> ScalingSnapshot:
         tasks = (
-            build_task(state, index=index, deletion_pending=index not in self.workers)
+            build_task(state, index=index, deletion_pending=self.is_leaving(index))
             for index, state in sorted(self.tasks.items())
         )
         result = decode_result(self.result) if self.result else None
@@ -120,6 +122,9 @@ class Simulation:
             launcher=facts if self.launcher_uid else LauncherFacts(),
             scalers=tuple(self.scalers.values()),
         )
+
+    def is_leaving(self, index: int) -> bool:
+        return index not in self.workers or index in self.gone
 
     def decide(self) -> tuple[Action, ...]:
         decision = decide(self.build_snapshot())
@@ -167,13 +172,14 @@ class Simulation:
             self.result = encode_result(self.done[request.uid])
 
     def _is_met(self, request: ScaleRequest) -> bool:
-        members = {index for index in self.workers if index in self.tasks}
+        members = {index for index in self.workers if index in self.tasks.keys() - self.gone}
         planned = set(request.indexes)
         return not planned & members if request.is_scale_in else planned <= members
 
     def run_core(self) -> None:
         """Create and delete one Pod: those that leave only after the agent has finished."""
-        for index in sorted(self.workers - self.tasks.keys()):
+        for index in sorted(self.workers - (self.tasks.keys() - self.gone)):
+            self.gone.discard(index)
             self.tasks[index] = TaskState.ATTEMPT_PREPARING
             self.pods.append(("created", index))
             return
@@ -182,9 +188,13 @@ class Simulation:
                 self.tasks[index] = TaskState.ATTEMPT_RUNNING
                 return
         held = bool(self.request) and decode_request(self.request).uid not in self.done
-        for index in sorted(self.tasks.keys() - self.workers):
+        for index in sorted(self.tasks.keys() - self.workers - self.gone):
             if not held:
-                del self.tasks[index]
+                if index < max(self.workers):
+                    self.gone.add(index)
+                    self.tasks[index] = TaskState.COMPLETED
+                else:
+                    del self.tasks[index]
                 self.pods.append(("deleted", index))
                 return
 
@@ -233,6 +243,7 @@ class Simulation:
             statuses,
             owners,
             dict(self.tasks),
+            frozenset(self.gone),
             dict(self.done),
             self.request,
             self.result,
