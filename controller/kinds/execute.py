@@ -233,7 +233,7 @@ class JobExecutor:
         sets = ({"op": "add", "path": path, "value": value} for path, value in fields.items())
         body = [test, *sets]
         try:
-            stored = await self._send(
+            stored = await self.send(
                 resource,
                 "patch",
                 lambda: self._client.patch(
