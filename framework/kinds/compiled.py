@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from framework.api import constants
 from framework.api.fielderrors import FieldError, FieldErrors
 
 Object: TypeAlias = dict[str, Any]
@@ -32,6 +33,15 @@ class WantedWorkers:
     """Indexes without a worker."""
     drain_seconds: int = 0
     """Limit of the drain of workers that leave; 0 for no drain."""
+
+    def encode(self) -> Object:
+        """Encode the fields of the role."""
+        fields: Object = {"taskNumber": self.count}
+        if self.absent:
+            fields[constants.ABSENT_TASK_INDICES_FIELD] = list(self.absent)
+        if self.drain_seconds:
+            fields[constants.DRAIN_FIELD] = {constants.DRAIN_TIMEOUT_FIELD: self.drain_seconds}
+        return fields
 
 
 @dataclass(frozen=True)

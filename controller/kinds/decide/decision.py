@@ -49,6 +49,8 @@ class Snapshot:
     """Time of conditions that change."""
     workers: WantedWorkers | None = None
     """The wanted workers of a TrainingJob, if a scaler decides them; None for those of its spec."""
+    has_new_workers: bool = False
+    """Whether a scaler changes ``workers`` now."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     """Annotations of the Framework that keep what scalers have changed."""
     scaler: str = ""

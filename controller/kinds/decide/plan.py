@@ -8,7 +8,8 @@
    more (``services``), and replace the Framework if the job has changed (its hash differs) or
    another client has changed it (its hash is that of the job, its spec is not). An executionType of
    Stop stays, because it is final.
-4. It is being deleted, or Completed: it is not changed.
+4. It is being deleted: it is not changed. It is Completed: only what a scaler has added to a
+   suspended job is removed.
 
 Invariants: no object that the job does not own is replaced or deleted; no RoleBinding is created
 for a Framework that cannot be created, or to a Role that the job does not own.
@@ -131,7 +132,7 @@ def plan_objects(
         plan = Plan(has_settled_services=True)
     else:
         plan = _plan_services(snapshot, compiled if has_services else None, is_at_end=is_at_end)
-    if is_at_end:
+    if is_at_end and not snapshot.has_new_workers:
         return plan
     if stored is not None:
         return _plan_change(snapshot, stored, compiled, plan, beside)

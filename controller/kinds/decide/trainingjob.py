@@ -2,7 +2,8 @@
 
 1. It is being deleted: nothing. The garbage collector deletes its objects.
 2. It has ended and its Framework is gone: nothing. It does not run twice.
-3. Its spec is faulty: the status has field, reason and remedy. A job that has a Framework goes on.
+3. Its spec is faulty: the status has field, reason and remedy. A job that has a Framework goes on;
+   only the workers that a failed scaler has added or removed are put back.
 4. It is suspended and has no Framework: only its status is written.
 5. Else its objects are planned (``plan``): also the Secret with its ssh key, if it names none.
 6. When its Framework is Completed, ``cleanPodPolicy`` All and Running delete the Services. The
@@ -23,10 +24,11 @@ from controller.kinds.decide.plan import (
     plan_objects,
     render_faults,
 )
+from controller.kinds.decide.workers import set_workers
 from framework.api import constants
 from framework.api.fielderrors import FieldErrors
 from framework.api.types import Framework
-from framework.kinds.compiled import Object
+from framework.kinds.compiled import Compiled, Object
 from framework.kinds.trainingjob.compile import compile_trainingjob
 from framework.kinds.trainingjob.status import (
     FAILED,
@@ -70,7 +72,7 @@ def _plan(snapshot: Snapshot, framework: Framework | None, *, is_ended: bool) ->
         compiled = compile_trainingjob(job, workers=snapshot.workers, secret=secret)
     except FieldErrors as e:
         fault = render_faults(e)
-        return Plan(added_conditions=(build_invalid(fault),)) if framework else Plan(), fault
+        return _plan_faulty(snapshot, framework, fault, is_ended=is_ended), fault
     if _is_suspended(job) and snapshot.framework is None:
         return Plan(), ""
     key = (CreateKey(_build_secret(job, secret)),) if compiled.needs_key else ()
@@ -79,6 +81,21 @@ def _plan(snapshot: Snapshot, framework: Framework | None, *, is_ended: bool) ->
         snapshot, compiled, framework, key, is_ended=is_ended, has_services=has_services
     )
     return plan, ""
+
+
+def _plan_faulty(
+    snapshot: Snapshot, framework: Framework | None, fault: str, *, is_ended: bool
+) -> Plan:
+    """Plan the objects of a job whose spec is refused: only a failed scaler changes something."""
+    if framework is None:
+        return Plan()
+    planned = Plan()
+    if snapshot.has_new_workers and snapshot.framework and snapshot.workers:
+        body = set_workers(snapshot.framework, snapshot.workers)
+        planned = plan_objects(snapshot, Compiled(body), framework, is_ended=is_ended)
+    # The Services of these workers wait until the spec is correct.
+    conditions = (build_invalid(fault), *planned.added_conditions)
+    return Plan(framework=planned.framework, added_conditions=conditions)
 
 
 def _read_status(job: Object) -> Object:

@@ -23,6 +23,7 @@ from framework.api.types import Framework
 from framework.kinds.compiled import Object, WantedWorkers
 from framework.kinds.scaling.plan import list_workers
 from framework.kinds.scaling.workers import build_wanted, choose_highest, choose_new
+from framework.kinds.trainingjob.types import WORKER
 
 WORKERS_ANNOTATION = constants.ANNOTATION_PREFIX + "scaled-workers"
 """On the Framework of a TrainingJob: its workers, after a scaler has changed them."""
@@ -84,6 +85,21 @@ def choose_workers(
     if is_scaling:
         return stored or ScaledWorkers(build_wanted(current, 0), applied)
     return None if stored is None else _resize(stored, replicas or 1)
+
+
+def set_workers(framework: Object, workers: WantedWorkers) -> Object:
+    """Set the workers in a Framework, without its job: the spec of the job has faults."""
+    spec = framework["spec"]
+    roles = [_set_role(role, workers) for role in spec["taskRoles"]]
+    return {**framework, "spec": {**spec, "taskRoles": roles}}
+
+
+def _set_role(role: Object, workers: WantedWorkers) -> Object:
+    if role["name"] != WORKER:
+        return role
+    optional = {constants.ABSENT_TASK_INDICES_FIELD, constants.DRAIN_FIELD}
+    kept = {name: value for name, value in role.items() if name not in optional}
+    return {**kept, **workers.encode()}
 
 
 def decode_workers(text: object) -> ScaledWorkers | None:

@@ -130,6 +130,7 @@ def add_scaling(snapshot: Snapshot, turn: Turn) -> Snapshot:
     return replace(
         snapshot,
         workers=None if scaled is None else scaled.workers,
+        has_new_workers=bool(changes) and scaled is not None,
         annotations={} if scaled is None else {WORKERS_ANNOTATION: scaled.encode()},
         scaler=shown,
     )

@@ -302,7 +302,7 @@ def _undo(
 ) -> Action | None:
     if snapshot.launcher.request_uid:
         return ClearRequest(scaler.uid)
-    if snapshot.framework is not None and not job.end:
+    if snapshot.framework is not None and not job.is_final:
         workers, plan = list_workers(snapshot.framework), read_plan(scaler, job)
         before = workers | plan if scaler.kind is ScalerKind.SCALE_IN else workers - plan
         action = _set_workers(workers, before, spec)

@@ -60,7 +60,10 @@ def read_job(job: Mapping[str, Any], framework: Framework | None) -> JobFacts:
     """Read what scalers need of a TrainingJob; ``framework`` None: it has none."""
     metadata = job["metadata"]
     name, uid = str(metadata.get("name")), str(metadata.get("uid"))
-    end = _find_end(job, framework)
+    is_suspended = (metadata.get("annotations") or {}).get(SUSPENDED_ANNOTATION) == "true"
+    # What a scaler has added to a suspended job is removed even after its Pods have ended.
+    final = _find_final_end(job, None if is_suspended else framework)
+    end = "is suspended" if is_suspended else final
     try:
         decoded = decode_trainingjob(job)
         faults = list(find_faults(decoded))
@@ -68,19 +71,24 @@ def read_job(job: Mapping[str, Any], framework: Framework | None) -> JobFacts:
             raise FieldErrors(faults)
     except FieldErrors:
         # The job goes on as it was, but no other workers can be compiled.
-        return JobFacts(name, uid, end=end or "has faults in its spec")
+        end = end or "has faults in its spec"
+        return JobFacts(name, uid, end=end, is_final=bool(final))
     worker = (decoded.spec.replica_specs or ReplicaSpecs()).worker or ReplicaSpec()
-    slots = complete(decoded).slots
-    return JobFacts(name, uid, slots, worker.min_replicas, worker.max_replicas, end)
+    return JobFacts(
+        name=name,
+        uid=uid,
+        slots=complete(decoded).slots,
+        min_workers=worker.min_replicas,
+        max_workers=worker.max_replicas,
+        end=end,
+        is_final=bool(final),
+    )
 
 
-def _find_end(job: Mapping[str, Any], framework: Framework | None) -> str:
-    """Find why a job takes no scaler any more."""
-    metadata = job["metadata"]
-    if metadata.get("deletionTimestamp"):
+def _find_final_end(job: Mapping[str, Any], framework: Framework | None) -> str:
+    """Find why the workers of a job never change again; "" if they may."""
+    if job["metadata"].get("deletionTimestamp"):
         return "is being deleted"
-    if (metadata.get("annotations") or {}).get(SUSPENDED_ANNOTATION) == "true":
-        return "is suspended"
     status = job.get("status")
     types = {
         condition["type"]

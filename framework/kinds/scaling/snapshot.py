@@ -26,6 +26,8 @@ class JobFacts:
     """``maxReplicas`` of the workers."""
     end: str = ""
     """Why it takes no scaler any more, for example "has succeeded"; "" if it does."""
+    is_final: bool = False
+    """Whether its workers never change again: it has ended, or it is being deleted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,11 +218,8 @@ def _build_workers(job: CompleteJob, pod: Object) -> Object:
     role = _build_role(WORKER, job.worker_count, pod, retry)
     if job.clean_pod_policy is not CleanPodPolicy.NONE:
         role[constants.COMPLETED_POD_POLICY_FIELD] = CompletedPodPolicy.RETAIN_UNTIL_END.value
-    if job.absent_workers:
-        role[constants.ABSENT_TASK_INDICES_FIELD] = sorted(job.absent_workers)
-    if job.drain_seconds:
-        role[constants.DRAIN_FIELD] = {constants.DRAIN_TIMEOUT_FIELD: job.drain_seconds}
-    return role
+    absent = tuple(sorted(job.absent_workers))
+    return {**role, **WantedWorkers(job.worker_count, absent, job.drain_seconds).encode()}
 
 
 def _build_launcher(job: CompleteJob, notes: list[Note]) -> Object:

@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -118,11 +118,17 @@ class ScaledJob:
         await self.jobs.world.wait_for(f"end of {name}", has_ended, seconds=seconds)
         return self.read_end(kind, name)[0]
 
+    async def edit(self, change: Callable[[Object], object]) -> None:
+        """Change the job, as its user does."""
+        job = self.jobs.read()
+        change(job)
+        await self.jobs.world.user.replace(self.jobs.resource, NAMESPACE, "elastic", job)
+
     async def scale(self, replicas: int) -> None:
         """Change ``replicas`` of the workers, as kubectl scale does."""
-        job = self.jobs.read()
-        job["spec"]["etReplicaSpecs"]["worker"]["replicas"] = replicas
-        await self.jobs.world.user.replace(self.jobs.resource, NAMESPACE, "elastic", job)
+        await self.edit(
+            lambda job: job["spec"]["etReplicaSpecs"]["worker"].update(replicas=replicas)
+        )
 
     def list_workers(self) -> list[int]:
         """The indexes of the workers' Pods."""

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from controller.kinds.decide.workers import WORKERS_ANNOTATION, ScaledWorkers, decode_workers
+from framework.kinds.compiled import WantedWorkers
 from framework.kube.resources import FRAMEWORKS, NAMESPACES, SCALE_INS, SERVICES
 from tests.controller.kinds.scalerworlds import ScaledJob, build_scaler_wire, open_scaled_job
 from tests.support.builders import NAMESPACE
@@ -212,3 +214,73 @@ async def test_scaler_of_a_job_that_ends_fails_and_is_deleted_with_it() -> None:
         await user.delete(scaled.jobs.resource, NAMESPACE, "elastic", propagation="Foreground")
         await asyncio.sleep(REST_SECONDS)
         assert list(scaled.jobs.list_owned()) == []
+
+
+SUSPENDED = "job-supervisor.kube-ai.io/job-suspended"
+
+
+@pytest.mark.parametrize("kind", ["ScaleIn", "ScaleOut"])
+async def test_scaler_of_a_job_that_gets_faults_is_undone_and_the_job_goes_on(kind: str) -> None:
+    async with open_scaled_job() as scaled:
+        scaled.agent.is_silent = True
+        await start(scaled)
+        launcher = scaled.jobs.read_framework()["status"]["attemptStatus"]["id"]
+        await scaled.create(kind, "late", script="/s.sh")
+        await scaled.jobs.wait_for_phase("Scaling")
+        await asyncio.sleep(5)
+        changed = scaled.find(FRAMEWORKS, "elastic")["spec"]["taskRoles"][1]["taskNumber"]
+        assert changed == (1 if kind == "ScaleIn" else 3)
+        correct = scaled.jobs.read()["spec"]
+        await scaled.edit(lambda job: job["spec"].update(backoffLimit=-3))
+        assert await scaled.wait_for_end(kind, "late") == "ScaleFailed"
+        assert scaled.read_end(kind, "late")[1:] == (
+            "JobFinished",
+            "the TrainingJob elastic has faults in its spec",
+        )
+        await asyncio.sleep(REST_SECONDS)
+        assert scaled.list_workers() == [0, 1]
+        assert not scaled.has_request()
+        assert scaled.jobs.read_conditions()[0] == "InvalidSpec"
+        await scaled.edit(lambda job: job.update(spec=correct))
+        await check_calm(scaled, [0, 1])
+        assert scaled.jobs.read_framework()["status"]["attemptStatus"]["id"] == launcher
+
+
+async def test_faulty_number_of_replicas_is_not_what_a_failed_scaler_puts_back() -> None:
+    async with open_scaled_job() as scaled:
+        scaled.agent.is_silent = True
+        await start(scaled)
+        await scaled.create("ScaleOut", "late", script="/s.sh")
+        await scaled.jobs.wait_for_phase("Scaling")
+        await asyncio.sleep(5)
+        await scaled.scale(12)  # above maxReplicas
+        await scaled.edit(lambda job: job["spec"].update(backoffLimit=-3))
+        await scaled.wait_for_end("ScaleOut", "late")
+        await asyncio.sleep(REST_SECONDS)
+        assert scaled.list_workers() == [0, 1]
+
+
+async def test_scale_out_of_a_job_that_is_suspended_leaves_none_of_its_workers() -> None:
+    async with open_scaled_job() as scaled:
+        scaled.agent.is_silent = True
+        await start(scaled)
+        await scaled.create("ScaleOut", "late", script="/s.sh")
+        await scaled.jobs.wait_for_phase("Scaling")
+        await asyncio.sleep(5)
+        assert scaled.list_workers() == [0, 1, 2]
+        await scaled.edit(lambda job: job["metadata"].update(annotations={SUSPENDED: "true"}))
+        assert await scaled.wait_for_end("ScaleOut", "late") == "ScaleFailed"
+        assert scaled.read_end("ScaleOut", "late")[1:] == (
+            "JobFinished",
+            "the TrainingJob elastic is suspended",
+        )
+        await asyncio.sleep(REST_SECONDS)
+        assert scaled.jobs.read_status()["phase"] == "Suspended"
+        assert "currentScaler" not in scaled.jobs.read_status()
+        framework = scaled.jobs.read_framework()
+        assert framework["spec"]["executionType"] == "Stop"
+        assert framework["status"]["state"] == "Completed"
+        assert framework["spec"]["taskRoles"][1]["taskNumber"] == 2
+        assert decode_workers(scaled.read_annotations()[WORKERS_ANNOTATION]) == ScaledWorkers(
+            WantedWorkers(2, (), 180), 2
+        )

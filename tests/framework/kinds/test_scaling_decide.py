@@ -281,10 +281,29 @@ def test_job_that_ends_meanwhile_ends_the_scaler_and_changes_no_worker(kind: Any
     for _ in range(5):
         simulation.run_controller()
     changed = set(simulation.workers)
-    simulation.job = build_job(end="has succeeded")
+    simulation.job = build_job(end="has succeeded", is_final=True)
     simulation.run()
     assert simulation.get_last()[1:] == ("JobFinished", "the TrainingJob gang has succeeded")
     assert simulation.workers == changed
+    assert not simulation.request
+
+
+@pytest.mark.parametrize("kind", [IN, OUT])
+def test_job_that_gets_faults_meanwhile_ends_the_scaler_and_gets_its_workers_back(
+    kind: Any,
+) -> None:
+    simulation = Simulation(broken={2})
+    simulation.add(build_scaler(kind=kind))
+    for _ in range(5):
+        simulation.run_controller()
+    assert simulation.workers != {0, 1}
+    simulation.job = build_job(end="has faults in its spec")
+    simulation.run()
+    assert simulation.get_last()[1:] == (
+        "JobFinished",
+        "the TrainingJob gang has faults in its spec",
+    )
+    assert simulation.workers == {0, 1}
     assert not simulation.request
 
 
