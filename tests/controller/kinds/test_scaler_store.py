@@ -1,0 +1,184 @@
+"""What is known of scalers: lists, events and answers, in any order; and how current it is."""
+
+import copy
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from controller.kinds.scaling.execute import ScalerExecutor
+from controller.kinds.scaling.store import MAX_SCALERS, ScalerSink, ScalerStore
+from framework.kinds.scaling.types import Scaler, ScalerKind
+from framework.kube.resources import SCALE_INS, Object, Resource
+from tests.controller.kinds.jobworlds import open_jobs
+from tests.controller.kinds.scalerworlds import build_scaler_wire
+from tests.support.builders import NAMESPACE
+
+KEY = f"{NAMESPACE}/elastic"
+IN, OUT = ScalerKind.SCALE_IN, ScalerKind.SCALE_OUT
+
+
+class Stored:
+    """A store, and the keys of the jobs that it has named as changed."""
+
+    def __init__(self) -> None:
+        self.changed: list[str] = []
+        self.store = ScalerStore(self.changed.append)
+
+    def list_names(self, key: str = KEY) -> list[str]:
+        return [scaler.name for scaler in self.store.list_open(key)]
+
+    def get(self, key: str = KEY) -> Scaler:
+        (scaler,) = self.store.list_open(key)
+        return scaler
+
+
+@pytest.fixture
+def stored() -> Stored:
+    return Stored()
+
+
+def build(
+    name: str = "one",
+    version: int = 1,
+    *,
+    conditions: tuple[str, ...] = (),
+    uid: str = "",
+    second: int = 0,
+    job: str = "elastic",
+) -> Object:
+    """A ScaleIn as the API server has it."""
+    wire = build_scaler_wire("ScaleIn", name, selector={"name": job})
+    wire["metadata"] |= {
+        "uid": uid or f"uid-{name}",
+        "resourceVersion": str(version),
+        "creationTimestamp": f"2026-01-02T03:{second // 60:02}:{second % 60:02}Z",
+        "managedFields": [{"manager": "kubectl"}],
+    }
+    time = "2026-01-02T04:00:00Z"
+    wire["status"] = {
+        "conditions": [
+            {"type": type_, "status": "True", "lastTransitionTime": time} for type_ in conditions
+        ]
+    }
+    return wire
+
+
+def test_scaler_in_progress_comes_first_then_the_oldest(stored: Stored) -> None:
+    stored.store.put(IN, build("b", 1, second=2))
+    stored.store.put(IN, build("a", 2, second=1))
+    stored.store.put(OUT, build("c", 3, second=0))
+    stored.store.put(IN, build("z", 4, second=9, conditions=("Created", "Scaling")))
+    assert stored.list_names() == ["z", "c", "a", "b"]
+
+
+def test_decision_considers_a_hundred_scalers_with_the_one_in_progress(stored: Stored) -> None:
+    for number in range(MAX_SCALERS + 5):
+        stored.store.put(IN, build(f"s{number:03}", number + 1, second=number))
+    last = build("last", 999, second=3000, conditions=("Created", "Scaling"))
+    stored.store.put(OUT, last)
+    names = stored.list_names()
+    assert len(names) == MAX_SCALERS
+    assert names[:2] == ["last", "s000"]
+    assert names[-1] == f"s{MAX_SCALERS - 2:03}"
+    stored.store.put(OUT, build("last", 1000, conditions=("Scaling", "ScaleSucceeded")))
+    assert stored.list_names()[-1] == f"s{MAX_SCALERS - 1:03}"
+
+
+def test_scaler_of_an_old_event_does_not_replace_a_newer_one(stored: Stored) -> None:
+    stored.store.put(IN, build(version=5, conditions=("Created",)))
+    stored.changed.clear()
+    ScalerSink(stored.store, IN).apply("MODIFIED", build(version=4))
+    assert [c.type for c in stored.get().status.conditions] == ["Created"]
+    assert stored.changed == []
+
+
+def test_old_event_does_not_open_a_scaler_that_has_ended(stored: Stored) -> None:
+    stored.store.put(IN, build(version=5, conditions=("Created", "ScaleFailed")))
+    assert stored.changed == [KEY]
+    stored.store.put(IN, build(version=4, conditions=("Created",)))
+    assert stored.list_names() == []
+    assert stored.store.list_keys() == []
+
+
+def test_changed_selector_moves_the_scaler_to_the_other_job(stored: Stored) -> None:
+    stored.store.put(IN, build(version=1))
+    scaler = stored.get()
+    stored.changed.clear()
+    stored.store.put(IN, build(version=2, job="other"))
+    other = f"{NAMESPACE}/other"
+    assert stored.list_names() == []
+    assert stored.list_names(other) == ["one"]
+    assert sorted(stored.changed) == [KEY, other]
+    assert stored.store.list_keys() == [other]
+    found = stored.store.get(scaler)
+    assert found is not None
+    assert found["metadata"]["resourceVersion"] == "2"
+
+
+def test_scaler_that_names_no_job_is_under_the_key_of_its_namespace(stored: Stored) -> None:
+    stored.store.put(IN, build(job="../x"))
+    assert stored.store.list_keys() == [f"{NAMESPACE}/"]
+
+
+def test_scaler_that_is_being_deleted_is_not_listed(stored: Stored) -> None:
+    wire = build()
+    wire["metadata"]["deletionTimestamp"] = "2026-01-02T03:00:00Z"
+    stored.store.put(IN, wire)
+    assert stored.list_names() == []
+
+
+def test_end_of_an_earlier_scaler_does_not_remove_the_one_of_its_name(stored: Stored) -> None:
+    sink = ScalerSink(stored.store, IN)
+    sink.apply("ADDED", build(version=1, uid="first"))
+    first = stored.get()
+    sink.apply("ADDED", build(version=3, uid="second"))
+    stored.changed.clear()
+    sink.apply("DELETED", build(version=2, uid="first"))
+    assert stored.get().uid == "second"
+    assert stored.store.get(first) is None
+    assert stored.changed == []
+    sink.apply("DELETED", build(version=4, uid="second"))
+    assert stored.list_names() == []
+    assert stored.changed == [KEY]
+
+
+def test_list_replaces_the_scalers_of_its_kind_only(stored: Stored) -> None:
+    stored.store.put(IN, build("old", 1))
+    stored.store.put(OUT, build("kept", 2))
+    ScalerSink(stored.store, IN).replace([build("new", 3, second=5)], "3")
+    assert stored.list_names() == ["kept", "new"]
+
+
+def test_stored_scaler_has_no_managed_fields(stored: Stored) -> None:
+    wire = build()
+    before = copy.deepcopy(wire)
+    stored.store.put(IN, wire)
+    found = stored.store.get(stored.get())
+    assert found is not None
+    assert "managedFields" not in found["metadata"]
+    assert wire == before
+
+
+async def send(
+    resource: Resource, verb: str, send: Callable[[], Awaitable[Object]], subresource: str = ""
+) -> Object:
+    raise AssertionError((resource, verb, send, subresource))
+
+
+@pytest.mark.looptime
+async def test_scaler_is_current_only_in_the_version_of_the_api_server(stored: Stored) -> None:
+    async with open_jobs("TrainingJob") as jobs:
+        client = jobs.world.user
+        made = await client.create(SCALE_INS, NAMESPACE, build_scaler_wire("ScaleIn", "one"))
+        executor = ScalerExecutor(client, stored.store, send)
+        stored.store.put(IN, made)
+        scaler = stored.get()
+        assert await executor.is_current(scaler)
+        changed = await client.patch(SCALE_INS, NAMESPACE, "one", {"spec": {"timeout": 7}})
+        assert not await executor.is_current(scaler)
+        stored.store.put(IN, changed)
+        assert await executor.is_current(scaler)
+        await client.delete(SCALE_INS, NAMESPACE, "one")
+        assert not await executor.is_current(scaler)
+        await client.create(SCALE_INS, NAMESPACE, build_scaler_wire("ScaleIn", "one"))
+        assert not await executor.is_current(scaler)
