@@ -27,8 +27,8 @@ def convert_file(file: str, output: str | None) -> ExitCode:
         converted += find_compile(body) is not None
         if is_scaler(body):
             warnings.append(
-                f"{source}: kind: {body['kind']} stays as it is: no controller carries it out yet "
-                '(docs/trainingjob.md, "ScaleIn and ScaleOut")'
+                f"{source}: kind: {body['kind']} stays as it is: it scales a TrainingJob, not a "
+                'Framework (docs/trainingjob.md, "ScaleIn and ScaleOut")'
             )
         objects += [each.value for each in expand(source, document, problems, warnings)]
     if not converted and not problems:

@@ -78,6 +78,8 @@ PROCESS_ENDED_ANNOTATION = ANNOTATION_PREFIX + "process-ended"
 EPOCH_STARTED_ANNOTATION = ANNOTATION_PREFIX + "epoch-started"
 # On the Pod of a launcher, written by its own agent: what became of a scaler, JSON.
 SCALER_RESULT_ANNOTATION = ANNOTATION_PREFIX + "scaler-result"
+# On the Framework of a TrainingJob: its workers, after a scaler has changed them, JSON.
+SCALED_WORKERS_ANNOTATION = ANNOTATION_PREFIX + "scaled-workers"
 # On every object of the controller: its creation proof (see status.creatorKeys).
 CREATION_PROOF_ANNOTATION = ANNOTATION_PREFIX + "creation-proof"
 # On a Pod template: PID 1 is the wrapper, which ends when the attempt completes.

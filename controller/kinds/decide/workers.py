@@ -25,8 +25,6 @@ from framework.kinds.scaling.plan import list_workers
 from framework.kinds.scaling.workers import build_wanted, choose_highest, choose_new
 from framework.kinds.trainingjob.types import WORKER
 
-WORKERS_ANNOTATION = constants.ANNOTATION_PREFIX + "scaled-workers"
-"""On the Framework of a TrainingJob: its workers, after a scaler has changed them."""
 _MAX_CHARS = 128 * 1024
 _MAX_DRAIN_SECONDS = 1_000_000
 
@@ -73,7 +71,7 @@ def choose_workers(
     if framework is None or wire is None:
         return None
     annotations = wire["metadata"].get("annotations") or {}
-    stored = decode_workers(annotations.get(WORKERS_ANNOTATION))
+    stored = decode_workers(annotations.get(constants.SCALED_WORKERS_ANNOTATION))
     current = list_workers(framework)
     # Without an annotation, the Framework has the replicas that are in effect.
     applied = len(current) if stored is None else stored.replicas

@@ -17,10 +17,11 @@ from typing import Any
 
 from controller.kinds.decide.decision import Snapshot
 from controller.kinds.decide.plan import find_framework
-from controller.kinds.decide.workers import WORKERS_ANNOTATION, choose_workers
+from controller.kinds.decide.workers import choose_workers
 from controller.kinds.scaling.execute import ScalerExecutor, Send
 from controller.kinds.scaling.observe import observe_launcher
 from controller.kinds.scaling.store import ScalerStore
+from framework.api import constants
 from framework.api.types import Framework
 from framework.clock import Clock
 from framework.kinds.compiled import Object, WantedWorkers
@@ -127,18 +128,19 @@ def add_scaling(snapshot: Snapshot, turn: Turn) -> Snapshot:
     # The status names a deleted scaler until its request has been removed.
     is_clearing = any(isinstance(action, ClearRequest) for action in decision.actions)
     shown = decision.current or (_read_shown(snapshot.job) if is_clearing else "")
+    name = constants.SCALED_WORKERS_ANNOTATION
     return replace(
         snapshot,
         workers=None if scaled is None else scaled.workers,
         has_new_workers=bool(changes) and scaled is not None,
-        annotations={} if scaled is None else {WORKERS_ANNOTATION: scaled.encode()},
+        annotations={} if scaled is None else {name: scaled.encode()},
         scaler=shown,
     )
 
 
 def _has_annotation(framework: Object | None) -> bool:
     annotations = None if framework is None else framework["metadata"].get("annotations")
-    return WORKERS_ANNOTATION in (annotations or {})
+    return constants.SCALED_WORKERS_ANNOTATION in (annotations or {})
 
 
 def _read_shown(job: Object) -> str:

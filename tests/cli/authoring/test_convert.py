@@ -116,10 +116,10 @@ def test_other_version_of_a_kind_is_named(command: str) -> None:
     assert "apiVersion: is 'mlkube.io/v1'; write mlkube.io/v1beta1" in done.stderr
 
 
-def test_convert_warns_of_kinds_that_are_not_available_yet() -> None:
+def test_convert_warns_of_scalers_which_need_a_trainingjob() -> None:
     done = call("convert", build_trainingjob(), build_scaler())
     assert done.exit_code == 0
-    assert "kind: ScaleIn stays as it is: no controller carries it out yet" in done.stderr
+    assert "kind: ScaleIn stays as it is: it scales a TrainingJob, not a Framework" in done.stderr
     assert list(yaml.safe_load_all(done.stdout))[-1] == build_scaler()
 
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from controller.kinds.decide.workers import WORKERS_ANNOTATION, ScaledWorkers, decode_workers
+from controller.kinds.decide.workers import ScaledWorkers, decode_workers
+from framework.api import constants
 from framework.kinds.compiled import WantedWorkers
 from framework.kube.resources import FRAMEWORKS, NAMESPACES, SCALE_INS, SERVICES
 from tests.controller.kinds.scalerworlds import ScaledJob, build_scaler_wire, open_scaled_job
@@ -281,6 +282,5 @@ async def test_scale_out_of_a_job_that_is_suspended_leaves_none_of_its_workers()
         assert framework["spec"]["executionType"] == "Stop"
         assert framework["status"]["state"] == "Completed"
         assert framework["spec"]["taskRoles"][1]["taskNumber"] == 2
-        assert decode_workers(scaled.read_annotations()[WORKERS_ANNOTATION]) == ScaledWorkers(
-            WantedWorkers(2, (), 180), 2
-        )
+        text = scaled.read_annotations()[constants.SCALED_WORKERS_ANNOTATION]
+        assert decode_workers(text) == ScaledWorkers(WantedWorkers(2, (), 180), 2)

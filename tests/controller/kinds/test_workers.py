@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from controller.kinds.decide.workers import (
-    WORKERS_ANNOTATION,
     ScaledWorkers,
     choose_workers,
     decode_workers,
@@ -39,7 +38,8 @@ def choose(
     is_scaling: bool = False,
 ) -> ScaledWorkers | None:
     """Choose for a job with these replicas, whose Framework has this annotation and workers."""
-    annotations = {} if stored is None else {WORKERS_ANNOTATION: json.dumps(stored)}
+    name = constants.SCALED_WORKERS_ANNOTATION
+    annotations = {} if stored is None else {name: json.dumps(stored)}
     gang = build_gang(workers or {0, 2}, ())
     wire = {"metadata": {"annotations": annotations}}
     return choose_workers(build_job(replicas), gang, wire, change, is_scaling=is_scaling)
