@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions of TfJob and TrainingJob on an API server."""
+"""The CustomResourceDefinitions of TfJob, TrainingJob, ScaleIn and ScaleOut on an API server."""
 
 from typing import Any
 
@@ -9,7 +9,20 @@ from tests.contract.apiclient import TABLE, Api, Object
 from tests.contract.definitions import Kind, defined
 from tests.framework.kinds.jobs import build_tfjob, build_trainingjob
 
-KINDS = ("tfjob", "trainingjob")
+JOBS = ("tfjob", "trainingjob")
+KINDS = (*JOBS, "scalein", "scaleout")
+SPECS: dict[str, Object] = {
+    "tfjob": build_tfjob()["spec"],
+    "trainingjob": build_trainingjob()["spec"],
+    "scalein": {
+        "selector": {"name": "elastic"},
+        "toDelete": {"count": 1, "podNames": ["elastic-worker-1"]},
+        "script": "/shrink.sh",
+        "timeout": 30,
+        "env": [{"name": "A", "value": "b"}],
+    },
+    "scaleout": {"selector": {"name": "elastic"}, "toAdd": {"count": 2}},
+}
 SNAKE_CASE = {
     "runtimeid": "76no",
     "replica_specs": [
@@ -26,8 +39,7 @@ def define(name: str) -> Object:
 
 
 def build_spec(name: str, **fields: Any) -> Object:
-    build = {"tfjob": build_tfjob, "trainingjob": build_trainingjob}[name]
-    return {**build()["spec"], **fields}
+    return {**SPECS[name], **fields}
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -44,8 +56,22 @@ async def test_definition_of_a_kind_is_accepted_under_its_own_name(api: Api, nam
         ("tfjob", {"replicaSpecs": None, "tensorboard": None, "future": {"a": None}}),
         ("trainingjob", build_spec("trainingjob")),
         ("trainingjob", {"etReplicaSpecs": None, "slotsPerWorker": None, "future": [1]}),
+        ("scalein", build_spec("scalein")),
+        ("scalein", {"selector": {"future": 1}, "toDelete": None, "env": [None], "script": None}),
+        ("scaleout", build_spec("scaleout", backoffLimit=3)),
+        ("scaleout", {"selector": None, "toAdd": {"future": None}, "timeout": None}),
     ],
-    ids=["tfjob", "snake case", "tfjob with nulls", "trainingjob", "trainingjob with nulls"],
+    ids=[
+        "tfjob",
+        "snake case",
+        "tfjob with nulls",
+        "trainingjob",
+        "trainingjob with nulls",
+        "scalein",
+        "scalein with nulls",
+        "scaleout",
+        "scaleout with nulls",
+    ],
 )
 async def test_job_is_stored_as_its_user_wrote_it(api: Api, name: str, spec: Object) -> None:
     async with defined(api, define(name)) as kind:
@@ -73,6 +99,12 @@ WORKER = "spec.etReplicaSpecs.worker.replicas"
         ("trainingjob", {"slotsPerWorker": "2"}, "spec.slotsPerWorker"),
         ("trainingjob", {"etReplicaSpecs": {"worker": {"replicas": 0}}}, WORKER),
         ("trainingjob", {"etReplicaSpecs": {"worker": {"replicas": 10_001}}}, WORKER),
+        ("scalein", {"selector": {"name": 5}}, "spec.selector.name"),
+        ("scalein", {"toDelete": {"podNames": ["x"] * 1001}}, "spec.toDelete.podNames"),
+        ("scalein", {"toDelete": {"count": -1}}, "spec.toDelete.count"),
+        ("scaleout", {"toAdd": {"count": "2"}}, "spec.toAdd.count"),
+        ("scaleout", {"timeout": 86_401}, "spec.timeout"),
+        ("scaleout", {"env": [{}] * 65}, "spec.env"),
     ],
 )
 async def test_value_out_of_bounds_is_refused_with_its_field(
@@ -84,7 +116,7 @@ async def test_value_out_of_bounds_is_refused_with_its_field(
     assert answer.fields == [field]
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", JOBS)
 async def test_name_longer_than_one_in_dns_is_refused(api: Api, name: str) -> None:
     async with defined(api, define(name)) as kind:
         answer = await kind.create(kind.build("x" * 64, spec=build_spec(name)))
@@ -107,7 +139,12 @@ async def test_status_is_a_subresource_that_keeps_what_it_is_given(api: Api, nam
 
 @pytest.mark.parametrize(
     ("name", "cells"),
-    [("tfjob", ["one", "Running", "Unknown"]), ("trainingjob", ["one", "Running"])],
+    [
+        ("tfjob", ["one", "Running", "Unknown"]),
+        ("trainingjob", ["one", "Running"]),
+        ("scalein", ["one", "Running"]),
+        ("scaleout", ["one", "Running"]),
+    ],
 )
 async def test_columns_are_those_of_the_examples(api: Api, name: str, cells: list[str]) -> None:
     async with defined(api, define(name)) as kind:

@@ -1,7 +1,7 @@
-"""A TfJob and a TrainingJob on a real API server, run by the controller of deploy/overlays/kinds.
+"""A TfJob and a TrainingJob with scalers on a real API server, run by deploy/overlays/kinds.
 
-It has the token of its service account, and the policies of deploy/admission are installed. No
-request is refused, and each right of deploy/kinds is used: read from the audit log.
+The controller has the token of its service account, and the policies of deploy/admission are
+installed. No request is refused, and each right of deploy/kinds is used: read from the audit log.
 """
 
 import asyncio
@@ -17,6 +17,8 @@ from framework.kube.resources import (
     FRAMEWORKS,
     PODS,
     ROLE_BINDINGS,
+    SCALE_INS,
+    SCALE_OUTS,
     SECRETS,
     SERVICES,
     TFJOBS,
@@ -24,6 +26,7 @@ from framework.kube.resources import (
     Object,
     Resource,
 )
+from tests.controller.kinds.scalerworlds import build_scaler_wire
 from tests.framework.kinds.jobs import build_tfjob, build_trainingjob
 from tests.support.fakes.jobscripts import Ends
 from tests.support.servers.controlplane import Access
@@ -55,7 +58,7 @@ def deployed(
     """The controller of the overlay; it runs, and has its additional rights, in the block."""
     objects = apply_kustomization(audited_plane, OVERLAY)
     http = audited_plane.open_http()
-    for resource in (TFJOBS, TRAININGJOBS):
+    for resource in (TFJOBS, TRAININGJOBS, SCALE_INS, SCALE_OUTS):
         wait_ready(http, resource.path())
     found = Deployed(audited_plane, objects, tmp_path)
     child = found.launch()
@@ -153,6 +156,24 @@ async def check_scale(stage: Stage) -> None:
     assert len(workers.split()) == scale["status"]["replicas"] == 3
 
 
+async def check_scalers(stage: Stage) -> None:
+    """A worker is added, and then removed. No agent answers, and there is no script to run."""
+    before = await stage.kubectl("get", "trainingjobs/elastic", "-o=jsonpath={.spec}")
+    for kind, resource, end, workers in (
+        ("ScaleOut", SCALE_OUTS, "ScalingOutSucceeded", 4),
+        ("ScaleIn", SCALE_INS, "ScalingInSucceeded", 3),
+    ):
+        await stage.create(resource, build_scaler_wire(kind, "one"))
+        ended = find_phase("ScaleSucceeded", "one")
+        scaler = await watch_until(stage.kube, resource, stage.namespace, ended)
+        assert scaler["status"]["conditions"][-1]["reason"] == end
+        assert [owner["kind"] for owner in scaler["metadata"]["ownerReferences"]] == ["TrainingJob"]
+        row = await stage.kubectl("get", resource.plural, "--no-headers")
+        assert row.split()[:2] == ["one", "ScaleSucceeded"]
+        await wait_for_workers(stage.kube, stage.namespace, workers)
+    assert await stage.kubectl("get", "trainingjobs/elastic", "-o=jsonpath={.spec}") == before
+
+
 async def check_edit(stage: Stage) -> None:
     edit = [{"op": "replace", "path": "/spec/retryPolicy/maxRetryCount", "value": 7}]
     await stage.kubectl("patch", "frameworks/elastic", "--type=json", "-p", json.dumps(edit))
@@ -241,6 +262,7 @@ async def test_job_of_each_kind_runs_with_the_rights_of_the_component(
     assert "elastic-ssh" in await list_names(kube, SECRETS, namespace)
     await check_columns(stage)
     await check_scale(stage)
+    await check_scalers(stage)
     await check_edit(stage)
     await check_services(stage)
     binding = await edit_binding(stage)
