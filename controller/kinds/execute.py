@@ -36,7 +36,7 @@ from controller.kinds.decide.ownership import (
     is_marked,
     is_owned,
 )
-from controller.kinds.decide.plan import NAME_TAKEN, describe_taken
+from controller.kinds.decide.plan import NAME_TAKEN, REFUSED, describe_taken
 from controller.kinds.ssh_key import add_key
 from controller.kinds.store import JobStore
 from controller.report.events import EventRecorder
@@ -307,8 +307,7 @@ class JobExecutor:
 def _build_refused(kind: str, name: str, error: ApiError) -> ObstacleError:
     # The answer may contain parts of the object: of a Secret, it is not shown.
     fault = f"status {error.status}" if kind == _SECRET else str(error)
-    message = f"the API server refuses the {kind} {name}: {fault}; it is tried again"
-    return ObstacleError(Obstacle("Refused", message))
+    return ObstacleError(Obstacle(REFUSED, f"the API server refuses the {kind} {name}: {fault}"))
 
 
 def _build_reference(job: Object) -> Object:

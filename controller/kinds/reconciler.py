@@ -20,7 +20,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
 from controller.gate.write_gate import WriteGate
-from controller.kinds.decide.decision import Decision, Snapshot
+from controller.kinds.decide.decision import Decision, Obstacle, Snapshot
 from controller.kinds.decide.ownership import KIND_LABEL
 from controller.kinds.decide.tfjob import decide_tfjob
 from controller.kinds.decide.trainingjob import decide_trainingjob
@@ -235,30 +235,39 @@ class JobReconciler:
             self._settled.pop(key, None)
             return True
         if job is None:
-            turn, is_done = await self._scalers.observe(key, None, None), True
+            turn, is_done, obstacle = await self._scalers.observe(key, None, None), True, None
         else:
             job.setdefault("apiVersion", self._kind.resource.api_version)
             job.setdefault("kind", self._kind.resource.kind)
             snapshot = self._observe(key, job)
             turn = await self._scalers.observe(key, job, snapshot)
-            is_done = await self._reconcile_job(key, add_scaling(snapshot, turn))
-        return await self._execute_scalers(key, turn) and is_done
+            is_done, obstacle = await self._reconcile_job(key, snapshot, turn)
+        return await self._execute_scalers(key, turn, obstacle) and is_done
 
-    async def _execute_scalers(self, key: str, turn: Turn) -> bool:
+    async def _execute_scalers(self, key: str, turn: Turn, obstacle: Obstacle | None) -> bool:
         """Take the steps of the scalers; return False if they were decided from old objects."""
-        if await self._scalers.execute(turn):
+        if await self._scalers.execute(turn, obstacle):
             self._queue.add(key)
         elif turn.pause_seconds is not None:
             self._queue.add_after(key, turn.pause_seconds)
         return not turn.is_stale
 
-    async def _reconcile_job(self, key: str, snapshot: Snapshot) -> bool:
-        """Decide and execute; return False if it is to be decided again after a pause."""
-        version = self._find_version(key, snapshot)
-        is_settled = self._settled.get(key) == version
-        snapshot = replace(snapshot, has_settled_services=is_settled)
+    async def _reconcile_job(
+        self, key: str, snapshot: Snapshot, turn: Turn
+    ) -> tuple[bool, Obstacle | None]:
+        """Decide and execute.
+
+        Returns:
+            Whether that is all, else the job is to be decided again after a pause; and what has
+            stopped the execution.
+        """
+        services_version = self._store.get_services_version(key)
         for _ in range(_MAX_DECISIONS):
-            decision = self._kind.decide(snapshot)
+            # Again after an obstacle: a Framework that was found has the workers of scalers, too.
+            scaled = add_scaling(snapshot, turn) if self._kind.has_scalers else snapshot
+            version = _find_version(scaled, services_version)
+            is_settled = self._settled.get(key) == version
+            decision = self._kind.decide(replace(scaled, has_settled_services=is_settled))
             try:
                 await self._executor.execute(snapshot.job, decision)
             except ObstacleError as e:
@@ -270,8 +279,8 @@ class JobReconciler:
                     self._settled[key] = version
                 if decision.has_more:
                     self._queue.add(key)
-                return not decision.is_blocked
-        return False
+                return not decision.is_blocked, snapshot.obstacle
+        return False, snapshot.obstacle
 
     def _observe(self, key: str, job: Object) -> Snapshot:
         """Build the Snapshot of a job, without its scalers."""
@@ -282,12 +291,13 @@ class JobReconciler:
             now=self._clock.now(),
         )
 
-    def _find_version(self, key: str, snapshot: Snapshot) -> Hashable:
-        """Return the version of all that decides about the Services of a job."""
-        metadata = snapshot.job["metadata"]
-        return (
-            metadata.get("uid"),
-            metadata.get("generation"),
-            snapshot.workers,
-            self._store.get_services_version(key),
-        )
+
+def _find_version(snapshot: Snapshot, services_version: int) -> Hashable:
+    """Return the version of all that decides about the Services of a job."""
+    metadata = snapshot.job["metadata"]
+    return (
+        metadata.get("uid"),
+        metadata.get("generation"),
+        snapshot.workers,
+        services_version,
+    )

@@ -53,6 +53,8 @@ class Snapshot:
     """Whether a scaler changes ``workers`` now."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     """Annotations of the Framework that keep what scalers have changed."""
+    scaled_workers: Object | None = None
+    """The same for the status of a TrainingJob, which outlives a deleted Framework."""
     scaler: str = ""
     """Scaler that is in progress: ``ScaleIn:namespace/name``; "" if there is none."""
     obstacle: Obstacle | None = None

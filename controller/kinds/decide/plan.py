@@ -52,7 +52,7 @@ from framework.kinds.compiled import Compiled, Object
 from framework.kinds.observing import BLOCKED, EDITED, INVALID_SPEC, AddedCondition
 
 _BINDING = "RoleBinding"
-NAME_TAKEN = "NameTaken"
+NAME_TAKEN, REFUSED = "NameTaken", "Refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,8 @@ def find_obstacle(snapshot: Snapshot) -> AddedCondition | None:
     """Find why nothing can be created for the job."""
     obstacle, stored = snapshot.obstacle, snapshot.framework
     if obstacle is not None:
-        return AddedCondition(BLOCKED, obstacle.reason, obstacle.message)
+        more = "; it is tried again" if obstacle.reason == REFUSED else ""
+        return AddedCondition(BLOCKED, obstacle.reason, f"{obstacle.message}{more}")
     if stored is None or is_owned(stored, snapshot.job):
         return None
     return AddedCondition(

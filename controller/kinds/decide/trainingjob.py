@@ -24,7 +24,7 @@ from controller.kinds.decide.plan import (
     plan_objects,
     render_faults,
 )
-from controller.kinds.decide.workers import set_workers
+from controller.kinds.decide.workers import STATUS_FIELD, set_workers
 from framework.api import constants
 from framework.api.fielderrors import FieldErrors
 from framework.api.types import Framework
@@ -62,6 +62,8 @@ def decide_trainingjob(snapshot: Snapshot) -> Decision:
     name = get_metadata(job)["name"]
     before = None if _is_refused_no_more(old, fault) else old
     status = map_trainingjob_status(name, framework, before, snapshot.now, facts)
+    if snapshot.scaled_workers is not None:
+        status[STATUS_FIELD] = snapshot.scaled_workers
     return build_decision(snapshot, status, plan)
 
 

@@ -1,9 +1,11 @@
 """Which workers a TrainingJob has, when its spec and its scalers say different things. Pure.
 
 A scaler does not change ``replicas`` of the job. Its workers are kept in an annotation of the
-Framework, together with the ``replicas`` that were in effect before:
+Framework, together with the ``replicas`` that were in effect before. The status of the job has a
+copy (``scaledWorkers``), which is read only while there is no Framework, because another client
+has deleted it:
 
-1. No annotation: the workers are those of the spec.
+1. Neither annotation nor copy: the workers are those of the spec.
 2. ``replicas`` is as in the annotation: the workers are those of the annotation.
 3. ``replicas`` has changed since, for example by ``kubectl scale``: the last change wins. Workers
    are added, or removed from the highest index, until there are so many.
@@ -25,6 +27,8 @@ from framework.kinds.scaling.plan import list_workers
 from framework.kinds.scaling.workers import build_wanted, choose_highest, choose_new
 from framework.kinds.trainingjob.types import WORKER
 
+STATUS_FIELD = "scaledWorkers"
+"""Field of the status of the job with the copy."""
 _MAX_CHARS = 128 * 1024
 _MAX_DRAIN_SECONDS = 1_000_000
 
@@ -37,15 +41,18 @@ class ScaledWorkers:
     replicas: int
     """``replicas`` of the job's workers that is in effect already."""
 
-    def encode(self) -> str:
-        """Encode for the annotation."""
-        wire = {
+    def build_wire(self) -> Object:
+        """Build the form of the status of the job."""
+        return {
             "count": self.workers.count,
             "absent": list(self.workers.absent),
             "drainSeconds": self.workers.drain_seconds,
             "replicas": self.replicas,
         }
-        return json.dumps(wire, separators=(",", ":"))
+
+    def encode(self) -> str:
+        """Encode for the annotation."""
+        return json.dumps(self.build_wire(), separators=(",", ":"))
 
 
 def choose_workers(
@@ -60,18 +67,17 @@ def choose_workers(
 
     Args:
         job: the TrainingJob.
-        framework: its Framework; None if it has none.
-        wire: the same, as the API server has it.
+        framework: its Framework; None if it has none, or one that cannot be read.
+        wire: the Framework that it owns, as the API server has it; None if there is none.
         change: what a scaler asks for now.
         is_scaling: whether a scaler is in progress.
 
     Returns:
         The workers; None for those of the spec.
     """
-    if framework is None or wire is None:
+    stored = _read_copy(job) if wire is None else _read_annotation(wire)
+    if stored is None and framework is None:
         return None
-    annotations = wire["metadata"].get("annotations") or {}
-    stored = decode_workers(annotations.get(constants.SCALED_WORKERS_ANNOTATION))
     current = list_workers(framework)
     # Without an annotation, the Framework has the replicas that are in effect.
     applied = len(current) if stored is None else stored.replicas
@@ -108,6 +114,21 @@ def decode_workers(text: object) -> ScaledWorkers | None:
         wire = json.loads(text)
     except (ValueError, RecursionError):
         return None
+    return _read_wire(wire)
+
+
+def _read_annotation(framework: Object) -> ScaledWorkers | None:
+    annotations = framework["metadata"].get("annotations") or {}
+    return decode_workers(annotations.get(constants.SCALED_WORKERS_ANNOTATION))
+
+
+def _read_copy(job: Object) -> ScaledWorkers | None:
+    """Read the copy in the status of the job."""
+    status = job.get("status")
+    return _read_wire(status.get(STATUS_FIELD)) if isinstance(status, Mapping) else None
+
+
+def _read_wire(wire: object) -> ScaledWorkers | None:
     if not isinstance(wire, Mapping):
         return None
     count, absent = wire.get("count"), wire.get("absent")

@@ -5,6 +5,7 @@ than the Framework names counts as absent.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from framework.api import constants
@@ -20,52 +21,99 @@ from framework.kinds.scaling.snapshot import LauncherFacts
 from framework.kinds.trainingjob.types import LAUNCHER
 from framework.kube.client import KubeClient
 from framework.kube.errors import NotFoundError
-from framework.kube.resources import CONFIGMAPS, PODS, Object
+from framework.kube.resources import CONFIGMAPS, PODS, Object, Resource
 
 _UNREADABLE = "unreadable"
 
 
-async def observe_launcher(client: KubeClient, framework: Framework | None) -> LauncherFacts:
-    """Read what the launcher's agent was asked, and what it has answered.
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """The request in a version of the attempt's ConfigMap."""
 
-    Raises:
-        KubeError: a request failed.
-    """
-    if framework is None or framework.status is None or not framework.metadata.namespace:
-        return LauncherFacts()
-    namespace, attempt = framework.metadata.namespace, framework.status.attempt_status
-    request_uid = ""
-    if attempt.configmap_uid and attempt.configmap_name:
-        request_uid = await _read_request(
-            client, namespace, attempt.configmap_name, attempt.configmap_uid
+    version: tuple[object, object]
+    """UID and resourceVersion."""
+    scaler_uid: str
+    """UID of the scaler; "" for none."""
+
+
+class LauncherObserver:
+    """Reads what the agents of launchers were asked, and what they have answered."""
+
+    def __init__(self, client: KubeClient) -> None:
+        """Read through ``client``."""
+        self._client = client
+        # Of the attempt's ConfigMap, by the key of its job. It has the roster, too, so it is large.
+        self._requests: dict[str, _Request] = {}
+
+    def forget(self, key: str) -> None:
+        """Forget what was read for a job without scalers."""
+        self._requests.pop(key, None)
+
+    async def observe(self, key: str, framework: Framework | None) -> LauncherFacts:
+        """Read the facts of a job's launcher.
+
+        Raises:
+            KubeError: a request failed.
+        """
+        if framework is None or framework.status is None or not framework.metadata.namespace:
+            return LauncherFacts()
+        namespace, attempt = framework.metadata.namespace, framework.status.attempt_status
+        request_uid = ""
+        if attempt.configmap_uid and attempt.configmap_name:
+            request_uid = await self._read_request(
+                key, namespace, attempt.configmap_name, attempt.configmap_uid
+            )
+        launchers = [task for task in list_tasks(framework, LAUNCHER) if is_running(task)]
+        pod = launchers[0].attempt_status if launchers else None
+        if pod is None or not pod.pod_uid:
+            return LauncherFacts(request_uid=request_uid)
+        found = await self._find(PODS, namespace, pod.pod_name)
+        if found is None or found["metadata"].get("uid") != pod.pod_uid:
+            return LauncherFacts(request_uid=request_uid)
+        annotations = found["metadata"].get("annotations") or {}
+        return LauncherFacts(
+            pod_uid=pod.pod_uid,
+            has_agent=bool(annotations.get(constants.ACKNOWLEDGED_GENERATION_ANNOTATION)),
+            request_uid=request_uid,
+            result=_read_result(annotations),
         )
-    launchers = [task for task in list_tasks(framework, LAUNCHER) if is_running(task)]
-    pod = launchers[0].attempt_status if launchers else None
-    if pod is None or not pod.pod_uid:
-        return LauncherFacts(request_uid=request_uid)
-    try:
-        found = await client.get_metadata(PODS, namespace, pod.pod_name)
-    except NotFoundError:
-        return LauncherFacts(request_uid=request_uid)
-    if found["metadata"].get("uid") != pod.pod_uid:
-        return LauncherFacts(request_uid=request_uid)
-    annotations = found["metadata"].get("annotations") or {}
-    return LauncherFacts(
-        pod_uid=pod.pod_uid,
-        has_agent=bool(annotations.get(constants.ACKNOWLEDGED_GENERATION_ANNOTATION)),
-        request_uid=request_uid,
-        result=_read_result(annotations),
-    )
+
+    async def _read_request(self, key: str, namespace: str, name: str, uid: str) -> str:
+        """Read the UID of the scaler that the attempt's ConfigMap has; "" for none.
+
+        Of a version that was read before, only the metadata is requested.
+        """
+        found = await self._find(CONFIGMAPS, namespace, name)
+        if found is None or found["metadata"].get("uid") != uid:
+            return ""
+        known = self._requests.get(key)
+        if known is not None and known.version == _read_version(found):
+            return known.scaler_uid
+        try:
+            whole: Object = await self._client.get(CONFIGMAPS, namespace, name)
+        except NotFoundError:
+            return ""
+        if whole["metadata"].get("uid") != uid:
+            return ""
+        request = _Request(_read_version(whole), _read_scaler_uid(whole))
+        self._requests[key] = request
+        return request.scaler_uid
+
+    async def _find(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        """Request the metadata of an object."""
+        try:
+            return await self._client.get_metadata(resource, namespace, name)
+        except NotFoundError:
+            return None
 
 
-async def _read_request(client: KubeClient, namespace: str, name: str, uid: str) -> str:
-    """Read the UID of the scaler that the attempt's ConfigMap has; "" for none."""
-    try:
-        found: Object = await client.get(CONFIGMAPS, namespace, name)
-    except NotFoundError:
-        return ""
-    text = (found.get("binaryData") or {}).get(constants.SCALER_KEY)
-    if found["metadata"].get("uid") != uid or text is None:
+def _read_version(body: Object) -> tuple[object, object]:
+    return body["metadata"].get("uid"), body["metadata"].get("resourceVersion")
+
+
+def _read_scaler_uid(configmap: Object) -> str:
+    text = (configmap.get("binaryData") or {}).get(constants.SCALER_KEY)
+    if text is None:
         return ""
     try:
         return decode_request(text).uid

@@ -6,6 +6,7 @@
    behind a controller that ended a moment ago.
 4. ``SetWorkers`` becomes the wanted workers of the decision about the job, which replaces the
    Framework. The other steps are executed after that decision.
+5. A scaler whose step the API server refuses fails with its message.
 
 While a scaler is in progress, the job has a turn every second, later every ten seconds: no watch
 shows the answer of the launcher's agent.
@@ -15,19 +16,22 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from controller.kinds.decide.decision import Snapshot
-from controller.kinds.decide.plan import find_framework
+from controller.kinds.decide.decision import Obstacle, Snapshot
+from controller.kinds.decide.ownership import is_owned
+from controller.kinds.decide.plan import REFUSED, find_framework
 from controller.kinds.decide.workers import choose_workers
 from controller.kinds.scaling.execute import ScalerExecutor, Send
-from controller.kinds.scaling.observe import observe_launcher
+from controller.kinds.scaling.observe import LauncherObserver
 from controller.kinds.scaling.store import ScalerStore
 from framework.api import constants
 from framework.api.types import Framework
 from framework.clock import Clock
 from framework.kinds.compiled import Object, WantedWorkers
-from framework.kinds.scaling.decide import decide
+from framework.kinds.scaling.decide import decide, refuse
 from framework.kinds.scaling.reading import read_job
 from framework.kinds.scaling.snapshot import (
+    Action,
+    AddOwner,
     ClearRequest,
     ScalingDecision,
     ScalingSnapshot,
@@ -35,11 +39,20 @@ from framework.kinds.scaling.snapshot import (
     WriteRequest,
 )
 from framework.kinds.scaling.status import SCALING, find_condition
-from framework.kinds.scaling.types import Scaler
+from framework.kinds.scaling.types import Failure, Scaler
 from framework.kube.client import KubeClient
+from framework.kube.errors import (
+    ApiError,
+    ConflictError,
+    KubeError,
+    NotFoundError,
+    UnauthorizedError,
+)
 
 _LEAST_PAUSE_SECONDS = 1.0
 _MOST_PAUSE_SECONDS = 10.0
+# The object has changed or is gone since it was read, or no request is answered at all.
+_TEMPORARY = (ConflictError, NotFoundError, UnauthorizedError)
 _CALM = 10  # a scaler in progress for 30 s is looked at every 3 s
 
 
@@ -53,6 +66,8 @@ class Turn:
     """Its Framework; None if it has none."""
     decision: ScalingDecision = field(default_factory=ScalingDecision)
     """The next step of each scaler."""
+    current: Scaler | None = None
+    """The scaler in progress."""
     is_stale: bool = False
     """Whether the decision was dropped, because the store is behind the API server."""
     pause_seconds: float | None = None
@@ -68,6 +83,7 @@ class Scalers:
         self._store = store
         self._clock = clock
         self._executor = ScalerExecutor(client, store, send)
+        self._observer = LauncherObserver(client)
 
     def has_open(self, key: str) -> bool:
         """Return whether a scaler of the job has not ended."""
@@ -81,13 +97,14 @@ class Scalers:
         """
         scalers = self._store.list_open(key)
         if not scalers and not (job and _read_shown(job)):
+            self._observer.forget(key)
             return Turn(job)
         framework = None if snapshot is None else find_framework(snapshot)
         facts = ScalingSnapshot(
             now=self._clock.now(),
             job=None if job is None else read_job(job, framework),
             framework=framework,
-            launcher=await observe_launcher(self._client, framework),
+            launcher=await self._observer.observe(key, framework),
             scalers=scalers,
         )
         decision = decide(facts)
@@ -96,32 +113,69 @@ class Scalers:
         has_effect = any(isinstance(a, SetWorkers | WriteRequest) for a in decision.actions)
         if has_effect and current and not await self._executor.is_current(current):
             dropped = replace(decision, actions=())
-            return Turn(job, framework, dropped, is_stale=True, pause_seconds=pause)
-        return Turn(job, framework, decision, pause_seconds=pause)
+            return Turn(job, framework, dropped, current, is_stale=True, pause_seconds=pause)
+        return Turn(job, framework, decision, current, pause_seconds=pause)
 
-    async def execute(self, turn: Turn) -> bool:
+    async def execute(self, turn: Turn, obstacle: Obstacle | None) -> bool:
         """Execute the steps; return whether there was one, so that the next can be decided.
 
+        Args:
+            turn: the steps.
+            obstacle: why the Framework was not replaced; None if it was, or is as wanted.
+
         Raises:
-            KubeError: a request failed.
+            KubeError: a request failed. The steps of other scalers have been executed.
         """
-        steps = [a for a in turn.decision.actions if not isinstance(a, SetWorkers)]
-        for action in steps:
+        has_step = False
+        errors: list[KubeError] = []
+        for action in turn.decision.actions:
+            try:
+                has_step |= await self._execute(turn, action, obstacle)
+            except KubeError as e:
+                errors.append(e)
+        if errors:
+            raise errors[0]
+        return has_step
+
+    async def _execute(self, turn: Turn, action: Action, obstacle: Obstacle | None) -> bool:
+        if isinstance(action, SetWorkers):
+            if obstacle is None:
+                return False
+            return await self._refuse(turn, action, Failure(obstacle.reason, obstacle.message))
+        try:
             await self._executor.execute(turn.job, turn.framework, action)
-        return bool(steps)
+        except ApiError as e:
+            failure = Failure(REFUSED, f"the API server refuses the request: {e}")
+            is_temporary = e.is_transient or isinstance(e, _TEMPORARY)
+            if is_temporary or not await self._refuse(turn, action, failure):
+                raise
+        return True
+
+    async def _refuse(self, turn: Turn, action: Action, failure: Failure) -> bool:
+        """Let a scaler fail whose step was refused; return whether this was stored."""
+        scaler = action.scaler if isinstance(action, AddOwner) else turn.current
+        if scaler is None:
+            return False
+        step = refuse(scaler, action, failure, self._clock.now())
+        if step is None:
+            return False
+        await self._executor.execute(turn.job, turn.framework, step)
+        return True
 
 
 def add_scaling(snapshot: Snapshot, turn: Turn) -> Snapshot:
     """Add to the Snapshot of a job what scalers have changed, and change now."""
     decision = turn.decision
     changes = [a.workers for a in decision.actions if isinstance(a, SetWorkers)]
-    scaled = None
-    if changes or decision.current or _has_annotation(snapshot.framework):
+    stored, scaled = snapshot.framework, None
+    if stored is not None and not is_owned(stored, snapshot.job):
+        stored = None
+    if changes or decision.current or stored is None or _has_annotation(stored):
         change: WantedWorkers | None = changes[0] if changes else None
         scaled = choose_workers(
             snapshot.job,
             turn.framework or find_framework(snapshot),
-            snapshot.framework,
+            stored,
             change,
             is_scaling=bool(decision.current),
         )
@@ -134,12 +188,13 @@ def add_scaling(snapshot: Snapshot, turn: Turn) -> Snapshot:
         workers=None if scaled is None else scaled.workers,
         has_new_workers=bool(changes) and scaled is not None,
         annotations={} if scaled is None else {name: scaled.encode()},
+        scaled_workers=None if scaled is None else scaled.build_wire(),
         scaler=shown,
     )
 
 
-def _has_annotation(framework: Object | None) -> bool:
-    annotations = None if framework is None else framework["metadata"].get("annotations")
+def _has_annotation(framework: Object) -> bool:
+    annotations = framework["metadata"].get("annotations")
     return constants.SCALED_WORKERS_ANNOTATION in (annotations or {})
 
 

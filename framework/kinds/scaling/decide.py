@@ -11,8 +11,8 @@
 5. Wait for the agent: its host files are up to date, processes of leaving workers have ended, the
    script has run. Store ScriptExecuted.
 6. Clear the request. A ScaleIn waits until the Pods are deleted. Store ScaleSucceeded.
-7. A failure in steps 4 and 5 is stored first. Then the request is cleared, the wanted workers are
-   put back, and ScaleFailed is stored.
+7. A failure in steps 4 and 5 is stored first, also a refusal of step 4 (``refuse``). Then the
+   request is cleared, the wanted workers are put back, and ScaleFailed is stored.
 
 Invariants:
 
@@ -94,6 +94,18 @@ def decide(snapshot: ScalingSnapshot) -> ScalingDecision:
             default=None,
         ),
     )
+
+
+def refuse(scaler: Scaler, action: Action, failure: Failure, now: datetime) -> WriteStatus | None:
+    """Decide what follows a step of a scaler that the API server has refused.
+
+    None: nothing can be stored. A refused change that puts workers back is tried again.
+    """
+    if isinstance(action, AddOwner):
+        return _fail(scaler, failure, now)
+    if not isinstance(action, SetWorkers | WriteRequest) or scaler.status.failure is not None:
+        return None
+    return WriteStatus(scaler, replace(scaler.status, failure=failure))
 
 
 def _get_order(scaler: Scaler) -> tuple[datetime, str, str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from controller.kinds.decide.ownership import KIND_LABEL
 from controller.kinds.decide.workers import ScaledWorkers, decode_workers
 from framework.api import constants
 from framework.kinds.compiled import WantedWorkers
@@ -215,6 +216,93 @@ async def test_scaler_of_a_job_that_ends_fails_and_is_deleted_with_it() -> None:
         await user.delete(scaled.jobs.resource, NAMESPACE, "elastic", propagation="Foreground")
         await asyncio.sleep(REST_SECONDS)
         assert list(scaled.jobs.list_owned()) == []
+
+
+async def delete_framework(scaled: ScaledJob) -> None:
+    """Delete the Framework as another client does, and wait until the job has a new one."""
+    uid = scaled.jobs.read_framework()["metadata"]["uid"]
+    await scaled.jobs.world.user.delete(FRAMEWORKS, NAMESPACE, "elastic")
+
+    def is_new() -> bool:
+        found = scaled.jobs.find(FRAMEWORKS, "elastic")
+        return found is not None and found["metadata"]["uid"] != uid
+
+    await scaled.jobs.world.wait_for("another Framework", is_new)
+    await scaled.jobs.wait_for_phase("Running")
+
+
+async def test_deleted_framework_comes_back_with_the_workers_that_scalers_have_made() -> None:
+    async with open_scaled_job() as scaled:
+        await start(scaled)
+        await scaled.create("ScaleOut", "more")
+        await scaled.wait_for_end("ScaleOut", "more")
+        names = ["elastic-worker-0"]
+        await scaled.create("ScaleIn", "less", toDelete={"podNames": names})
+        await scaled.wait_for_end("ScaleIn", "less")
+        await delete_framework(scaled)
+        await check_calm(scaled, [1, 2])
+        await scaled.scale(3)
+        await check_calm(scaled, [1, 2, 3])
+        await delete_framework(scaled)
+        await check_calm(scaled, [1, 2, 3])
+
+
+async def test_replicas_that_change_while_the_framework_is_deleted_win() -> None:
+    async with open_scaled_job() as scaled:
+        await start(scaled)
+        await scaled.create("ScaleIn", "less", toDelete={"podNames": ["elastic-worker-0"]})
+        await scaled.wait_for_end("ScaleIn", "less")
+        (program,) = scaled.jobs.world.programs
+        program.link.is_cut = True
+        await scaled.jobs.world.user.delete(FRAMEWORKS, NAMESPACE, "elastic")
+        await scaled.scale(3)
+        await asyncio.sleep(1)
+        program.link.is_cut = False
+        await asyncio.sleep(60)
+        await check_calm(scaled, [1, 2, 3])
+
+
+async def test_framework_deleted_during_a_scaler_comes_back_without_its_change() -> None:
+    async with open_scaled_job() as scaled:
+        scaled.agent.is_silent = True
+        await start(scaled)
+        await scaled.create("ScaleOut", "more", script="/s.sh")
+        await scaled.jobs.world.wait_for("a request", scaled.has_request)
+        await delete_framework(scaled)
+        assert await scaled.wait_for_end("ScaleOut", "more") == "ScaleFailed"
+        assert scaled.read_end("ScaleOut", "more")[1] == "LauncherReplaced"
+        await check_calm(scaled, [0, 1])
+
+
+async def test_framework_that_loses_its_label_keeps_the_workers_of_scalers() -> None:
+    async with open_scaled_job() as scaled:
+        await start(scaled)
+        await scaled.create("ScaleIn", "less", toDelete={"podNames": ["elastic-worker-0"]})
+        await scaled.wait_for_end("ScaleIn", "less")
+        before = scaled.jobs.read_framework()["metadata"]
+        patch = {"metadata": {"labels": {KIND_LABEL: None}}}
+        await scaled.jobs.world.user.patch(FRAMEWORKS, NAMESPACE, "elastic", patch)
+        await check_calm(scaled, [1])
+        after = scaled.jobs.read_framework()["metadata"]
+        assert (after["uid"], after["labels"]) == (before["uid"], before["labels"])
+
+
+async def test_scaler_in_progress_asks_for_the_whole_configmap_only_after_a_change() -> None:
+    async with open_scaled_job() as scaled:
+        await start(scaled)
+        await asyncio.sleep(REST_SECONDS)  # the agent acknowledges the roster
+        scaled.agent.is_silent = True
+        await scaled.create("ScaleIn", "less", script="/s.sh", timeout=600)
+        await scaled.jobs.world.wait_for("a request", scaled.has_request)
+        await asyncio.sleep(5)
+        (program,) = scaled.jobs.world.programs
+        program.client.sent.clear()
+        await asyncio.sleep(120)
+        sent = [request for request in program.client.sent if request.name == "elastic-attempt"]
+        reads = [request.is_for_metadata for request in sent if request.verb == "get"]
+        assert reads.count(True) > 10
+        assert False not in reads
+        assert scaled.has_request()
 
 
 SUSPENDED = "job-supervisor.kube-ai.io/job-suspended"

@@ -100,6 +100,41 @@ def test_job_without_a_framework_has_the_workers_of_its_spec() -> None:
     assert choose_workers(build_job(2), None, None, change, is_scaling=True) is None
 
 
+def choose_without_framework(
+    copy: object, replicas: int = 2, *, is_scaling: bool = False
+) -> ScaledWorkers | None:
+    """Choose for a job whose status has this copy, and whose Framework was deleted."""
+    job = {**build_job(replicas), "status": {"phase": "Running", "scaledWorkers": copy}}
+    return choose_workers(job, None, None, None, is_scaling=is_scaling)
+
+
+def test_copy_in_the_status_replaces_the_annotation_of_a_deleted_framework() -> None:
+    kept = ScaledWorkers(WantedWorkers(3, (1,), 180), 2)
+    assert kept.build_wire() == GOOD
+    assert choose_without_framework(GOOD) == kept
+    assert choose_without_framework(GOOD, 9, is_scaling=True) == kept
+    assert choose_without_framework(GOOD, 3) == ScaledWorkers(WantedWorkers(4, (1,)), 3)
+
+
+@pytest.mark.parametrize("copy", [None, 3, "", [], {}, {**GOOD, "absent": [0, 1, 2]}])
+def test_copy_of_another_form_counts_as_absent(copy: object) -> None:
+    assert choose_without_framework(copy) is None
+
+
+def test_copy_in_the_status_is_not_read_while_there_is_a_framework() -> None:
+    job = {**build_job(2), "status": {"scaledWorkers": GOOD}}
+    wire: Object = {"metadata": {"annotations": {}}}
+    gang = build_gang({0, 1}, ())
+    assert choose_workers(job, gang, wire, None, is_scaling=False) is None
+
+
+def test_annotation_of_a_framework_that_cannot_be_read_is_kept() -> None:
+    text = json.dumps(GOOD)
+    wire: Object = {"metadata": {"annotations": {constants.SCALED_WORKERS_ANNOTATION: text}}}
+    chosen = choose_workers(build_job(2), None, wire, None, is_scaling=False)
+    assert chosen == ScaledWorkers(WantedWorkers(3, (1,), 180), 2)
+
+
 def test_unchanged_replicas_leave_the_workers_that_scalers_have_chosen() -> None:
     assert choose(2, GOOD) == ScaledWorkers(WantedWorkers(3, (1,), 180), 2)
 

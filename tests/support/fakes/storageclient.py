@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qsl
@@ -114,6 +114,8 @@ class Request:
     """Of a delete."""
     is_dry_run: bool = False
     """Whether it changes nothing."""
+    is_for_metadata: bool = False
+    """Whether a get asks for the metadata alone."""
 
     def __str__(self) -> str:
         sub = f"/{self.subresource}" if self.subresource else ""
@@ -265,7 +267,9 @@ class StorageTransport(transport.Transport):
         resource = _find_resource(target)
         rt = find_type(self._storage, resource)
         if request.body is None:
-            return self._parse_read(rt, resource, target, dict(parse_qsl(query)))
+            is_for_metadata = "PartialObjectMetadata" in request.headers.get("Accept", "")
+            call, asked = self._parse_read(rt, resource, target, dict(parse_qsl(query)))
+            return call, replace(asked, is_for_metadata=is_for_metadata)
         body = msgspec.json.decode(request.body)
         if request.method == "DELETE":
             return self._parse_delete(rt, resource, target, body)
