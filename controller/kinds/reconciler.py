@@ -233,6 +233,7 @@ class JobReconciler:
         if not is_wanted or not self._write_gate.may_write():
             self._queue.forget(key)
             self._settled.pop(key, None)
+            self._scalers.forget(key)
             return True
         if job is None:
             turn, is_done, obstacle = await self._scalers.observe(key, None, None), True, None

@@ -7,11 +7,12 @@ key ``namespace/``: it ends with the faults of its spec.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from controller.store.object_identity import parse_version
 from framework.kinds.scaling.reading import read_job_name, read_scaler
 from framework.kinds.scaling.status import SCALING, decode_status, find_condition, find_end
-from framework.kinds.scaling.types import Scaler, ScalerKind
+from framework.kinds.scaling.types import Scaler, ScalerKind, ScalerStatus
 from framework.kube.resources import Object
 
 MAX_SCALERS = 100
@@ -34,14 +35,24 @@ class _Known:
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A scaler that has not ended."""
+
+    order: tuple[bool, str, str, str]
+    """Where it is among the scalers of its job."""
+    wire: Object
+    """As the API server has it."""
+
+
 class ScalerStore:
-    """The scalers that have not ended."""
+    """The scalers that have not ended, and are not being deleted."""
 
     def __init__(self, on_change: Callable[[str], None]) -> None:
         """Call ``on_change`` with the key of the job when one of its scalers has changed."""
         self._on_change = on_change
         self._known: dict[_Id, _Known] = {}
-        self._open: dict[str, dict[_Id, Object]] = {}
+        self._open: dict[str, dict[_Id, _Open]] = {}
 
     def list_keys(self) -> list[str]:
         """List the keys of the jobs with scalers that have not ended."""
@@ -49,19 +60,20 @@ class ScalerStore:
 
     def list_open(self, key: str) -> tuple[Scaler, ...]:
         """List the scalers of a job: first those in progress, then the oldest."""
-        found = [
-            read_scaler(id_.kind, wire)
-            for id_, wire in self._open.get(key, {}).items()
-            if not wire["metadata"].get("deletionTimestamp")
-        ]
-        return tuple(sorted(found, key=_get_order)[:MAX_SCALERS])
+        found = sorted(self._open.get(key, {}).items(), key=lambda item: item[1].order)
+        return tuple(read_scaler(id_.kind, known.wire) for id_, known in islice(found, MAX_SCALERS))
+
+    def has_open(self, key: str) -> bool:
+        """Return whether a job has scalers that have not ended."""
+        return key in self._open
 
     def get(self, scaler: Scaler) -> Object | None:
         """Return a scaler as the API server has it; None if it is gone or has ended."""
         known = self._known.get(_Id(scaler.kind, scaler.namespace, scaler.name))
         if known is None or known.uid != scaler.uid:
             return None
-        return self._open.get(known.key, {}).get(_Id(scaler.kind, scaler.namespace, scaler.name))
+        found = self._open.get(known.key, {}).get(_Id(scaler.kind, scaler.namespace, scaler.name))
+        return None if found is None else found.wire
 
     def put(self, kind: ScalerKind, wire: Object) -> None:
         """Take a scaler as a watch or the answer to a write shows it; not an older version."""
@@ -73,8 +85,10 @@ class ScalerStore:
         self._forget(id_)
         key = f"{id_.namespace}/{read_job_name(wire)}"
         self._known[id_] = _Known(key, str(wire["metadata"].get("uid")), version)
-        if find_end(decode_status(kind, wire.get("status"))) is None:
-            self._open.setdefault(key, {})[id_] = _trim(wire)
+        status = decode_status(kind, wire.get("status"))
+        if find_end(status) is None and not wire["metadata"].get("deletionTimestamp"):
+            order = _find_order(id_, wire, status)
+            self._open.setdefault(key, {})[id_] = _Open(order, _trim(wire))
         self._on_change(key)
         if known is not None and known.key != key:
             self._on_change(known.key)
@@ -134,9 +148,10 @@ def _identify(kind: ScalerKind, wire: Object) -> _Id:
     return _Id(kind, str(metadata.get("namespace")), str(metadata.get("name")))
 
 
-def _get_order(scaler: Scaler) -> tuple[bool, object, str, str]:
-    is_waiting = find_condition(scaler.status, SCALING) is None
-    return is_waiting, scaler.created_at, scaler.name, scaler.kind
+def _find_order(id_: _Id, wire: Object, status: ScalerStatus) -> tuple[bool, str, str, str]:
+    is_waiting = find_condition(status, SCALING) is None
+    # All times of the API server have the same form, so they are in the order of their texts.
+    return is_waiting, str(wire["metadata"].get("creationTimestamp")), id_.name, id_.kind
 
 
 def _trim(wire: Object) -> Object:

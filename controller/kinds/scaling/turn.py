@@ -87,7 +87,11 @@ class Scalers:
 
     def has_open(self, key: str) -> bool:
         """Return whether a scaler of the job has not ended."""
-        return bool(self._store.list_open(key))
+        return self._store.has_open(key)
+
+    def forget(self, key: str) -> None:
+        """Forget what was read for a job that is gone."""
+        self._observer.forget(key)
 
     async def observe(self, key: str, job: Object | None, snapshot: Snapshot | None) -> Turn:
         """Decide the next steps of the scalers of a job; ``snapshot`` None: there is no job.
@@ -97,7 +101,7 @@ class Scalers:
         """
         scalers = self._store.list_open(key)
         if not scalers and not (job and _read_shown(job)):
-            self._observer.forget(key)
+            self.forget(key)
             return Turn(job)
         framework = None if snapshot is None else find_framework(snapshot)
         facts = ScalingSnapshot(

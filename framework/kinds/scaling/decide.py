@@ -203,6 +203,9 @@ def _find_failure(
 ) -> Action | None:
     """Store why the scaler fails, or the Pod of a new launcher."""
     launcher = snapshot.launcher
+    if len(read_plan(scaler, job)) < len(scaler.status.pods):
+        why = f"its workers are not those of {job.name}: do not change the selector of a scaler"
+        return WriteStatus(scaler, replace(scaler.status, failure=Failure("InvalidSpec", why)))
     failure = (
         Failure("JobFinished", f"the TrainingJob {job.name} {job.end}")
         if job.end

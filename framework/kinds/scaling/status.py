@@ -35,7 +35,8 @@ def encode_status(kind: ScalerKind, status: ScalerStatus) -> Object:
     if status.launcher_uid:
         wire["launcherUID"] = status.launcher_uid
     if status.failure is not None:
-        wire["failure"] = {"reason": status.failure.reason, "message": status.failure.message}
+        message = cut_text(status.failure.message, MAX_MESSAGE)
+        wire["failure"] = {"reason": status.failure.reason, "message": message}
     started, ended = find_condition(status, SCALING), find_end(status)
     if started is not None:
         wire["startTime"] = format_time(started.since)

@@ -24,8 +24,8 @@ from tests.support.slow import keep_first
 CODES = {"works": 0, "fails": 3}
 # At least as many as a scaler takes, with the status of its job and the change of its Framework.
 WRITES = {
-    ("ScaleIn", "works"): 18,
-    ("ScaleIn", "fails"): 27,
+    ("ScaleIn", "works"): 19,
+    ("ScaleIn", "fails"): 29,
     ("ScaleOut", "works"): 18,
     ("ScaleOut", "fails"): 28,
 }

@@ -473,3 +473,17 @@ def test_actions_are_of_known_types() -> None:
         simulation.run_core()
         simulation.run_agent()
     assert seen == {AddOwner, WriteStatus, WriteRequest, ClearRequest, SetWorkers}
+
+
+@pytest.mark.parametrize("kind", [IN, OUT])
+def test_scaler_in_progress_that_is_moved_to_another_job_changes_nothing_there(kind: Any) -> None:
+    simulation = Simulation(has_agent=False)
+    simulation.add(build_scaler(kind=kind))
+    while simulation.list_conditions()[-1:] != ["Scaling"]:
+        simulation.run_controller()
+    moved = simulation.scalers["s"]
+    simulation.add(replace(moved, status=replace(moved.status, pods=("other-worker-1",))))
+    simulation.run()
+    assert simulation.get_last()[:2] == ("ScaleFailed", "InvalidSpec")
+    assert "do not change the selector" in simulation.get_last()[2]
+    assert (simulation.workers, simulation.pods, simulation.request) == ({0, 1}, [], "")
