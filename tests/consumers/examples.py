@@ -22,6 +22,7 @@ from framework.kube.client import KubeClient, PatchContent
 from framework.kube.config import load_kube_config
 from framework.kube.resources import FRAMEWORKS, PODS
 from tests.consumers.stacks import require_python
+from tests.support.waiting import wait_until
 
 CHECKOUT = Path(__file__).parents[2]
 STACKS = CHECKOUT / "examples" / "stacks"
@@ -129,16 +130,33 @@ def start_files(
     files: Sequence[Path], stack: str, directory: Path, path: tuple[Path, ...] = ()
 ) -> Iterator[Example]:
     """Start the one Framework or TrainingJob in ``files``; ``path`` is for the PATH."""
-    python = require_python(stack)
+    require_python(stack)
     documents = [d for file in files for d in yaml.safe_load_all(file.read_text())]
     (name,) = [d["metadata"]["name"] for d in documents if d["kind"] in JOB_KINDS]
-    work = directory / "cluster"
-    command = [sys.executable, "-m", "cli.main", "run", "--local", "--directory", str(work)]
-    report = directory / "output"
+    words = ("run", "--local", "--timeout", f"{RUN_SECONDS}s", *map(str, files))
+    with _start(name, words, stack, directory, path) as example:
+        yield example
+
+
+@contextmanager
+def start_cluster(name: str, stack: str, directory: Path) -> Iterator[Example]:
+    """Start a local cluster that runs the other kinds, for the test to create the job ``name``."""
+    with _start(name, ("local", "up"), stack, directory) as example:
+        wait_until(lambda: "Ctrl-C stops it" in example.output, lambda: example.output)
+        yield example
+
+
+@contextmanager
+def _start(
+    name: str, words: Sequence[str], stack: str, directory: Path, path: tuple[Path, ...] = ()
+) -> Iterator[Example]:
+    """Start the command line with a local cluster; it is ended after the block."""
+    python = require_python(stack)
+    work, report = directory / "cluster", directory / "output"
     # A file, because no thread reads a pipe while the example runs.
     with report.open("wb") as output:
         program = subprocess.Popen(
-            [*command, "--timeout", f"{RUN_SECONDS}s", *map(str, files)],
+            [sys.executable, "-m", "cli.main", *words, "--directory", str(work)],
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=CHECKOUT,
