@@ -14,6 +14,7 @@ import yaml
 
 from framework.kube.client import KubeClient
 from framework.kube.resources import (
+    CONFIGMAPS,
     FRAMEWORKS,
     PODS,
     ROLE_BINDINGS,
@@ -40,6 +41,7 @@ pytestmark = pytest.mark.kube
 
 COMPONENT = ROOT / "deploy" / "kinds"
 OVERLAY = ROOT / "deploy" / "overlays" / "kinds"
+MAX_CONFIGMAP_BYTES = 1024 * 1024
 BOARD = {"logDir": "/logs"}
 OWNERS = "an admission plugin asks for it, on behalf of a change of owners: no request shows it"
 UNUSED = {
@@ -170,7 +172,7 @@ async def check_scalers(stage: Stage) -> None:
         ("ScaleOut", SCALE_OUTS, "ScalingOutSucceeded", 4),
         ("ScaleIn", SCALE_INS, "ScalingInSucceeded", 3),
     ):
-        await stage.create(resource, build_scaler_wire(kind, "one"))
+        await stage.create(resource, build_scaler_wire(kind, "one", timeout=600))
         scaler = await watch_until(stage.kube, resource, stage.namespace, find_end)
         assert scaler["status"]["conditions"][-1]["reason"] == end, scaler["status"]
         assert [owner["kind"] for owner in scaler["metadata"]["ownerReferences"]] == ["TrainingJob"]
@@ -178,6 +180,26 @@ async def check_scalers(stage: Stage) -> None:
         assert row.split()[:2] == ["one", "ScaleSucceeded"]
         await wait_for_workers(stage.kube, stage.namespace, workers)
     assert await stage.kubectl("get", "trainingjobs/elastic", "-o=jsonpath={.spec}") == before
+
+
+async def fill_configmap(stage: Stage, filler: str | None) -> None:
+    change = {"data": {"filler": filler}}
+    await stage.kube.patch(CONFIGMAPS, stage.namespace, "elastic-attempt", change)
+
+
+async def check_refused_scaler(stage: Stage) -> None:
+    """A request that makes the ConfigMap of the attempt larger than 1 MiB is refused."""
+    await fill_configmap(stage, "x" * (MAX_CONFIGMAP_BYTES - 20_000))
+    env = [{"name": f"V{number}", "value": "x" * 4000} for number in range(10)]
+    large = build_scaler_wire("ScaleIn", "large", script="/s.sh", timeout=600, env=env)
+    await stage.create(SCALE_INS, large)
+    failed = find_phase("ScaleFailed", "large")
+    scaler = await watch_until(stage.kube, SCALE_INS, stage.namespace, failed)
+    condition = scaler["status"]["conditions"][-1]
+    assert condition["reason"] == "Refused", condition
+    assert "422 Invalid" in condition["message"]
+    await wait_for_workers(stage.kube, stage.namespace, 3)
+    await fill_configmap(stage, None)
 
 
 async def check_edit(stage: Stage) -> None:
@@ -269,6 +291,7 @@ async def test_job_of_each_kind_runs_with_the_rights_of_the_component(
     await check_columns(stage)
     await check_scale(stage)
     await check_scalers(stage)
+    await check_refused_scaler(stage)
     await check_edit(stage)
     await check_services(stage)
     binding = await edit_binding(stage)

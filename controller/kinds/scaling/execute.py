@@ -84,7 +84,7 @@ class ScalerExecutor:
             case AddOwner(scaler):
                 await self._add_owner(scaler, job)
             case WriteStatus(scaler, status):
-                await self._write(scaler, {"status": encode_status(scaler.kind, status)})
+                await self._write_status(scaler, encode_status(scaler.kind, status))
             case WriteRequest(request):
                 await self._write_request(framework, request)
             case ClearRequest():
@@ -121,12 +121,13 @@ class ScalerExecutor:
         )
         self._store.put(scaler.kind, stored)
 
-    async def _write(self, scaler: Scaler, change: Object) -> None:
+    async def _write_status(self, scaler: Scaler, status: Object) -> None:
         wire = self._store.get(scaler)
         if wire is None:
             return
         resource = SCALERS[scaler.kind]
-        body = {"apiVersion": resource.api_version, "kind": resource.kind, **wire, **change}
+        head = {"apiVersion": resource.api_version, "kind": resource.kind}
+        body = {**head, **wire, "status": status}
         stored = await self._send(
             resource,
             "update",
