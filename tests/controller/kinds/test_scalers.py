@@ -24,6 +24,15 @@ async def start(scaled: ScaledJob, **spec: Any) -> None:
     await scaled.run(**spec)
 
 
+async def start_unanswered(scaled: ScaledJob, kind: str) -> None:
+    """Run a job with the scaler ``late``, which has changed the workers and gets no answer."""
+    scaled.agent.is_silent = True
+    await start(scaled)
+    await scaled.create(kind, "late", script="/s.sh")
+    await scaled.jobs.wait_for_phase("Scaling")
+    await asyncio.sleep(5)
+
+
 async def check_calm(scaled: ScaledJob, workers: list[int]) -> None:
     """Nothing is left of a scaler but its workers."""
     await asyncio.sleep(REST_SECONDS)
@@ -199,10 +208,7 @@ async def test_scaler_of_a_job_of_another_namespace_finds_no_job() -> None:
 
 async def test_scaler_of_a_job_that_ends_fails_and_is_deleted_with_it() -> None:
     async with open_scaled_job() as scaled:
-        scaled.agent.is_silent = True
-        await start(scaled)
-        await scaled.create("ScaleOut", "late", script="/s.sh")
-        await scaled.jobs.wait_for_phase("Scaling")
+        await start_unanswered(scaled, "ScaleOut")
         scaled.jobs.is_ending = True
         await scaled.jobs.wait_for_phase("Succeeded")
         assert await scaled.wait_for_end("ScaleOut", "late") == "ScaleFailed"
@@ -311,12 +317,8 @@ SUSPENDED = "job-supervisor.kube-ai.io/job-suspended"
 @pytest.mark.parametrize("kind", ["ScaleIn", "ScaleOut"])
 async def test_scaler_of_a_job_that_gets_faults_is_undone_and_the_job_goes_on(kind: str) -> None:
     async with open_scaled_job() as scaled:
-        scaled.agent.is_silent = True
-        await start(scaled)
+        await start_unanswered(scaled, kind)
         launcher = scaled.jobs.read_framework()["status"]["attemptStatus"]["id"]
-        await scaled.create(kind, "late", script="/s.sh")
-        await scaled.jobs.wait_for_phase("Scaling")
-        await asyncio.sleep(5)
         changed = scaled.find(FRAMEWORKS, "elastic")["spec"]["taskRoles"][1]["taskNumber"]
         assert changed == (1 if kind == "ScaleIn" else 3)
         correct = scaled.jobs.read()["spec"]
@@ -337,11 +339,7 @@ async def test_scaler_of_a_job_that_gets_faults_is_undone_and_the_job_goes_on(ki
 
 async def test_faulty_number_of_replicas_is_not_what_a_failed_scaler_puts_back() -> None:
     async with open_scaled_job() as scaled:
-        scaled.agent.is_silent = True
-        await start(scaled)
-        await scaled.create("ScaleOut", "late", script="/s.sh")
-        await scaled.jobs.wait_for_phase("Scaling")
-        await asyncio.sleep(5)
+        await start_unanswered(scaled, "ScaleOut")
         await scaled.scale(12)  # above maxReplicas
         await scaled.edit(lambda job: job["spec"].update(backoffLimit=-3))
         await scaled.wait_for_end("ScaleOut", "late")
@@ -351,11 +349,7 @@ async def test_faulty_number_of_replicas_is_not_what_a_failed_scaler_puts_back()
 
 async def test_scale_out_of_a_job_that_is_suspended_leaves_none_of_its_workers() -> None:
     async with open_scaled_job() as scaled:
-        scaled.agent.is_silent = True
-        await start(scaled)
-        await scaled.create("ScaleOut", "late", script="/s.sh")
-        await scaled.jobs.wait_for_phase("Scaling")
-        await asyncio.sleep(5)
+        await start_unanswered(scaled, "ScaleOut")
         assert scaled.list_workers() == [0, 1, 2]
         await scaled.edit(lambda job: job["metadata"].update(annotations={SUSPENDED: "true"}))
         assert await scaled.wait_for_end("ScaleOut", "late") == "ScaleFailed"
