@@ -156,6 +156,7 @@ class JobReconciler:
                     clock=clock,
                     random=random,
                     namespace=namespace,
+                    is_deferred=True,
                 )
                 for scaler, resource in SCALERS.items()
             ]

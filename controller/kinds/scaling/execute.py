@@ -68,7 +68,10 @@ class ScalerExecutor:
                 SCALERS[scaler.kind], scaler.namespace, scaler.name
             )
         except NotFoundError:
+            self._store.drop(scaler)
             return False
+        if found["metadata"].get("uid") != scaler.uid:
+            self._store.drop(scaler)
         versions = [body and _read_identity(body) for body in (known, found)]
         return known is not None and versions[0] == versions[1]
 
@@ -81,10 +84,12 @@ class ScalerExecutor:
             KubeError: a request failed, and may succeed later.
         """
         match action:
-            case AddOwner(scaler):
-                await self._add_owner(scaler, job)
-            case WriteStatus(scaler, status):
-                await self._write_status(scaler, encode_status(scaler.kind, status))
+            case AddOwner(scaler) | WriteStatus(scaler):
+                try:
+                    await self._write_scaler(job, action)
+                except NotFoundError:
+                    self._store.drop(scaler)
+                    raise
             case WriteRequest(request):
                 await self._write_request(framework, request)
             case ClearRequest():
@@ -93,6 +98,13 @@ class ScalerExecutor:
                 return
             case _:
                 assert_never(action)
+
+    async def _write_scaler(self, job: Object | None, action: AddOwner | WriteStatus) -> None:
+        if isinstance(action, AddOwner):
+            await self._add_owner(action.scaler, job)
+        else:
+            status = encode_status(action.scaler.kind, action.status)
+            await self._write_status(action.scaler, status)
 
     async def _add_owner(self, scaler: Scaler, job: Object | None) -> None:
         wire = self._store.get(scaler)
@@ -119,7 +131,7 @@ class ScalerExecutor:
             "patch",
             lambda: self._client.patch(resource, scaler.namespace, scaler.name, patch),
         )
-        self._store.put(scaler.kind, stored)
+        self._store.put_answer(scaler, stored)
 
     async def _write_status(self, scaler: Scaler, status: Object) -> None:
         wire = self._store.get(scaler)
@@ -136,7 +148,7 @@ class ScalerExecutor:
             ),
             "/status",
         )
-        self._store.put(scaler.kind, stored)
+        self._store.put_answer(scaler, stored)
 
     async def _write_request(self, framework: Framework | None, request: str | None) -> None:
         """Write or remove the request in the attempt's ConfigMap; None: remove it."""

@@ -5,13 +5,18 @@ a scaler that has ended, only its version is kept. A scaler that names no Traini
 key ``namespace/``: it ends with the faults of its spec.
 """
 
-from collections.abc import Callable, Iterable
+from bisect import bisect_left, insort
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import TypeAlias
 
+import msgspec
+
+from controller.kinds.scaling.trim import trim_scaler
 from controller.store.object_identity import parse_version
 from framework.kinds.scaling.reading import read_job_name, read_scaler
-from framework.kinds.scaling.status import SCALING, decode_status, find_condition, find_end
+from framework.kinds.scaling.status import decode_status, find_end, is_started
 from framework.kinds.scaling.types import Scaler, ScalerKind, ScalerStatus
 from framework.kube.resources import Object
 
@@ -19,7 +24,7 @@ MAX_SCALERS = 100
 """Scalers of one job that a decision considers; the others wait until these have ended."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class _Id:
     kind: ScalerKind
     namespace: str
@@ -35,14 +40,46 @@ class _Known:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
+_Order: TypeAlias = tuple[bool, str, str, str]
+
+
+@dataclass(slots=True)
 class _Open:
     """A scaler that has not ended."""
 
-    order: tuple[bool, str, str, str]
+    order: _Order
     """Where it is among the scalers of its job."""
-    wire: Object
-    """As the API server has it."""
+    json: bytes
+    """Its known fields as the API server has them."""
+    scaler: Scaler | None = None
+    """The same, decoded when a decision reads it first."""
+
+
+class _Job:
+    """The scalers of one job that have not ended, in their order."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[_Id, _Open] = {}
+        self._order: list[tuple[_Order, _Id]] = []
+
+    def add(self, id_: _Id, scaler: _Open) -> None:
+        """Add one that is not there."""
+        self.by_id[id_] = scaler
+        insort(self._order, (scaler.order, id_))
+
+    def remove(self, id_: _Id) -> None:
+        """Remove one, if it is there."""
+        known = self.by_id.pop(id_, None)
+        if known is not None:
+            del self._order[bisect_left(self._order, (known.order, id_))]
+
+    def list_first(self) -> Iterator[Scaler]:
+        """List them, decoded."""
+        for _, id_ in self._order:
+            known = self.by_id[id_]
+            if known.scaler is None:
+                known.scaler = read_scaler(id_.kind, _decode(known.json))
+            yield known.scaler
 
 
 class ScalerStore:
@@ -52,16 +89,22 @@ class ScalerStore:
         """Call ``on_change`` with the key of the job when one of its scalers has changed."""
         self._on_change = on_change
         self._known: dict[_Id, _Known] = {}
-        self._open: dict[str, dict[_Id, _Open]] = {}
+        self._open: dict[str, _Job] = {}
 
     def list_keys(self) -> list[str]:
         """List the keys of the jobs with scalers that have not ended."""
         return list(self._open)
 
-    def list_open(self, key: str) -> tuple[Scaler, ...]:
-        """List the scalers of a job: first those in progress, then the oldest."""
-        found = sorted(self._open.get(key, {}).items(), key=lambda item: item[1].order)
-        return tuple(read_scaler(id_.kind, known.wire) for id_, known in islice(found, MAX_SCALERS))
+    def list_open(self, key: str, skipped: Container[str] = ()) -> tuple[Scaler, ...]:
+        """List the scalers of a job: first those in progress, then the oldest.
+
+        Those that wait and whose UID is in ``skipped`` are left out.
+        """
+        job = self._open.get(key)
+        if job is None:
+            return ()
+        listed = (s for s in job.list_first() if s.uid not in skipped or is_started(s.status))
+        return tuple(islice(listed, MAX_SCALERS))
 
     def has_open(self, key: str) -> bool:
         """Return whether a job has scalers that have not ended."""
@@ -72,26 +115,53 @@ class ScalerStore:
         known = self._known.get(_Id(scaler.kind, scaler.namespace, scaler.name))
         if known is None or known.uid != scaler.uid:
             return None
-        found = self._open.get(known.key, {}).get(_Id(scaler.kind, scaler.namespace, scaler.name))
-        return None if found is None else found.wire
+        job = self._open.get(known.key)
+        found = job and job.by_id.get(_Id(scaler.kind, scaler.namespace, scaler.name))
+        return _decode(found.json) if found else None
 
     def put(self, kind: ScalerKind, wire: Object) -> None:
-        """Take a scaler as a watch or the answer to a write shows it; not an older version."""
+        """Take a scaler as a watch shows it; not an older version.
+
+        Raises:
+            BrokenStreamError: the server sent an object that cannot be read.
+        """
         id_ = _identify(kind, wire)
         version = parse_version(wire["metadata"].get("resourceVersion"))
         known = self._known.get(id_)
         if known is not None and known.version > version:
             return
         self._forget(id_)
-        key = f"{id_.namespace}/{read_job_name(wire)}"
+        trimmed = trim_scaler(kind, wire)
+        key = f"{id_.namespace}/{read_job_name(kind, trimmed)}"
         self._known[id_] = _Known(key, str(wire["metadata"].get("uid")), version)
-        status = decode_status(kind, wire.get("status"))
+        status = decode_status(kind, trimmed.get("status"))
         if find_end(status) is None and not wire["metadata"].get("deletionTimestamp"):
-            order = _find_order(id_, wire, status)
-            self._open.setdefault(key, {})[id_] = _Open(order, _trim(wire))
+            order = _find_order(id_, trimmed, status)
+            opened = _Open(order, msgspec.json.encode(trimmed))
+            self._open.setdefault(key, _Job()).add(id_, opened)
         self._on_change(key)
         if known is not None and known.key != key:
             self._on_change(known.key)
+
+    def put_answer(self, scaler: Scaler, wire: Object) -> None:
+        """Take the answer to a write, unless a watch has shown the end of this scaler."""
+        known = self._known.get(_Id(scaler.kind, scaler.namespace, scaler.name))
+        if known is not None and known.uid == scaler.uid == wire["metadata"].get("uid"):
+            self.put(scaler.kind, wire)
+
+    def drop(self, scaler: Scaler) -> None:
+        """Take the answer that a scaler is gone."""
+        id_ = _Id(scaler.kind, scaler.namespace, scaler.name)
+        known = self._known.get(id_)
+        if known is not None and known.uid == scaler.uid:
+            self._forget(id_)
+            self._on_change(known.key)
+
+    def has_version(self, kind: ScalerKind, metadata: Object) -> bool:
+        """Return whether this version of a scaler is known, also of one that has ended."""
+        known = self._known.get(_identify(kind, {"metadata": metadata}))
+        version = parse_version(metadata.get("resourceVersion"))
+        return known is not None and known.uid == metadata.get("uid") and known.version >= version
 
     def remove(self, kind: ScalerKind, wire: Object) -> None:
         """Take the deletion of a scaler."""
@@ -114,10 +184,11 @@ class ScalerStore:
         known = self._known.pop(id_, None)
         if known is None:
             return
-        found = self._open.get(known.key, {})
-        found.pop(id_, None)
-        if not found:
-            self._open.pop(known.key, None)
+        job = self._open.get(known.key)
+        if job is not None:
+            job.remove(id_)
+            if not job.by_id:
+                del self._open[known.key]
 
 
 class ScalerSink:
@@ -148,12 +219,12 @@ def _identify(kind: ScalerKind, wire: Object) -> _Id:
     return _Id(kind, str(metadata.get("namespace")), str(metadata.get("name")))
 
 
-def _find_order(id_: _Id, wire: Object, status: ScalerStatus) -> tuple[bool, str, str, str]:
-    is_waiting = find_condition(status, SCALING) is None
+def _find_order(id_: _Id, wire: Object, status: ScalerStatus) -> _Order:
     # All times of the API server have the same form, so they are in the order of their texts.
-    return is_waiting, str(wire["metadata"].get("creationTimestamp")), id_.name, id_.kind
+    created = str(wire["metadata"].get("creationTimestamp"))
+    return not is_started(status), created, id_.name, id_.kind
 
 
-def _trim(wire: Object) -> Object:
-    metadata = {key: value for key, value in wire["metadata"].items() if key != "managedFields"}
-    return {**wire, "metadata": metadata}
+def _decode(json: bytes) -> Object:
+    obj: Object = msgspec.json.decode(json)
+    return obj

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from framework.api.fielderrors import FieldError, FieldErrors
-from framework.api.naming import is_framework_name
+from framework.api.naming import is_framework_name, parse_pod_name
 from framework.api.states import FrameworkState
 from framework.api.types import Framework
 from framework.api.wire import parse_time
@@ -12,7 +12,7 @@ from framework.kinds.compiled import Object
 from framework.kinds.observing import read_conditions
 from framework.kinds.scaling.decode import decode_scaler_spec
 from framework.kinds.scaling.snapshot import JobFacts
-from framework.kinds.scaling.status import decode_status
+from framework.kinds.scaling.status import decode_status, is_started
 from framework.kinds.scaling.types import Scaler, ScalerKind, ScalerSpec
 from framework.kinds.trainingjob.decode import decode_trainingjob
 from framework.kinds.trainingjob.defaults import complete, find_faults
@@ -48,8 +48,15 @@ def read_scaler(kind: ScalerKind, wire: Object) -> Scaler:
     )
 
 
-def read_job_name(wire: Object) -> str:
-    """Read the name of the job that a scaler names; "" if it is no name of a TrainingJob."""
+def read_job_name(kind: ScalerKind, wire: Object) -> str:
+    """Read the name of the job that a scaler names; "" if it is no name of a TrainingJob.
+
+    A scaler that has started belongs to the job of its plan, whatever its selector has become.
+    """
+    status = decode_status(kind, wire.get("status"))
+    planned = parse_pod_name(status.pods[0]) if is_started(status) and status.pods else None
+    if planned is not None:
+        return planned[0]
     spec = wire.get("spec")
     selector = spec.get("selector") if isinstance(spec, Mapping) else None
     name = selector.get("name") if isinstance(selector, Mapping) else None

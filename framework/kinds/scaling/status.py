@@ -74,6 +74,11 @@ def find_condition(status: ScalerStatus, type_: str) -> Condition | None:
     return next((c for c in status.conditions if c.type == type_), None)
 
 
+def is_started(status: ScalerStatus) -> bool:
+    """Return whether the scaler has a plan, so that it may have changed the job."""
+    return find_condition(status, SCALING) is not None
+
+
 def find_end(status: ScalerStatus) -> Condition | None:
     """Find the condition that ended the scaler; None while it has not ended."""
     return find_condition(status, SUCCEEDED) or find_condition(status, FAILED)

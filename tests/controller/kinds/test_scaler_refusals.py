@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from framework.api import constants
-from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, SERVICES, Object
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, SCALE_OUTS, SERVICES, Object
 from localcluster.apiserver.model.errors import StatusError
 from tests.controller.kinds.scalerworlds import ScaledJob, open_scaled_job
 from tests.controller.kinds.test_scalers import check_calm, start
@@ -140,3 +140,26 @@ async def test_conflicts_and_faults_of_the_server_are_no_refusal() -> None:
         assert await scaled.wait_for_end("ScaleIn", "one") == "ScaleSucceeded"
         assert next(answers, None) is None
         await check_calm(scaled, [0])
+
+
+@pytest.mark.parametrize("answer_seconds", [0.001, 0.5])
+async def test_scaler_that_is_deleted_while_it_is_written_does_not_hold_up_the_next_one(
+    answer_seconds: float,
+) -> None:
+    async with open_scaled_job() as scaled:
+        await start(scaled)
+
+        def draw(request: Request) -> Fate:
+            is_slow = is_for("ghost", "replace")(request)
+            return Fate(0.001, answer_seconds if is_slow else 0.001)
+
+        scaled.jobs.world.programs[0].link.draw = draw
+        await scaled.create("ScaleOut", "ghost")
+        await scaled.jobs.world.wait_for(
+            "Created", lambda: "Created" in scaled.read_conditions("ScaleOut", "ghost")
+        )
+        await scaled.jobs.world.user.delete(SCALE_OUTS, NAMESPACE, "ghost")
+        await asyncio.sleep(3)
+        await scaled.create("ScaleOut", "next")
+        assert await scaled.wait_for_end("ScaleOut", "next") == "ScaleSucceeded"
+        await check_calm(scaled, [0, 1, 2])

@@ -159,6 +159,33 @@ def test_stored_scaler_has_no_managed_fields(stored: Stored) -> None:
     assert wire == before
 
 
+def test_late_answer_does_not_bring_a_deleted_scaler_back(stored: Stored) -> None:
+    stored.store.put(IN, build(version=1))
+    scaler = stored.get()
+    stored.store.put(IN, build(version=2))
+    stored.store.remove(IN, build(version=3))
+    stored.store.put_answer(scaler, build(version=2, conditions=("Created",)))
+    assert stored.list_names() == []
+    stored.store.put(IN, build(version=5, uid="second"))
+    stored.store.put_answer(scaler, build(version=9, conditions=("Created",)))
+    assert stored.get().uid == "second"
+
+
+def test_selector_of_a_scaler_that_has_started_does_not_move_it(stored: Stored) -> None:
+    wire = build(conditions=("Created", "Scaling"), job="other")
+    wire["status"]["toDeletePods"] = ["elastic-worker-1"]
+    stored.store.put(IN, wire)
+    assert stored.list_names() == ["one"]
+
+
+def test_waiting_scalers_can_be_skipped_but_not_the_one_in_progress(stored: Stored) -> None:
+    stored.store.put(IN, build("a", 1))
+    stored.store.put(IN, build("b", 2))
+    stored.store.put(IN, build("z", 3, conditions=("Created", "Scaling")))
+    listed = stored.store.list_open(KEY, {"uid-a", "uid-z"})
+    assert [scaler.name for scaler in listed] == ["z", "b"]
+
+
 async def send(
     resource: Resource, verb: str, send: Callable[[], Awaitable[Object]], subresource: str = ""
 ) -> Object:
@@ -180,5 +207,8 @@ async def test_scaler_is_current_only_in_the_version_of_the_api_server(stored: S
         assert await executor.is_current(scaler)
         await client.delete(SCALE_INS, NAMESPACE, "one")
         assert not await executor.is_current(scaler)
+        assert stored.list_names() == []
+        stored.store.put(IN, changed)
         await client.create(SCALE_INS, NAMESPACE, build_scaler_wire("ScaleIn", "one"))
         assert not await executor.is_current(scaler)
+        assert stored.list_names() == []
