@@ -248,10 +248,12 @@ class JobReconciler:
 
     async def _execute_scalers(self, key: str, turn: Turn, obstacle: Obstacle | None) -> bool:
         """Take the steps of the scalers; return False if they were decided from old objects."""
-        if await self._scalers.execute(turn, obstacle):
+        has_step = await self._scalers.execute(key, turn, obstacle)
+        pause = self._scalers.find_pause(key, turn)
+        if has_step:
             self._queue.add(key)
-        elif turn.pause_seconds is not None:
-            self._queue.add_after(key, turn.pause_seconds)
+        elif pause is not None:
+            self._queue.add_after(key, pause)
         return not turn.is_stale
 
     async def _reconcile_job(

@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 from framework.api.constants import MAX_TASK_NUMBER
 from framework.api.naming import is_role_name
 from framework.api.packed import Bounds, PackedError, parse_json
-from framework.api.text import cut_text
+from framework.api.text import cut_text, make_printable
 
 MAX_WORKERS = 1000
 """Workers of one scaler: the argument of the script has their names, and Linux limits it."""
@@ -118,7 +118,7 @@ def decode_request(stored: Any) -> ScaleRequest:
 
 def encode_result(result: ScaleResult) -> str:
     """Encode a result for an annotation; a long message is cut."""
-    message = cut_text(result.message, _MAX_MESSAGE_BYTES)
+    message = cut_text(make_printable(result.message), _MAX_MESSAGE_BYTES)
     wire = {"uid": result.uid, "code": result.code, "message": message}
     text = json.dumps(wire, ensure_ascii=False, separators=(",", ":"))
     if len(text) <= MAX_RESULT_CHARS:
@@ -139,7 +139,7 @@ def decode_result(text: str) -> ScaleResult:
     uid = _get(wire, "uid", str)
     if not _UID.match(uid):
         raise ScaleRequestError("uid is not a UID")
-    return ScaleResult(uid, _get(wire, "code", int), _get(wire, "message", str))
+    return ScaleResult(uid, _get(wire, "code", int), make_printable(_get(wire, "message", str)))
 
 
 def _list_faults(request: ScaleRequest) -> List[str]:

@@ -91,6 +91,16 @@ def choose_workers(
     return None if stored is None else _resize(stored, replicas or 1)
 
 
+def is_resizing(job: Object, framework: Framework, wire: Object) -> bool:
+    """Return whether the workers of a Framework are about to change without a scaler."""
+    wanted = choose_workers(job, framework, wire, None, is_scaling=False)
+    if wanted is None:
+        replicas = _read_replicas(job)
+        return replicas is not None and list_workers(framework) != frozenset(range(replicas))
+    workers = wanted.workers
+    return list_workers(framework) != frozenset(range(workers.count)) - frozenset(workers.absent)
+
+
 def set_workers(framework: Object, workers: WantedWorkers) -> Object:
     """Set the workers in a Framework, without its job: the spec of the job has faults."""
     spec = framework["spec"]

@@ -21,7 +21,15 @@ from framework.kinds.scaling.status import encode_status
 from framework.kinds.scaling.types import Scaler, ScalerKind
 from framework.kube.client import KubeClient
 from framework.kube.errors import NotFoundError
-from framework.kube.resources import CONFIGMAPS, SCALE_INS, SCALE_OUTS, Object, Resource
+from framework.kube.resources import (
+    CONFIGMAPS,
+    FRAMEWORKS,
+    SCALE_INS,
+    SCALE_OUTS,
+    TRAININGJOBS,
+    Object,
+    Resource,
+)
 
 SCALERS = {ScalerKind.SCALE_IN: SCALE_INS, ScalerKind.SCALE_OUT: SCALE_OUTS}
 
@@ -74,6 +82,45 @@ class ScalerExecutor:
             self._store.drop(scaler)
         versions = [body and _read_identity(body) for body in (known, found)]
         return known is not None and versions[0] == versions[1]
+
+    async def is_framework_current(self, framework: Framework | None) -> bool:
+        """Return whether the API server has this spec of the Framework.
+
+        Raises:
+            KubeError: the request failed.
+        """
+        if framework is None:
+            return False
+        known = framework.metadata
+        try:
+            found = await self._client.get_metadata(FRAMEWORKS, known.namespace, known.name)
+        except NotFoundError:
+            return False
+        metadata = found["metadata"]
+        versions = metadata.get("uid"), metadata.get("generation")
+        return versions == (known.uid, known.generation)
+
+    async def knows_shown(self, job: Object) -> bool:
+        """Return whether the store has the scaler that the API server shows in the job's status.
+
+        Raises:
+            KubeError: a request failed.
+        """
+        namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
+        try:
+            stored = await self._client.get(TRAININGJOBS, namespace, name)
+        except NotFoundError:
+            return True
+        kind, _, rest = read_shown(stored).partition(":")
+        if kind not in SCALERS:
+            return True
+        scaler = rest.partition("/")[2]
+        resource = SCALERS[ScalerKind(kind)]
+        try:
+            found = await self._client.get_metadata(resource, namespace, scaler)
+        except NotFoundError:
+            return True
+        return self._store.has_version(ScalerKind(kind), found["metadata"])
 
     async def execute(
         self, job: Object | None, framework: Framework | None, action: Action
@@ -164,6 +211,13 @@ class ScalerExecutor:
             "patch",
             lambda: self._client.patch(CONFIGMAPS, namespace, attempt.configmap_name, patch),
         )
+
+
+def read_shown(job: Object) -> str:
+    """Read which scaler the status of a job names."""
+    status: Any = job.get("status")
+    shown = status.get("currentScaler") if isinstance(status, dict) else None
+    return shown if isinstance(shown, str) else ""
 
 
 def _read_identity(body: Object) -> tuple[object, object]:

@@ -2,8 +2,9 @@
 
 1. The launcher is observed, if a scaler has not ended or the status of the job names one.
 2. The next steps are decided (``framework.kinds.scaling.decide``).
-3. Before a step with an effect on the job, the scaler is read from the API server: the store may be
-   behind a controller that ended a moment ago.
+3. Before a step with an effect on the job, metadata is read from the API server: of the scaler, of
+   the one that the status of the job names, of the Framework before the start of a scaler. The
+   store may be behind a controller that ended a moment ago.
 4. ``SetWorkers`` becomes the wanted workers of the decision about the job, which replaces the
    Framework. The other steps are executed after that decision.
 5. A scaler whose step the API server refuses fails with its message.
@@ -12,15 +13,16 @@ While a scaler is in progress, the job has a turn every second, later every ten 
 shows the answer of the launcher's agent.
 """
 
+import logging
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
 
 from controller.kinds.decide.decision import Obstacle, Snapshot
 from controller.kinds.decide.ownership import is_owned
 from controller.kinds.decide.plan import REFUSED, find_framework
-from controller.kinds.decide.workers import choose_workers
-from controller.kinds.scaling.execute import ScalerExecutor, Send
+from controller.kinds.decide.workers import choose_workers, is_resizing
+from controller.kinds.scaling.delays import Delays
+from controller.kinds.scaling.execute import ScalerExecutor, Send, read_shown
 from controller.kinds.scaling.observe import LauncherObserver
 from controller.kinds.scaling.store import ScalerStore
 from framework.api import constants
@@ -33,21 +35,24 @@ from framework.kinds.scaling.snapshot import (
     Action,
     AddOwner,
     ClearRequest,
+    JobFacts,
     ScalingDecision,
     ScalingSnapshot,
     SetWorkers,
     WriteRequest,
+    WriteStatus,
 )
-from framework.kinds.scaling.status import SCALING, find_condition
+from framework.kinds.scaling.status import SCALING, find_condition, is_started
 from framework.kinds.scaling.types import Failure, Scaler
 from framework.kube.client import KubeClient
 from framework.kube.errors import (
     ApiError,
     ConflictError,
-    KubeError,
     NotFoundError,
     UnauthorizedError,
 )
+
+logger = logging.getLogger(__name__)
 
 _LEAST_PAUSE_SECONDS = 1.0
 _MOST_PAUSE_SECONDS = 10.0
@@ -83,6 +88,7 @@ class Scalers:
         self._store = store
         self._clock = clock
         self._executor = ScalerExecutor(client, store, send)
+        self._delays = Delays(clock)
         self._observer = LauncherObserver(client)
 
     def has_open(self, key: str) -> bool:
@@ -92,6 +98,12 @@ class Scalers:
     def forget(self, key: str) -> None:
         """Forget what was read for a job that is gone."""
         self._observer.forget(key)
+        self._delays.forget(key)
+
+    def find_pause(self, key: str, turn: Turn) -> float | None:
+        """Return when to look again without an event, in seconds; None if that is not needed."""
+        pauses = (turn.pause_seconds, self._delays.find_pause(key))
+        return min((pause for pause in pauses if pause is not None), default=None)
 
     async def observe(self, key: str, job: Object | None, snapshot: Snapshot | None) -> Turn:
         """Decide the next steps of the scalers of a job; ``snapshot`` None: there is no job.
@@ -99,14 +111,15 @@ class Scalers:
         Raises:
             KubeError: a request failed.
         """
-        scalers = self._store.list_open(key)
-        if not scalers and not (job and _read_shown(job)):
-            self.forget(key)
+        scalers = self._store.list_open(key, self._delays.list_waiting(key))
+        if not scalers and not (job and read_shown(job)):
+            if not self._store.has_open(key):
+                self.forget(key)
             return Turn(job)
         framework = None if snapshot is None else find_framework(snapshot)
         facts = ScalingSnapshot(
             now=self._clock.now(),
-            job=None if job is None else read_job(job, framework),
+            job=_read_facts(job, framework, snapshot),
             framework=framework,
             launcher=await self._observer.observe(key, framework),
             scalers=scalers,
@@ -114,31 +127,73 @@ class Scalers:
         decision = decide(facts)
         current = next((s for s in scalers if s.title == decision.current), None)
         pause = _find_pause(decision, current, facts.now)
-        has_effect = any(isinstance(a, SetWorkers | WriteRequest) for a in decision.actions)
-        if has_effect and current and not await self._executor.is_current(current):
+        if await self._is_stale(job, framework, decision, current):
             dropped = replace(decision, actions=())
             return Turn(job, framework, dropped, current, is_stale=True, pause_seconds=pause)
         return Turn(job, framework, decision, current, pause_seconds=pause)
 
-    async def execute(self, turn: Turn, obstacle: Obstacle | None) -> bool:
+    async def _is_stale(
+        self,
+        job: Object | None,
+        framework: Framework | None,
+        decision: ScalingDecision,
+        current: Scaler | None,
+    ) -> bool:
+        """Return whether a step with an effect was decided from old objects.
+
+        Raises:
+            KubeError: a request failed.
+        """
+        for action in decision.actions:
+            match action:
+                case SetWorkers() | WriteRequest():
+                    if current and not await self._executor.is_current(current):
+                        return True
+                case ClearRequest(uid):
+                    is_known = current is not None and current.uid == uid
+                    if job and not is_known and not await self._executor.knows_shown(job):
+                        return True
+                case WriteStatus(scaler, status):
+                    is_start = is_started(status) and not is_started(scaler.status)
+                    if (
+                        job
+                        and is_start
+                        and not (
+                            await self._executor.is_framework_current(framework)
+                            and await self._executor.knows_shown(job)
+                        )
+                    ):
+                        return True
+                case AddOwner():
+                    pass
+        return False
+
+    async def execute(self, key: str, turn: Turn, obstacle: Obstacle | None) -> bool:
         """Execute the steps; return whether there was one, so that the next can be decided.
 
+        A scaler that waits and cannot be written waits longer, and delays no other one.
+
         Args:
+            key: of the job.
             turn: the steps.
             obstacle: why the Framework was not replaced; None if it was, or is as wanted.
 
         Raises:
-            KubeError: a request failed. The steps of other scalers have been executed.
+            KubeError: a request for the scaler in progress failed, or no request is answered.
         """
         has_step = False
-        errors: list[KubeError] = []
         for action in turn.decision.actions:
+            waiting = _find_waiting(action)
             try:
                 has_step |= await self._execute(turn, action, obstacle)
-            except KubeError as e:
-                errors.append(e)
-        if errors:
-            raise errors[0]
+            except ApiError as e:
+                if waiting is None:
+                    raise
+                logger.info("scaler not written", extra={"scaler": waiting.title, "error": str(e)})
+                self._delays.add(key, waiting.uid)
+            else:
+                if waiting is not None:
+                    self._delays.clear(key, waiting.uid)
         return has_step
 
     async def _execute(self, turn: Turn, action: Action, obstacle: Obstacle | None) -> bool:
@@ -181,11 +236,11 @@ def add_scaling(snapshot: Snapshot, turn: Turn) -> Snapshot:
             turn.framework or find_framework(snapshot),
             stored,
             change,
-            is_scaling=bool(decision.current),
+            is_scaling=bool(decision.current) or _is_faulty(snapshot.job),
         )
     # The status names a deleted scaler until its request has been removed.
     is_clearing = any(isinstance(action, ClearRequest) for action in decision.actions)
-    shown = decision.current or (_read_shown(snapshot.job) if is_clearing else "")
+    shown = decision.current or (read_shown(snapshot.job) if is_clearing else "")
     name = constants.SCALED_WORKERS_ANNOTATION
     return replace(
         snapshot,
@@ -202,11 +257,27 @@ def _has_annotation(framework: Object) -> bool:
     return constants.SCALED_WORKERS_ANNOTATION in (annotations or {})
 
 
-def _read_shown(job: Object) -> str:
-    """Read which scaler the status of a job names."""
-    status: Any = job.get("status")
-    shown = status.get("currentScaler") if isinstance(status, dict) else None
-    return shown if isinstance(shown, str) else ""
+def _find_waiting(action: Action) -> Scaler | None:
+    """Find the scaler that a step changes, if it is not in progress."""
+    if isinstance(action, AddOwner | WriteStatus) and not is_started(action.scaler.status):
+        return action.scaler
+    return None
+
+
+def _read_facts(
+    job: Object | None, framework: Framework | None, snapshot: Snapshot | None
+) -> JobFacts | None:
+    if job is None or snapshot is None:
+        return None
+    facts = read_job(job, framework)
+    stored = snapshot.framework
+    if stored is None or not is_owned(stored, job) or framework is None:
+        return facts
+    return replace(facts, is_resizing=is_resizing(job, framework, stored))
+
+
+def _is_faulty(job: Object) -> bool:
+    return read_job(job, None).is_faulty
 
 
 def _find_pause(decision: ScalingDecision, current: Scaler | None, now: datetime) -> float | None:

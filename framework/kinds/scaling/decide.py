@@ -2,7 +2,7 @@
 
 1. Each new scaler gets the job as owner, and then the condition Created. One with faults ends.
 2. One scaler at a time is in progress; the others wait in the order of their creation. A scaler
-   starts when the launcher runs.
+   starts when the launcher runs and the job has the workers that its ``replicas`` ask for.
 3. Start: choose the workers, and store their names with the condition Scaling. A scaler that asks
    for too many or too few workers ends here, and nothing was changed.
 4. Write the request for the launcher's agent into the attempt's ConfigMap, and change the wanted
@@ -10,7 +10,8 @@
    leave. A ScaleOut does the second first, and waits until its workers run.
 5. Wait for the agent: its host files are up to date, processes of leaving workers have ended, the
    script has run. Store ScriptExecuted.
-6. Clear the request. A ScaleIn waits until the Pods are deleted. Store ScaleSucceeded.
+6. Clear the request. A ScaleIn waits until the Pods are deleted, or for its timeout. Store
+   ScaleSucceeded.
 7. A failure in steps 4 and 5 is stored first, also a refusal of step 4 (``refuse``). Then the
    request is cleared, the wanted workers are put back, and ScaleFailed is stored.
 
@@ -31,13 +32,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from framework.api.naming import build_pod_name
 from framework.api.scalerequest import ScaleRequest, encode_request
 from framework.api.states import TaskState
 from framework.kinds.observing import is_running
 from framework.kinds.scaling import status as statuses
 from framework.kinds.scaling.plan import (
+    check_least,
+    check_most,
     find_worker_tasks,
+    list_ended,
     list_workers,
     plan_workers,
     read_plan,
@@ -54,7 +57,7 @@ from framework.kinds.scaling.snapshot import (
     WriteStatus,
 )
 from framework.kinds.scaling.types import Failure, Scaler, ScalerKind, ScalerSpec
-from framework.kinds.scaling.workers import Workers, build_wanted
+from framework.kinds.scaling.workers import Workers, build_wanted, name_workers
 from framework.kinds.trainingjob.types import WORKER
 
 JOB_SECONDS = 30
@@ -64,6 +67,7 @@ AGENT_SECONDS = 10
 ANSWER_SECONDS = 30
 """How long the agent's answer may take beyond the two limits of the scaler."""
 _DRAIN_MARGIN_SECONDS = 60
+_MAX_NAMED = 5
 
 _IN_PROGRESS = "ScalingStart"
 _ENDS = {ScalerKind.SCALE_IN: "ScalingIn", ScalerKind.SCALE_OUT: "ScalingOut"}
@@ -85,7 +89,7 @@ def decide(snapshot: ScalingSnapshot) -> ScalingDecision:
     current = next((s for s in ready if _is_started(s)), ready[0] if ready else None)
     step = _take_step(current, snapshot)
     if step is not None:
-        actions.append(step)
+        actions.insert(0, step)
     return ScalingDecision(
         actions=tuple(actions),
         current=current.title if current is not None and _is_started(current) else "",
@@ -113,7 +117,7 @@ def _get_order(scaler: Scaler) -> tuple[datetime, str, str]:
 
 
 def _is_started(scaler: Scaler) -> bool:
-    return statuses.find_condition(scaler.status, statuses.SCALING) is not None
+    return statuses.is_started(scaler.status)
 
 
 def _list_deadlines(waiting: list[Scaler], current: Scaler | None) -> Iterator[datetime]:
@@ -121,10 +125,13 @@ def _list_deadlines(waiting: list[Scaler], current: Scaler | None) -> Iterator[d
         if not scaler.status.conditions:
             yield scaler.created_at + timedelta(seconds=JOB_SECONDS)
     started = current and statuses.find_condition(current.status, statuses.SCALING)
-    if current is not None and started and current.spec is not None:
-        limits = (current.spec.timeout_seconds, _get_limit(current, current.spec))
-        for seconds in (AGENT_SECONDS, *limits):
+    if current is not None and started:
+        spec = _get_spec(current)
+        for seconds in (AGENT_SECONDS, spec.timeout_seconds, _get_limit(current, spec)):
             yield started.since + timedelta(seconds=seconds)
+        answered = statuses.find_condition(current.status, statuses.SCRIPT_EXECUTED)
+        if answered is not None:
+            yield answered.since + timedelta(seconds=spec.timeout_seconds)
 
 
 # --- New scalers ---------------------------------------------------------------------------------
@@ -133,20 +140,47 @@ def _list_deadlines(waiting: list[Scaler], current: Scaler | None) -> Iterator[d
 def _admit(scaler: Scaler, snapshot: ScalingSnapshot) -> Action | None:
     """Add owner and condition of a new scaler; end one that can do nothing."""
     job, now = snapshot.job, snapshot.now
-    if scaler.spec is None:
-        faults = "; ".join(map(str, scaler.faults))
-        return _fail(scaler, Failure("InvalidSpec", faults), now)
     if job is None:
-        is_late = now >= scaler.created_at + timedelta(seconds=JOB_SECONDS)
-        why = f"there is no TrainingJob {scaler.spec.job} in the namespace {scaler.namespace}"
-        return _fail(scaler, Failure("JobNotFound", why), now) if is_late else None
+        return _find_lost(scaler, now)
+    if _is_of_earlier_job(scaler, job):
+        why = f"the TrainingJob {job.name} that it was created for is gone"
+        return _fail(scaler, Failure("JobNotFound", why), now)
     if job.uid not in scaler.owners:
         return AddOwner(scaler, job.uid)
+    if scaler.spec is None and not _is_started(scaler):
+        return _fail(scaler, _build_invalid(scaler), now)
     if statuses.find_condition(scaler.status, statuses.CREATED) is None:
         text = f"{scaler.title} is created for the TrainingJob {job.name}"
-        status = statuses.add_condition(scaler.status, statuses.CREATED, "", text, now)
-        return WriteStatus(scaler, status)
+        status = replace(scaler.status, job_uid=job.uid)
+        return WriteStatus(scaler, statuses.add_condition(status, statuses.CREATED, "", text, now))
     return None
+
+
+def _find_lost(scaler: Scaler, now: datetime) -> Action | None:
+    """End a scaler without a job: one with faults at once, another after a time."""
+    if scaler.spec is None:
+        return _fail(scaler, _build_invalid(scaler), now)
+    if now < scaler.created_at + timedelta(seconds=JOB_SECONDS):
+        return None
+    why = f"there is no TrainingJob {scaler.spec.job} in the namespace {scaler.namespace}"
+    return _fail(scaler, Failure("JobNotFound", why), now)
+
+
+def _is_of_earlier_job(scaler: Scaler, job: JobFacts) -> bool:
+    """Return whether a scaler was created for a job whose name this one has now."""
+    if scaler.status.job_uid:
+        return scaler.status.job_uid != job.uid
+    is_created = statuses.find_condition(scaler.status, statuses.CREATED) is not None
+    return is_created and job.uid not in scaler.owners
+
+
+def _build_invalid(scaler: Scaler) -> Failure:
+    return Failure("InvalidSpec", "; ".join(map(str, scaler.faults)))
+
+
+def _get_spec(scaler: Scaler) -> ScalerSpec:
+    """Return the spec; of a scaler that has faults now, one that is enough to undo it."""
+    return scaler.spec or ScalerSpec(job="", count=0)
 
 
 def _fail(scaler: Scaler, failure: Failure, now: datetime) -> WriteStatus:
@@ -164,17 +198,18 @@ def _take_step(current: Scaler | None, snapshot: ScalingSnapshot) -> Action | No
     job, requested = snapshot.job, snapshot.launcher.request_uid
     if requested and (current is None or requested != current.uid):
         return ClearRequest(requested)  # of a scaler that was deleted
-    if current is None or current.spec is None or job is None:
+    if current is None or job is None:
         return None
+    spec = _get_spec(current)
     if not _is_started(current):
-        return _start(current, current.spec, job, snapshot)
+        return _start(current, spec, job, snapshot)
     if current.status.failure is not None:
-        return _undo(current, current.spec, current.status.failure, job, snapshot)
+        return _undo(current, spec, current.status.failure, job, snapshot)
     if statuses.find_condition(current.status, statuses.SCRIPT_EXECUTED) is not None:
-        return _finish(current, job, snapshot)
+        return _finish(current, spec, job, snapshot)
     return (
-        _find_failure(current, current.spec, job, snapshot)
-        or _apply(current, current.spec, job, snapshot)
+        _find_failure(current, spec, job, snapshot)
+        or _apply(current, spec, job, snapshot)
         or _await_agent(current, job, snapshot)
     )
 
@@ -182,13 +217,17 @@ def _take_step(current: Scaler | None, snapshot: ScalingSnapshot) -> Action | No
 def _start(
     scaler: Scaler, spec: ScalerSpec, job: JobFacts, snapshot: ScalingSnapshot
 ) -> Action | None:
+    if job.is_faulty:
+        return None  # until its user corrects it
     if job.end:
         return _fail(
             scaler, Failure("JobFinished", f"the TrainingJob {job.name} {job.end}"), snapshot.now
         )
-    if snapshot.framework is None or not snapshot.launcher.pod_uid:
+    if snapshot.framework is None or not snapshot.launcher.pod_uid or job.is_resizing:
         return None
-    plan = plan_workers(scaler.kind, spec, job, list_workers(snapshot.framework))
+    workers = list_workers(snapshot.framework)
+    ended = list_ended(snapshot.framework, workers)
+    plan = plan_workers(scaler.kind, spec, job, workers, ended)
     if isinstance(plan, Failure):
         return _fail(scaler, plan, snapshot.now)
     status = replace(scaler.status, pods=plan, launcher_uid=snapshot.launcher.pod_uid)
@@ -203,13 +242,11 @@ def _find_failure(
 ) -> Action | None:
     """Store why the scaler fails, or the Pod of a new launcher."""
     launcher = snapshot.launcher
-    if len(read_plan(scaler, job)) < len(scaler.status.pods):
-        why = f"its workers are not those of {job.name}: do not change the selector of a scaler"
-        return WriteStatus(scaler, replace(scaler.status, failure=Failure("InvalidSpec", why)))
     failure = (
-        Failure("JobFinished", f"the TrainingJob {job.name} {job.end}")
-        if job.end
-        else _find_result_failure(scaler, snapshot)
+        _find_change(scaler, spec, job)
+        or _find_job_failure(job)
+        or _find_limit_failure(scaler, job, snapshot)
+        or _find_result_failure(scaler, snapshot)
         or _find_worker_failure(scaler, job, snapshot)
         or _find_timeout(scaler, spec, job, snapshot)
     )
@@ -224,11 +261,42 @@ def _find_failure(
     return WriteStatus(scaler, replace(scaler.status, failure=failure))
 
 
-def _find_result_failure(scaler: Scaler, snapshot: ScalingSnapshot) -> Failure | None:
-    result, launcher = snapshot.launcher.result, snapshot.launcher
-    if result is None or result.uid != scaler.uid or result.code == 0:
+def _find_change(scaler: Scaler, spec: ScalerSpec, job: JobFacts) -> Failure | None:
+    """Find a change of the spec after the start, which the definition refuses."""
+    if scaler.spec is None:
+        return _build_invalid(scaler)
+    if spec.job == job.name and len(read_plan(scaler, job)) == len(set(scaler.status.pods)):
         return None
-    if launcher.pod_uid != scaler.status.launcher_uid:
+    why = f"its workers are not those of {job.name}: do not change the selector of a scaler"
+    return Failure("InvalidSpec", why)
+
+
+def _find_job_failure(job: JobFacts) -> Failure | None:
+    return Failure("JobFinished", f"the TrainingJob {job.name} {job.end}") if job.end else None
+
+
+def _find_limit_failure(scaler: Scaler, job: JobFacts, snapshot: ScalingSnapshot) -> Failure | None:
+    """Find limits of the job that a plan that is not carried out yet does not keep any more."""
+    if snapshot.framework is None:
+        return None
+    workers, plan = list_workers(snapshot.framework), read_plan(scaler, job)
+    if scaler.kind is ScalerKind.SCALE_IN:
+        left = workers - plan
+        return check_least(job, len(left)) if left != workers else None
+    total = workers | plan
+    return check_most(job, len(total)) if total != workers else None
+
+
+def _has_answered(scaler: Scaler, snapshot: ScalingSnapshot) -> bool:
+    """Return whether the agent of the launcher that was asked has finished."""
+    launcher, result = snapshot.launcher, snapshot.launcher.result
+    is_same = launcher.pod_uid == scaler.status.launcher_uid
+    return is_same and result is not None and result.uid == scaler.uid
+
+
+def _find_result_failure(scaler: Scaler, snapshot: ScalingSnapshot) -> Failure | None:
+    result = snapshot.launcher.result
+    if result is None or result.code == 0 or not _has_answered(scaler, snapshot):
         return None
     reason = "ScriptFailed" if result.code > 0 else "AgentFailed"
     return Failure(reason, result.message or f"code {result.code}")
@@ -237,8 +305,10 @@ def _find_result_failure(scaler: Scaler, snapshot: ScalingSnapshot) -> Failure |
 def _find_worker_failure(
     scaler: Scaler, job: JobFacts, snapshot: ScalingSnapshot
 ) -> Failure | None:
-    if scaler.kind is ScalerKind.SCALE_IN:
+    if scaler.kind is ScalerKind.SCALE_IN or _has_answered(scaler, snapshot):
         return None
+    if snapshot.launcher.pod_uid != scaler.status.launcher_uid:
+        return None  # with the launcher, all Pods of its attempt have ended
     for task in find_worker_tasks(snapshot.framework, read_plan(scaler, job)):
         # A Task that was scaled down before has the same index, and is replaced.
         if task.is_completed:
@@ -249,12 +319,14 @@ def _find_worker_failure(
 def _find_timeout(
     scaler: Scaler, spec: ScalerSpec, job: JobFacts, snapshot: ScalingSnapshot
 ) -> Failure | None:
+    if _has_answered(scaler, snapshot):
+        return None  # in time: it was observed late
     elapsed = _count_seconds(scaler, snapshot)
     if elapsed >= _get_limit(scaler, spec):
         return Failure("Timeout", f"the launcher's agent has not answered for {elapsed:.0f} s")
     missing = _list_missing(scaler, job, snapshot)
     if missing and elapsed >= spec.timeout_seconds:
-        names = ", ".join(build_pod_name(job.name, WORKER, index) for index in missing[:5])
+        names = _name(job, missing)
         return Failure(
             "Timeout",
             f"{len(missing)} of the new workers do not run after {elapsed:.0f} s: {names}",
@@ -284,11 +356,11 @@ def _apply(
 
 
 def _await_agent(scaler: Scaler, job: JobFacts, snapshot: ScalingSnapshot) -> Action | None:
-    launcher, result = snapshot.launcher, snapshot.launcher.result
-    if launcher.pod_uid != scaler.status.launcher_uid or _list_missing(scaler, job, snapshot):
-        return None
-    if result is not None and result.uid == scaler.uid:
+    launcher = snapshot.launcher
+    if _has_answered(scaler, snapshot):
         text = f"the launcher's agent has finished {scaler.title}"
+    elif launcher.pod_uid != scaler.status.launcher_uid or _list_missing(scaler, job, snapshot):
+        return None
     elif not launcher.has_agent and _count_seconds(scaler, snapshot) >= AGENT_SECONDS:
         text = f"no agent in the launcher answers for {scaler.title}, and there is no script"
     else:
@@ -299,17 +371,29 @@ def _await_agent(scaler: Scaler, job: JobFacts, snapshot: ScalingSnapshot) -> Ac
     )
 
 
-def _finish(scaler: Scaler, job: JobFacts, snapshot: ScalingSnapshot) -> Action | None:
+def _finish(
+    scaler: Scaler, spec: ScalerSpec, job: JobFacts, snapshot: ScalingSnapshot
+) -> Action | None:
     if snapshot.launcher.request_uid:
         return ClearRequest(scaler.uid)
-    if scaler.kind is ScalerKind.SCALE_IN and not job.end and _list_leaving(scaler, job, snapshot):
-        return None
     text = f"{scaler.title} has succeeded"
+    leaving = [] if job.end else _list_leaving(scaler, job, snapshot)
+    if scaler.kind is ScalerKind.SCALE_IN and leaving:
+        answered = statuses.find_condition(scaler.status, statuses.SCRIPT_EXECUTED)
+        limit = timedelta(seconds=spec.timeout_seconds)
+        if answered is not None and snapshot.now < answered.since + limit:
+            return None
+        text += f"; Pods that are not deleted yet: {_name(job, leaving)}"
     reason = f"{_ENDS[scaler.kind]}Succeeded"
     return WriteStatus(
         scaler,
         statuses.add_condition(scaler.status, statuses.SUCCEEDED, reason, text, snapshot.now),
     )
+
+
+def _name(job: JobFacts, indexes: list[int]) -> str:
+    """Name the first Pods of these workers."""
+    return ", ".join(name_workers(job.name, indexes[:_MAX_NAMED]))
 
 
 def _undo(
@@ -327,7 +411,7 @@ def _undo(
 
 
 def _set_workers(workers: Workers, wanted: Workers, spec: ScalerSpec) -> Action | None:
-    if workers == wanted:
+    if workers == wanted or not wanted:
         return None
     # The agent answers before this deadline of the drain.
     return SetWorkers(build_wanted(wanted, 2 * spec.timeout_seconds + _DRAIN_MARGIN_SECONDS))

@@ -22,11 +22,18 @@ _MAX_NAMED = 5
 
 
 def plan_workers(
-    kind: ScalerKind, spec: ScalerSpec, job: JobFacts, workers: Workers
+    kind: ScalerKind,
+    spec: ScalerSpec,
+    job: JobFacts,
+    workers: Workers,
+    ended: Workers = frozenset(),
 ) -> tuple[str, ...] | Failure:
-    """Choose the Pods of the workers to remove or to add."""
+    """Choose the Pods of the workers to remove or to add.
+
+    Workers that have ``ended`` may be removed by name. They do not count as workers that are left.
+    """
     if kind is ScalerKind.SCALE_IN:
-        return _plan_removal(spec, job, workers)
+        return _plan_removal(spec, job, workers, ended)
     return _plan_addition(spec, job, workers)
 
 
@@ -50,27 +57,25 @@ def find_worker_tasks(framework: Framework | None, indexes: Workers) -> Iterator
         yield from (task for task in role.tasks if task.index in indexes)
 
 
-def _plan_removal(spec: ScalerSpec, job: JobFacts, workers: Workers) -> tuple[str, ...] | Failure:
-    if spec.pod_names:
-        known = dict.fromkeys(name_workers(job.name, sorted(workers)))
-        unknown = [name for name in spec.pod_names if name not in known]
-        if unknown:
-            return Failure("UnknownWorker", f"{_list(unknown)}: no worker of {job.name}")
-        pods = spec.pod_names
-    else:
-        pods = name_workers(job.name, choose_highest(workers, spec.count))
-    left = len(workers) - max(len(pods), spec.count)
+def list_ended(framework: Framework | None, indexes: Workers) -> Workers:
+    """List those of these workers that have ended and are not replaced."""
+    tasks = find_worker_tasks(framework, indexes)
+    return frozenset(task.index for task in tasks if task.is_completed)
+
+
+def check_least(job: JobFacts, left: int) -> Failure | None:
+    """Find why a job must not have so few workers; None if it may."""
     least = max(1, job.min_workers or 1)
-    if left < least:
-        why = f"minReplicas of {job.name} is {least}"
-        if job.min_workers is None:
-            why = "a job keeps at least one worker"
-        return Failure("BelowMinReplicas", f"{max(left, 0)} workers would be left, and {why}")
-    return pods
+    if left >= least:
+        return None
+    why = f"minReplicas of {job.name} is {least}"
+    if job.min_workers is None:
+        why = "a job keeps at least one worker"
+    return Failure("BelowMinReplicas", f"{max(left, 0)} workers would be left, and {why}")
 
 
-def _plan_addition(spec: ScalerSpec, job: JobFacts, workers: Workers) -> tuple[str, ...] | Failure:
-    total = len(workers) + spec.count
+def check_most(job: JobFacts, total: int) -> Failure | None:
+    """Find why a job must not have so many workers; None if it may."""
     if job.max_workers is not None and total > job.max_workers:
         return Failure(
             "AboveMaxReplicas",
@@ -80,7 +85,28 @@ def _plan_addition(spec: ScalerSpec, job: JobFacts, workers: Workers) -> tuple[s
         return Failure(
             "AboveMaxReplicas", f"there would be {total} workers; a job has at most {_MOST_WORKERS}"
         )
-    return name_workers(job.name, choose_new(workers, spec.count))
+    return None
+
+
+def _plan_removal(
+    spec: ScalerSpec, job: JobFacts, workers: Workers, ended: Workers
+) -> tuple[str, ...] | Failure:
+    if spec.pod_names:
+        known = dict.fromkeys(name_workers(job.name, sorted(workers)))
+        unknown = [name for name in spec.pod_names if name not in known]
+        if unknown:
+            return Failure("UnknownWorker", f"{_list(unknown)}: no worker of {job.name}")
+        pods = spec.pod_names
+    else:
+        pods = name_workers(job.name, choose_highest(workers - ended, spec.count))
+    alive = frozenset(name_workers(job.name, workers - ended))
+    removed = len(alive & frozenset(pods))
+    return check_least(job, len(alive) - max(removed, spec.count)) or pods
+
+
+def _plan_addition(spec: ScalerSpec, job: JobFacts, workers: Workers) -> tuple[str, ...] | Failure:
+    failure = check_most(job, len(workers) + spec.count)
+    return failure or name_workers(job.name, choose_new(workers, spec.count))
 
 
 def _list(names: list[str]) -> str:

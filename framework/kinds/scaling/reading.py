@@ -78,8 +78,13 @@ def read_job(job: Mapping[str, Any], framework: Framework | None) -> JobFacts:
             raise FieldErrors(faults)
     except FieldErrors:
         # The job goes on as it was, but no other workers can be compiled.
-        end = end or "has faults in its spec"
-        return JobFacts(name, uid, end=end, is_final=bool(final))
+        return JobFacts(
+            name,
+            uid,
+            end=end or "has faults in its spec",
+            is_faulty=not end,
+            is_final=bool(final),
+        )
     worker = (decoded.spec.replica_specs or ReplicaSpecs()).worker or ReplicaSpec()
     return JobFacts(
         name=name,

@@ -24,8 +24,13 @@ class JobFacts:
     """``minReplicas`` of the workers."""
     max_workers: int | None = None
     """``maxReplicas`` of the workers."""
+    is_resizing: bool = False
+    """Whether its workers are about to change because ``replicas`` or its spec say so: no scaler
+    starts in such a turn."""
     end: str = ""
     """Why it takes no scaler any more, for example "has succeeded"; "" if it does."""
+    is_faulty: bool = False
+    """Whether that is because its spec has faults, which can be corrected."""
     is_final: bool = False
     """Whether its workers never change again: it has ended, or it is being deleted."""
 

@@ -1,8 +1,8 @@
 """The status of a scaler, in the form of the original. Pure.
 
 Conditions are added in the order Created, Scaling, ScriptExecuted, then ScaleSucceeded or
-ScaleFailed; the last one is the PHASE column. Two fields are not in the original: ``launcherUID``
-and ``failure``.
+ScaleFailed; the last one is the PHASE column. Three fields are not in the original: ``jobUID``,
+``launcherUID`` and ``failure``.
 """
 
 from collections.abc import Mapping
@@ -32,6 +32,8 @@ def encode_status(kind: ScalerKind, status: ScalerStatus) -> Object:
     }
     if status.pods:
         wire[_PODS[kind]] = list(status.pods)
+    if status.job_uid:
+        wire["jobUID"] = status.job_uid
     if status.launcher_uid:
         wire["launcherUID"] = status.launcher_uid
     if status.failure is not None:
@@ -50,13 +52,14 @@ def decode_status(kind: ScalerKind, wire: object) -> ScalerStatus:
     if not isinstance(wire, Mapping):
         return ScalerStatus()
     conditions = (_decode_condition(condition) for condition in read_conditions(wire))
-    pods, uid, failure = wire.get(_PODS[kind]), wire.get("launcherUID"), wire.get("failure")
+    pods, failure = wire.get(_PODS[kind]), wire.get("failure")
     return ScalerStatus(
         conditions=tuple(condition for condition in conditions if condition is not None),
         pods=tuple(name for name in pods if isinstance(name, str))
         if isinstance(pods, list)
         else (),
-        launcher_uid=uid if isinstance(uid, str) else "",
+        job_uid=_read_text(wire.get("jobUID")),
+        launcher_uid=_read_text(wire.get("launcherUID")),
         failure=_decode_failure(failure) if isinstance(failure, Mapping) else None,
     )
 
@@ -113,6 +116,10 @@ def _decode_condition(wire: Object) -> Condition | None:
     return Condition(
         wire["type"], str(wire.get("reason") or ""), str(wire.get("message") or ""), since
     )
+
+
+def _read_text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _decode_failure(wire: Mapping[str, Any]) -> Failure:

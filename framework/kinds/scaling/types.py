@@ -64,6 +64,8 @@ class ScalerStatus:
     """In the order in which they became true."""
     pods: tuple[str, ...] = ()
     """Names of the workers' Pods to remove or to add: the plan."""
+    job_uid: str = ""
+    """UID of the job for which it was created."""
     launcher_uid: str = ""
     """Pod of the launcher whose agent is asked."""
     failure: Failure | None = None
