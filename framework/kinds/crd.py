@@ -13,6 +13,7 @@
 from typing import Any, TypeAlias
 
 from framework.api.constants import MAX_TASK_NUMBER
+from framework.api.crd import RULES_KEY
 from framework.api.scalerequest import MAX_TIMEOUT_SECONDS, MAX_VARIABLES, MAX_WORKERS
 from framework.kinds.scaling.types import ScalerKind
 from framework.kinds.tfjob import types as tfjob
@@ -114,16 +115,25 @@ def _build_scaler(kind: ScalerKind) -> Schema:
         if is_scale_in
         else {"toAdd": _object("How many workers to add.", count=count)}
     )
+    timeout = _number("Limit of each wait and of the script, in seconds.", MAX_TIMEOUT_SECONDS)
+    timeout["minimum"] = 1
     variable = _object("", name=_text("Name."), value=_text("Value."))
     spec = _object(
         "One change of the workers of a running TrainingJob.",
         selector=_object("The TrainingJob.", name=_text("Its name, in the same namespace.")),
         script=_text("Path of a script in the launcher."),
-        timeout=_number("Limit of each wait and of the script, in seconds.", MAX_TIMEOUT_SECONDS),
+        timeout=timeout,
         env=_list(variable, "Variables of the script.", MAX_VARIABLES),
         backoffLimit=_number("Without effect."),
         **workers,
     )
+    # An edit of a scaler in progress would end it before what it changed is put back.
+    spec[RULES_KEY] = [
+        {
+            "rule": "self == oldSelf",
+            "message": "the spec of a scaler does not change: delete the scaler and create another",
+        }
+    ]
     columns = [_column("Phase", ".status.phase"), _AGE]
     subresources: Schema = {"status": {}}
     return _build(

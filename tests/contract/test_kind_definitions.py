@@ -104,6 +104,7 @@ WORKER = "spec.etReplicaSpecs.worker.replicas"
         ("scalein", {"toDelete": {"count": -1}}, "spec.toDelete.count"),
         ("scaleout", {"toAdd": {"count": "2"}}, "spec.toAdd.count"),
         ("scaleout", {"timeout": 86_401}, "spec.timeout"),
+        ("scaleout", {"timeout": 0}, "spec.timeout"),
         ("scaleout", {"env": [{}] * 65}, "spec.env"),
     ],
 )
@@ -114,6 +115,18 @@ async def test_value_out_of_bounds_is_refused_with_its_field(
         answer = await kind.create(kind.build(spec=spec))
     assert answer.status == 422
     assert answer.fields == [field]
+
+
+# The local server checks no rules of these definitions.
+@pytest.mark.parametrize("api", [pytest.param("kube", marks=pytest.mark.kube)], indirect=True)
+@pytest.mark.parametrize("name", ["scalein", "scaleout"])
+async def test_spec_of_a_scaler_does_not_change(api: Api, name: str) -> None:
+    async with defined(api, define(name)) as kind:
+        (await kind.create(kind.build(spec=build_spec(name)))).ok()
+        answer = await kind.patch({"spec": {"timeout": 77}})
+        (await kind.patch({"metadata": {"labels": {"a": "b"}}})).ok()
+    assert answer.status == 422
+    assert "delete the scaler and create another" in str(answer.body)
 
 
 @pytest.mark.parametrize("name", JOBS)

@@ -7,10 +7,12 @@ import pytest
 
 from controller.kinds.scaling.execute import ScalerExecutor
 from controller.kinds.scaling.store import MAX_SCALERS, ScalerSink, ScalerStore
+from framework.api.codec import decode_framework
 from framework.kinds.scaling.types import Scaler, ScalerKind
-from framework.kube.resources import SCALE_INS, Object, Resource
+from framework.kube.resources import FRAMEWORKS, SCALE_INS, Object, Resource
 from tests.controller.kinds.jobworlds import open_jobs
-from tests.controller.kinds.scalerworlds import build_scaler_wire
+from tests.controller.kinds.scalerworlds import build_scaler_wire, open_scaled_job
+from tests.controller.kinds.test_scalers import start, start_unanswered
 from tests.support.builders import NAMESPACE
 
 KEY = f"{NAMESPACE}/elastic"
@@ -212,3 +214,34 @@ async def test_scaler_is_current_only_in_the_version_of_the_api_server(stored: S
         await client.create(SCALE_INS, NAMESPACE, build_scaler_wire("ScaleIn", "one"))
         assert not await executor.is_current(scaler)
         assert stored.list_names() == []
+
+
+@pytest.mark.looptime
+async def test_request_of_a_scaler_that_the_store_does_not_have_yet_is_not_cleared() -> None:
+    async with open_scaled_job() as scaled:
+        await start_unanswered(scaled, "ScaleIn")
+        client = scaled.jobs.world.user
+        store = ScalerStore(lambda _: None)
+        executor = ScalerExecutor(client, store, send)
+        job = scaled.jobs.read()
+        assert not await executor.knows_shown(job)
+        store.put(IN, scaled.find(SCALE_INS, "late"))
+        assert await executor.knows_shown(job)
+        await client.delete(SCALE_INS, NAMESPACE, "late")
+        assert await ScalerExecutor(client, ScalerStore(lambda _: None), send).knows_shown(job)
+
+
+@pytest.mark.looptime
+async def test_framework_is_current_while_its_spec_is_that_of_the_api_server() -> None:
+    async with open_scaled_job() as scaled:
+        await start(scaled)
+        client = scaled.jobs.world.user
+        executor = ScalerExecutor(client, ScalerStore(lambda _: None), send)
+        known = decode_framework(scaled.jobs.read_framework())
+        assert await executor.is_framework_current(known)
+        patch = {"spec": {"executionType": "Stop"}}
+        await client.patch(FRAMEWORKS, NAMESPACE, "elastic", patch)
+        assert not await executor.is_framework_current(known)
+        await client.delete(FRAMEWORKS, NAMESPACE, "elastic", propagation="Background")
+        assert not await executor.is_framework_current(known)
+        assert not await executor.is_framework_current(None)
