@@ -35,7 +35,7 @@ def build(number: int, *, is_ended: bool = False, **unknown: object) -> Object:
 
 def measure_list(count: int, *, is_ended: bool) -> tuple[int, int, int]:
     """Pass a list to a store; return the bytes of its JSON, those kept, and those at the peak."""
-    junk = {"x": [[] for _ in range(50_000)]}
+    junk: dict[str, object] = {"x": [[] for _ in range(50_000)]}
     items = [build(number, is_ended=is_ended, **junk) for number in range(count)]
     raw = msgspec.json.encode({"metadata": {"resourceVersion": "9"}, "items": items})
     del items

@@ -54,5 +54,5 @@ class Delays:
     def find_pause(self, key: str) -> float | None:
         """Return the seconds until the first of them is tried again; None if none waits."""
         now = self._clock.monotonic()
-        untils = (delay.until for delay in self._delays.get(key, {}).values())
-        return min((until - now for until in untils if until > now), default=None)
+        times = (delay.until for delay in self._delays.get(key, {}).values())
+        return min((until - now for until in times if until > now), default=None)
