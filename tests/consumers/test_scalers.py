@@ -26,7 +26,7 @@ from framework.kube.resources import (
 from tests.consumers.examples import Example, start_cluster
 from tests.consumers.stacks import require_program
 from tests.consumers.test_trainingjob import POD_IP, RUN
-from tests.examples.stage import watch_until
+from tests.support.servers.watching import watch_until
 
 NAME = "elastic"
 # The training goes on until it has seen these numbers of processes, however long each scaler takes.

@@ -1,13 +1,21 @@
 """A controller that runs TfJobs and TrainingJobs, in virtual time. Tests play user and kubelet."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from controller.config.config_file import ControllerConfig
 from framework.kinds.crd import build_crds
-from framework.kube.resources import FRAMEWORKS, PODS, TFJOBS, TRAININGJOBS, Object, Resource
+from framework.kube.resources import (
+    EVENTS,
+    FRAMEWORKS,
+    PODS,
+    TFJOBS,
+    TRAININGJOBS,
+    Object,
+    Resource,
+)
 from localcluster.apiserver.model.builtins import CUSTOM_RESOURCE_DEFINITIONS
 from tests.framework.kinds.jobs import build_tfjob, build_trainingjob
 from tests.support.builders import NAMESPACE
@@ -17,6 +25,12 @@ NAMES = {"TfJob": "job", "TrainingJob": "elastic"}
 ENDING_PODS = {"TfJob": "job-master-0", "TrainingJob": "elastic-launcher-0"}
 RESOURCES = {"TfJob": TFJOBS, "TrainingJob": TRAININGJOBS}
 KINDS = tuple(NAMES)
+ENDS = {"TfJob": "Done", "TrainingJob": "Succeeded"}
+SERVICE_NAMES = {
+    "TfJob": ["master-76no-0", "ps-76no-0", "ps-76no-1", "worker-76no-0", "worker-76no-1"],
+    "TrainingJob": ["elastic-worker-0", "elastic-worker-1"],
+}
+REST_SECONDS = 5
 
 
 class Jobs:
@@ -105,3 +119,36 @@ async def open_jobs(kind: str) -> AsyncGenerator[Jobs]:
         finally:
             kubelet.cancel()
             await asyncio.gather(kubelet, return_exceptions=True)
+
+
+def list_names(jobs: Jobs, resource: Resource) -> list[str]:
+    return sorted(body["metadata"]["name"] for body in jobs.world.list_objects(resource))
+
+
+def list_events(jobs: Jobs) -> list[Object]:
+    found = jobs.world.list_objects(EVENTS)
+    return [event for event in found if event["involvedObject"]["kind"] == jobs.kind]
+
+
+async def run(jobs: Jobs) -> None:
+    jobs.world.start()
+    await jobs.create()
+    await jobs.wait_for_phase("Running")
+
+
+async def end(jobs: Jobs) -> None:
+    jobs.is_ending = True
+    await jobs.wait_for_phase(ENDS[jobs.kind])
+    await asyncio.sleep(REST_SECONDS)
+
+
+async def edit(jobs: Jobs, resource: Resource, change: Callable[[Object], None]) -> None:
+    body = jobs.find(resource, jobs.name)
+    assert body is not None
+    change(body)
+    await jobs.world.user.replace(resource, NAMESPACE, jobs.name, body)
+
+
+def find_role(body: Object, name: str) -> Object:
+    (role,) = [role for role in body["spec"]["taskRoles"] if role["name"] == name]
+    return role  # type: ignore[no-any-return]  # JSON

@@ -1,22 +1,28 @@
-"""What other clients change of a job's Services and RoleBindings is put back, in virtual time."""
+"""What other clients change of a job's objects is put back, in virtual time."""
 
 import asyncio
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from controller.kinds.decide.services import plan_services
 from framework.kube.resources import FRAMEWORKS, PODS, ROLE_BINDINGS, SERVICES, Object, Resource
-from tests.controller.kinds.jobworlds import KINDS, Jobs, open_jobs
-from tests.controller.kinds.test_jobs import (
+from tests.controller.kinds.jobworlds import (
+    KINDS,
     REST_SECONDS,
-    build_foreign,
+    SERVICE_NAMES,
+    Jobs,
     edit,
     end,
+    find_role,
+    list_events,
     list_names,
+    open_jobs,
     run,
 )
+from tests.controller.kinds.test_ownership import build_foreign
 from tests.support.builders import NAMESPACE
 
 pytestmark = pytest.mark.looptime
@@ -169,4 +175,71 @@ async def test_services_of_a_job_at_rest_are_not_compiled_again(
         await jobs.world.user.delete(SERVICES, NAMESPACE, list_names(jobs, SERVICES)[0])
         await asyncio.sleep(REST_SECONDS)
         assert len(counts) > before + 1
+        await end(jobs)
+
+
+def set_workers(number: int) -> Callable[[Object], None]:
+    return lambda body: find_role(body, "worker").update(taskNumber=number)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_edit_of_the_framework_is_put_back_with_a_condition_and_an_event(kind: str) -> None:
+    async with open_jobs(kind) as jobs:
+        await run(jobs)
+        before = jobs.read_framework()["spec"]
+        await edit(jobs, FRAMEWORKS, set_workers(5))
+        await asyncio.sleep(REST_SECONDS)
+        assert jobs.read_framework()["spec"] == before
+        index = [role["name"] for role in before["taskRoles"]].index("worker")
+        condition = jobs.read_status()["conditions"][0]
+        assert condition["type"] == "FrameworkEdited"
+        text = condition.get("message") or condition["reason"]
+        assert (
+            f"spec.taskRoles[{index}].taskNumber of the Framework {jobs.name} was changed" in text
+        )
+        assert f"change the {kind} {jobs.name} instead" in text
+        assert [event["reason"] for event in list_events(jobs)] == ["FrameworkEdited"]
+        # The edit may have created Pods; they are gone, and the job goes on.
+        assert all("worker-4" not in name for name in list_names(jobs, PODS))
+        await end(jobs)
+        assert jobs.read_conditions()[0] == "FrameworkEdited"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_label_that_was_removed_from_the_framework_is_put_back(kind: str) -> None:
+    async with open_jobs(kind) as jobs:
+        await run(jobs)
+        await edit(jobs, FRAMEWORKS, lambda body: body["metadata"].pop("labels"))
+        await asyncio.sleep(REST_SECONDS)
+        assert jobs.read_framework()["metadata"]["labels"]["frameworkbarrier.io/job-kind"] == kind
+        await end(jobs)
+
+
+async def test_stop_of_the_framework_by_another_client_is_final() -> None:
+    async with open_jobs("TrainingJob") as jobs:
+        await run(jobs)
+        await edit(jobs, FRAMEWORKS, lambda body: body["spec"].update(executionType="Stop"))
+        await jobs.wait_for_phase("Failed")
+        await asyncio.sleep(REST_SECONDS)
+        assert jobs.read_framework()["spec"]["executionType"] == "Stop"
+        assert list_events(jobs) == []
+
+
+async def test_deleted_service_is_created_again() -> None:
+    async with open_jobs("TfJob") as jobs:
+        await run(jobs)
+        await jobs.world.user.delete(SERVICES, NAMESPACE, "ps-76no-1")
+        await asyncio.sleep(REST_SECONDS)
+        assert list_names(jobs, SERVICES) == SERVICE_NAMES["TfJob"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_framework_that_another_client_deleted_is_created_again(kind: str) -> None:
+    async with open_jobs(kind) as jobs:
+        await run(jobs)
+        uid = jobs.read_framework()["metadata"]["uid"]
+        await jobs.world.user.delete(FRAMEWORKS, NAMESPACE, jobs.name)
+        await asyncio.sleep(REST_SECONDS)
+        assert jobs.read_framework()["metadata"]["uid"] != uid
+        await jobs.wait_for_phase("Running")
         await end(jobs)

@@ -1,0 +1,126 @@
+"""Objects of others that have the names of a job's own, in virtual time."""
+
+import asyncio
+import json
+
+import pytest
+
+from framework.kube.resources import (
+    FRAMEWORKS,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    TRAININGJOBS,
+    Object,
+    Resource,
+)
+from tests.controller.kinds.jobworlds import (
+    KINDS,
+    REST_SECONDS,
+    list_events,
+    list_names,
+    open_jobs,
+    run,
+)
+from tests.framework.kinds.jobs import build_trainingjob
+from tests.support.builders import NAMESPACE, build_role_wire, build_submission
+
+pytestmark = pytest.mark.looptime
+
+
+def build_foreign(resource: Resource, name: str) -> Object:
+    if resource is FRAMEWORKS:
+        return build_submission(name, build_role_wire(number=1))
+    body: Object = {"apiVersion": "v1", "kind": resource.kind, "metadata": {"name": name}}
+    if resource is SERVICES:
+        body["spec"] = {"clusterIP": "None", "selector": {"a": "b"}}
+    return body
+
+
+TAKEN = {
+    "TfJob": [
+        (FRAMEWORKS, "job"),
+        (SERVICES, "ps-76no-0"),
+        (SERVICE_ACCOUNTS, "frameworkbarrier-job"),
+    ],
+    "TrainingJob": [
+        (FRAMEWORKS, "elastic"),
+        (SERVICES, "elastic-worker-1"),
+        (SECRETS, "elastic-ssh"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "resource", "name"), [(kind, *item) for kind in KINDS for item in TAKEN[kind]]
+)
+async def test_object_of_others_is_not_touched_and_the_job_waits_until_it_is_gone(
+    kind: str, resource: Resource, name: str
+) -> None:
+    async with open_jobs(kind) as jobs:
+        user = jobs.world.user
+        foreign = await user.create(resource, NAMESPACE, build_foreign(resource, name))
+        jobs.world.start()
+        await jobs.create()
+        await jobs.world.wait_for("Blocked", lambda: "Blocked" in jobs.read_conditions())
+        version = jobs.read()["metadata"]["resourceVersion"]
+        await asyncio.sleep(REST_SECONDS)
+        assert jobs.read()["metadata"]["resourceVersion"] == version
+        found = jobs.find(resource, name)
+        assert found is not None
+        assert found["metadata"]["uid"] == foreign["metadata"]["uid"]
+        assert found.get("spec") == foreign.get("spec")
+        assert "ownerReferences" not in found["metadata"]
+        text = json.dumps(jobs.read_status()["conditions"])
+        assert f"the {resource.kind} {name} exists and does not belong to this job" in text
+        assert "delete it, or give the job another name" in text
+        (event,) = list_events(jobs)
+        assert event["reason"] == "Blocked"
+        await user.delete(resource, NAMESPACE, name)
+        await jobs.wait_for_phase("Running")
+        assert "Blocked" not in jobs.read_conditions()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_job_gets_no_rights_on_a_framework_of_another_owner(kind: str) -> None:
+    async with open_jobs(kind) as jobs:
+        await jobs.world.user.create(FRAMEWORKS, NAMESPACE, build_foreign(FRAMEWORKS, jobs.name))
+        jobs.world.start()
+        await jobs.create()
+        await jobs.world.wait_for("Blocked", lambda: "Blocked" in jobs.read_conditions())
+        await asyncio.sleep(REST_SECONDS)
+        for resource in (ROLES, ROLE_BINDINGS, SERVICE_ACCOUNTS, SERVICES, SECRETS):
+            assert list_names(jobs, resource) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_role_of_another_owner_is_not_bound_to_the_accounts_of_a_job(kind: str) -> None:
+    async with open_jobs(kind) as jobs:
+        name = f"frameworkbarrier-{jobs.name}"
+        role = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": {"name": name},
+            "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}],
+        }
+        await jobs.world.user.create(ROLES, NAMESPACE, role)
+        jobs.world.start()
+        await jobs.create()
+        await jobs.world.wait_for("Blocked", lambda: "Blocked" in jobs.read_conditions())
+        await asyncio.sleep(REST_SECONDS)
+        assert list_names(jobs, ROLE_BINDINGS) == []
+
+
+async def test_second_kind_of_the_same_name_is_blocked_by_the_framework_of_the_first() -> None:
+    async with open_jobs("TfJob") as jobs:
+        await run(jobs)
+        body = build_trainingjob()
+        body["metadata"] = {"name": jobs.name, "namespace": NAMESPACE}
+        await jobs.world.user.create(TRAININGJOBS, NAMESPACE, body)
+        await asyncio.sleep(REST_SECONDS)
+        other = jobs.find(TRAININGJOBS, jobs.name)
+        assert other is not None
+        assert [c["type"] for c in other["status"]["conditions"]] == ["Blocked", "Created"]
+        assert jobs.read_framework()["metadata"]["ownerReferences"][0]["kind"] == "TfJob"
