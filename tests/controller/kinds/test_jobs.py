@@ -18,6 +18,7 @@ from tests.controller.kinds.jobworlds import (
     KINDS,
     REST_SECONDS,
     SERVICE_NAMES,
+    Jobs,
     edit,
     end,
     list_names,
@@ -27,6 +28,12 @@ from tests.controller.kinds.jobworlds import (
 from tests.support.builders import NAMESPACE
 
 pytestmark = pytest.mark.looptime
+
+
+def read_uid(jobs: Jobs, pod: str) -> str:
+    found = jobs.find(PODS, pod)
+    assert found is not None
+    return str(found["metadata"]["uid"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -117,6 +124,44 @@ async def test_suspended_job_has_no_framework_and_one_that_runs_is_stopped() -> 
         await asyncio.sleep(REST_SECONDS)
         assert jobs.read_framework()["status"]["state"] == "Completed"
         assert jobs.read_status()["phase"] == "Suspended"
+
+
+def replace_workers(policy: str) -> Callable[[Object], None]:
+    return lambda job: job["spec"]["etReplicaSpecs"]["worker"].update(restartPolicy=policy)
+
+
+@pytest.mark.parametrize("policy", ["OnFailure", "ExitCode"])
+async def test_lost_worker_is_replaced_and_the_job_goes_on(policy: str) -> None:
+    async with open_jobs("TrainingJob") as jobs:
+        jobs.world.start()
+        body = jobs.build()
+        replace_workers(policy)(body)
+        await jobs.world.user.create(jobs.resource, NAMESPACE, body)
+        await jobs.wait_for_phase("Running")
+        launcher, worker = "elastic-launcher-0", "elastic-worker-1"
+        before = {name: read_uid(jobs, name) for name in (launcher, worker)}
+        conditions = jobs.read_status()["conditions"]
+        await jobs.world.user.delete(PODS, NAMESPACE, worker, grace_seconds=0)
+        await asyncio.sleep(REST_SECONDS)
+        assert read_uid(jobs, launcher) == before[launcher]
+        assert read_uid(jobs, worker) != before[worker]
+        status = jobs.read_status()
+        assert status["conditions"] == conditions
+        assert status["currentWorkers"] == SERVICE_NAMES["TrainingJob"]
+        assert status["restartCount"] == 0
+        await end(jobs)
+
+
+async def test_job_whose_workers_are_all_lost_goes_on_with_its_launcher() -> None:
+    """Not ``minReplicas`` but the launcher decides how many are enough."""
+    async with open_jobs("TrainingJob") as jobs:
+        await run(jobs)
+        for name in SERVICE_NAMES["TrainingJob"]:
+            await jobs.world.user.delete(PODS, NAMESPACE, name, grace_seconds=0)
+        await asyncio.sleep(REST_SECONDS)
+        assert list_names(jobs, PODS) == ["elastic-launcher-0"]
+        assert jobs.read_status()["phase"] == "Running"
+        await end(jobs)
 
 
 async def test_scale_subresource_field_changes_workers_and_services() -> None:
