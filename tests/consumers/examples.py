@@ -32,7 +32,7 @@ LINE_SECONDS = 300.0
 RUN_SECONDS = 480
 _END_SECONDS = 120.0
 _LOOK_SECONDS = 0.2
-JOB_KINDS = ("Framework", "TrainingJob")
+JOB_KINDS = ("Framework", "TrainingJob", "TfJob")
 # What the kubelet writes before each line of a container.
 _PREFIX = re.compile(r"^\S+ std(out|err) [FP] ", re.MULTILINE)
 
@@ -129,7 +129,7 @@ def start_example(
 def start_files(
     files: Sequence[Path], stack: str, directory: Path, path: tuple[Path, ...] = ()
 ) -> Iterator[Example]:
-    """Start the one Framework or TrainingJob in ``files``; ``path`` is for the PATH."""
+    """Start the one job in ``files``; ``path`` is for the PATH."""
     require_python(stack)
     documents = [d for file in files for d in yaml.safe_load_all(file.read_text())]
     (name,) = [d["metadata"]["name"] for d in documents if d["kind"] in JOB_KINDS]
