@@ -60,14 +60,6 @@ def kinds(cluster: Cluster) -> Cluster:
     return cluster
 
 
-@pytest.fixture
-def open_namespace(cluster: Cluster) -> Iterator[str]:
-    """An empty namespace without Pod Security: an ssh server on port 22 needs root."""
-    cluster.create_namespace("team-ssh", pod_security="privileged")
-    yield "team-ssh"
-    cluster.kubectl("delete", "namespace", "team-ssh", "--wait=false")
-
-
 class Stage:
     """A namespace, and what its user does in it."""
 
@@ -175,6 +167,18 @@ class Elastic:
         return text.strip()
 
 
+@pytest.fixture(params=REMOTES)
+def elastic(kinds: Cluster, request: pytest.FixtureRequest) -> Iterator[Elastic]:
+    """A TrainingJob by ssh or by kubexec, which is not created yet, in a namespace of its own."""
+    mode: str = request.param
+    namespace = f"team-{mode}"
+    # An ssh server on port 22 needs root.
+    level = "privileged" if mode == "ssh" else "restricted"
+    kinds.create_namespace(namespace, pod_security=level)
+    yield Elastic(Stage(kinds, namespace), mode)
+    kinds.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
 def build_wire(kind: str, name: str) -> Body:
     head = {"apiVersion": "kai.alibabacloud.com/v1alpha1", "kind": kind}
     return {**head, "metadata": {"name": name}}
@@ -187,31 +191,29 @@ def check_same_system(stage: Stage) -> None:
         skip_test("the machine and the image of the node's Pods have different systems")
 
 
-@pytest.mark.parametrize("mode", REMOTES)
-def test_workers_of_a_trainingjob_change_by_scalers_and_run_commands(
-    kinds: Cluster, namespace: str, open_namespace: str, mode: str
-) -> None:
-    install_programs({"sshd": "openssh-server"})
-    stage = Stage(kinds, open_namespace if mode == "ssh" else namespace)
-    job = Elastic(stage, mode)
-    job.create()
-    if mode == "ssh":
+def test_workers_of_a_trainingjob_change_by_scalers_and_run_commands(elastic: Elastic) -> None:
+    stage = elastic.stage
+    if elastic.mode == "ssh":
+        install_programs({"sshd": "openssh-server"})
+    elastic.create()
+    if elastic.mode == "ssh":
         check_same_system(stage)
-    job.check_hosts(0, 1)
-    assert job.scale("ScaleOut", "more", toAdd={"count": 1})["addPods"] == [f"{JOB}-worker-2"]
-    job.check_hosts(0, 1, 2)
-    removed = {"podNames": [f"{JOB}-worker-0"]}
-    job.scale("ScaleIn", "less", toDelete=removed)
+    elastic.check_hosts(0, 1)
+    added = elastic.scale("ScaleOut", "more", toAdd={"count": 1})
+    assert added["addPods"] == [f"{JOB}-worker-2"]
+    elastic.check_hosts(0, 1, 2)
+    elastic.scale("ScaleIn", "less", toDelete={"podNames": [f"{JOB}-worker-0"]})
     assert f"{JOB}-worker-0" not in stage.list_pods()
-    job.check_hosts(1, 2)
+    elastic.check_hosts(1, 2)
     ran = stage.call("cat", "/tmp/scripts").splitlines()
     assert ran == [f"more {JOB}-worker-2:1", f"less {JOB}-worker-0:1"]
     stage.call("touch", "/tmp/end")
     stage.wait_for_phase("trainingjob", JOB, "Succeeded")
     stage.wait(lambda: {} if stage.list_pods() == {LAUNCHER} else None, "the workers are deleted")
     delete = ("delete", "trainingjob", JOB, "--namespace", stage.namespace)
-    kinds.kubectl(*delete, "--cascade=foreground", f"--timeout={NODE_SECONDS}s")
-    assert kinds.get("frameworks,scaleins,scaleouts", "-n", stage.namespace)["items"] == []
+    stage.cluster.kubectl(*delete, "--cascade=foreground", f"--timeout={NODE_SECONDS}s")
+    left = stage.cluster.get("frameworks,scaleins,scaleouts", "-n", stage.namespace)
+    assert left["items"] == []
 
 
 def test_tfjob_runs_to_its_end_and_its_logs_stay(kinds: Cluster, namespace: str) -> None:
