@@ -28,7 +28,7 @@ from framework.kube.resources import (
     Resource,
 )
 from tests.controller.kinds.scalerworlds import build_scaler_wire
-from tests.framework.kinds.jobs import build_tfjob, build_trainingjob
+from tests.framework.kinds.jobs import build_tfjob, build_trainingjob, spell_snake
 from tests.support.fakes.jobscripts import Ends
 from tests.support.servers.controlplane import Access
 from tests.support.servers.deployed import Deployed
@@ -138,8 +138,9 @@ class Stage:
         await self.kube.create(resource, self.namespace, body)
 
     async def wait_for_phases(self, tfjob: str, trainingjob: str) -> None:
-        done = find_phase(tfjob, "job")
-        await watch_until(self.kube, TFJOBS, self.namespace, done)
+        for name in ("job", "old"):
+            found = find_phase(tfjob, name)
+            await watch_until(self.kube, TFJOBS, self.namespace, found)
         await watch_until(
             self.kube, TRAININGJOBS, self.namespace, find_phase(trainingjob, "elastic")
         )
@@ -285,6 +286,9 @@ async def test_job_of_each_kind_runs_with_the_rights_of_the_component(
 ) -> None:
     stage = Stage(kube, namespace, audited_plane)
     await stage.create(TFJOBS, build_tfjob(tensorboard=BOARD))
+    old = build_tfjob(runtimeId="old")
+    old["metadata"]["name"] = "old"
+    await stage.create(TFJOBS, spell_snake(old))
     await stage.create(TRAININGJOBS, build_trainingjob())
     await stage.wait_for_phases("Running", "Running")
     assert "elastic-ssh" in await list_names(kube, SECRETS, namespace)
@@ -305,7 +309,8 @@ async def test_job_of_each_kind_runs_with_the_rights_of_the_component(
     await stage.wait_for_phases("Done", "Succeeded")
     done = await kube.get(TFJOBS, namespace, "job")
     assert done["status"]["state"] == "Succeeded"
-    for resource, name in ((TFJOBS, "job"), (TRAININGJOBS, "elastic"), (TFJOBS, "taken")):
+    tfjobs = ((TFJOBS, name) for name in ("job", "old", "taken"))
+    for resource, name in ((TRAININGJOBS, "elastic"), *tfjobs):
         await delete_in_the_foreground(kube, resource, namespace, name)
     assert await list_names(kube, PODS, namespace) == []
 

@@ -9,6 +9,12 @@ from framework.kinds.compiled import Compiled
 Wire = dict[str, Any]
 Change = Callable[[Wire], None]
 DROPPED = object()
+_SNAKE = {
+    "replicaSpecs": "replica_specs",
+    "tfPort": "tf_port",
+    "tfReplicaType": "tf_replica_type",
+    "runtimeId": "runtimeid",
+}
 
 
 def build_template(name: str = "tensorflow", **container: Any) -> Wire:
@@ -29,6 +35,13 @@ def build_tfjob(**spec: Any) -> Wire:
         "metadata": {"name": "job", "namespace": "team"},
         "spec": {"runtimeId": "76no", "replicaSpecs": replicas, **spec},
     }
+
+
+def spell_snake(value: Any) -> Any:
+    """Spell the fields of a TfJob as its first dialect does."""
+    if isinstance(value, dict):
+        return {_SNAKE.get(key, key): spell_snake(item) for key, item in value.items()}
+    return [spell_snake(item) for item in value] if isinstance(value, list) else value
 
 
 def build_trainingjob(**spec: Any) -> Wire:

@@ -2,7 +2,6 @@
 
 import copy
 import json
-from typing import Any
 
 import pytest
 
@@ -24,21 +23,10 @@ from tests.framework.kinds.jobs import (
     get_role,
     list_init,
     list_names,
+    spell_snake,
 )
 
-SNAKE = {
-    "replicaSpecs": "replica_specs",
-    "tfPort": "tf_port",
-    "tfReplicaType": "tf_replica_type",
-    "runtimeId": "runtimeid",
-}
 BY_SERVICES = edit("metadata", annotations={TF_CONFIG_ANNOTATION: "services"})
-
-
-def spell_snake(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {SNAKE.get(key, key): spell_snake(item) for key, item in value.items()}
-    return [spell_snake(item) for item in value] if isinstance(value, list) else value
 
 
 def test_roles_have_the_types_counts_and_ends_of_the_job() -> None:
