@@ -20,7 +20,11 @@ from aiohttp import WSMsgType, web
 
 from localcluster.apiserver.front.pod_logs import choose_container
 from localcluster.apiserver.front.targets import read_flag
-from localcluster.apiserver.front.websockets import drain_while_connected, is_websocket
+from localcluster.apiserver.front.websockets import (
+    DescriptorBudget,
+    drain_while_connected,
+    is_websocket,
+)
 from localcluster.apiserver.model.errors import Object, StatusError, bad_request
 from localcluster.stdio import StartError, Stdio
 
@@ -30,6 +34,8 @@ STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 _CHUNK_BYTES = 32 * 1024
 _MAX_MESSAGE_BYTES = 1024 * 1024
 _MAX_SIDE = 10_000
+_DESCRIPTORS = 8
+"""Of one command: the WebSocket, three pipes with two ends each, and one to watch the process."""
 
 
 class PodCommands(Protocol):
@@ -58,12 +64,16 @@ class _Call:
 
 
 async def serve_command(
-    request: web.Request, commands: PodCommands | None, pod: dict[str, Any]
+    request: web.Request,
+    commands: PodCommands | None,
+    pod: dict[str, Any],
+    budget: DescriptorBudget,
 ) -> web.StreamResponse:
     """Run the command of a request until it ends or the client goes.
 
     Raises:
-        StatusError: 400, a bad option or container, or no WebSocket; 501, there is no kubelet.
+        StatusError: 400, a bad option or container, or no WebSocket; 429, too many are open; 501,
+            there is no kubelet.
     """
     call = _read_call(request, pod)
     if commands is None:
@@ -74,11 +84,12 @@ async def serve_command(
             "newer and `framework exec` use"
         )
     socket = web.WebSocketResponse(protocols=PROTOCOLS, max_msg_size=_MAX_MESSAGE_BYTES)
-    await socket.prepare(request)
-    status = await _Session(socket, call).run(commands)
-    with contextlib.suppress(ConnectionError):
-        await socket.send_bytes(bytes([ERROR]) + json.dumps(status).encode())
-    await socket.close()
+    with budget.take(_DESCRIPTORS):
+        await socket.prepare(request)
+        status = await _Session(socket, call).run(commands)
+        with contextlib.suppress(ConnectionError):
+            await socket.send_bytes(bytes([ERROR]) + json.dumps(status).encode())
+        await socket.close()
     return socket
 
 

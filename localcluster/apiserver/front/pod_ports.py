@@ -32,7 +32,11 @@ from localcluster.apiserver.front.spdy import (
     build_ping,
     build_reset,
 )
-from localcluster.apiserver.front.websockets import drain_while_connected, is_websocket
+from localcluster.apiserver.front.websockets import (
+    DescriptorBudget,
+    drain_while_connected,
+    is_websocket,
+)
 from localcluster.apiserver.model.errors import StatusError, bad_request
 
 PROTOCOL = "SPDY/3.1+portforward.k8s.io"
@@ -60,12 +64,16 @@ class PodPorts(Protocol):
 
 
 async def serve_ports(
-    request: web.Request, ports: PodPorts | None, pod: dict[str, Any]
+    request: web.Request,
+    ports: PodPorts | None,
+    pod: dict[str, Any],
+    budget: DescriptorBudget,
 ) -> web.StreamResponse:
     """Forward connections until the client goes.
 
     Raises:
-        StatusError: 400, the Pod does not run, or no such WebSocket; 501, there is no kubelet.
+        StatusError: 400, the Pod does not run, or no such WebSocket; 429, too many are open; 501,
+            there is no kubelet.
     """
     if ports is None:
         raise StatusError(501, "NotImplemented", "this server has no kubelet, so no Pods run")
@@ -81,9 +89,10 @@ async def serve_ports(
     socket = web.WebSocketResponse(
         protocols=(PROTOCOL,), max_msg_size=_MAX_MESSAGE_BYTES, compress=False
     )
-    await socket.prepare(request)
-    await _Session(socket, ports, pod["metadata"]).run()
-    await socket.close()
+    with budget.take(1):
+        await socket.prepare(request)
+        await _Session(socket, ports, pod["metadata"], budget).run()
+        await socket.close()
     return socket
 
 
@@ -171,10 +180,15 @@ class _Session:
     """The streams of one WebSocket."""
 
     def __init__(
-        self, socket: web.WebSocketResponse, ports: PodPorts, metadata: dict[str, Any]
+        self,
+        socket: web.WebSocketResponse,
+        ports: PodPorts,
+        metadata: dict[str, Any],
+        budget: DescriptorBudget,
     ) -> None:
         self._socket = socket
         self._ports = ports
+        self._budget = budget
         self._uid = str(metadata["uid"])
         self._pod = str(metadata["name"])
         self._decoder = Decoder()
@@ -228,12 +242,13 @@ class _Session:
     async def _open(self, stream: int, headers: Mapping[str, str]) -> None:
         request, kind = headers.get("requestid", ""), headers.get("streamtype")
         is_full = len(self._waiting) + len(self._connections) >= MAX_CONNECTIONS
+        is_accepted = request in self._waiting and stream not in self._connections
         if kind == "error" and not is_full and request not in self._waiting:
             self._waiting[request] = stream
             await self._send(self._encoder.accept(stream))
-        elif kind == "data" and request in self._waiting and stream not in self._connections:
-            await self._send(self._encoder.accept(stream))
+        elif kind == "data" and is_accepted and self._budget.left:
             self._start(self._waiting.pop(request), stream, headers.get("port", ""))
+            await self._send(self._encoder.accept(stream))
         else:
             await self._send(build_reset(stream, REFUSED_STREAM))
 
@@ -244,6 +259,8 @@ class _Session:
     def _start(self, error_stream: int, data_stream: int, port: str) -> None:
         connection = _Connection(self._send, error_stream, data_stream)
         self._connections[data_stream] = connection
+        slot = contextlib.ExitStack()
+        slot.enter_context(self._budget.take(1))
         description = f"port {port[:_PORT_DIGITS]} to pod {self._pod}"
         task = asyncio.create_task(
             connection.run(partial(self._connect, port), description), name=f"forward {description}"
@@ -251,6 +268,7 @@ class _Session:
         self._tasks.add(task)
 
         def remove(task: asyncio.Task[None]) -> None:
+            slot.close()
             self._tasks.discard(task)
             self._connections.pop(data_stream, None)
 

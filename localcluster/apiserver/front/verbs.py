@@ -29,6 +29,7 @@ from localcluster.apiserver.front.targets import (
     read_resource_version,
 )
 from localcluster.apiserver.front.watches import DEFAULT_TIMEOUT_SECONDS, WatchOptions, WatchStream
+from localcluster.apiserver.front.websockets import DescriptorBudget
 from localcluster.apiserver.model.errors import Object, StatusError
 from localcluster.apiserver.model.options import (
     BACKGROUND,
@@ -63,6 +64,7 @@ class ResourceVerbs:
         self._clock = clock
         self._streams = streams
         self._logs = logs
+        self._budget = DescriptorBudget()
         self.pods: RunningPods | None = None
         """Reaches into Pods; None without a kubelet."""
 
@@ -192,11 +194,11 @@ class ResourceVerbs:
 
     async def _exec(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:
         pod = self._storage.get(rt, target.namespace, target.name or "")
-        return await serve_command(request, self.pods, pod)
+        return await serve_command(request, self.pods, pod, self._budget)
 
     async def _portforward(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:
         pod = self._storage.get(rt, target.namespace, target.name or "")
-        return await serve_ports(request, self.pods, pod)
+        return await serve_ports(request, self.pods, pod, self._budget)
 
     # --- writing -----------------------------------------------------------------------------
 

@@ -2,12 +2,49 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+import resource
+from collections.abc import Awaitable, Callable, Iterator
 
 from aiohttp import web
 
+from localcluster.apiserver.model.errors import StatusError
+
 _PING_SECONDS = 1.0
 """While the receiver does not read, how often to find out whether the client is there."""
+
+
+_MAX_DESCRIPTORS = 4096
+
+
+class DescriptorBudget:
+    """Bounds the file descriptors of all WebSockets of Pods together.
+
+    Without it, the WebSockets of one client could take all descriptors of the server, so that it
+    would accept no connection.
+    """
+
+    def __init__(self) -> None:
+        """Allow half of what this process may open, at most 4096."""
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        is_unlimited = soft == resource.RLIM_INFINITY
+        self.left = _MAX_DESCRIPTORS if is_unlimited else min(_MAX_DESCRIPTORS, soft // 2)
+        """How many may still be opened."""
+
+    @contextlib.contextmanager
+    def take(self, count: int) -> Iterator[None]:
+        """Use so many descriptors until the block ends.
+
+        Raises:
+            StatusError: 429, that many are not left.
+        """
+        if count > self.left:
+            text = "too many exec and port-forward connections are open: close some of them"
+            raise StatusError(429, "TooManyRequests", text)
+        self.left -= count
+        try:
+            yield
+        finally:
+            self.left += count
 
 
 def is_websocket(request: web.Request) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import resource
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -11,6 +12,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
+from localcluster.apiserver.front import websockets
 from localcluster.apiserver.front.pod_ports import MAX_CONNECTIONS, PROTOCOL, Streams
 from localcluster.apiserver.front.spdy import (
     Decoder,
@@ -381,3 +383,34 @@ async def test_what_cannot_be_forwarded_is_refused(phase: str, protocol: str, fa
         ):
             assert answer.status == 400
             assert fault in (await answer.json())["message"]
+
+
+async def test_sockets_and_connections_of_a_client_with_a_token_are_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(websockets, "_MAX_DESCRIPTORS", 10)
+    async with open_server() as running:
+        await create_pod(running, "Running")
+        pods = Pods(echo)
+        await pods.start()
+        running.server.attach_pods(pods)
+        async with connect(running) as socket:
+            client = Client(socket)
+            streams = [await client.open(80) for _ in range(10)]
+            refused = await client.read_until(lambda frame: isinstance(frame, Reset))
+            assert refused == Reset(streams[9][1])
+            with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
+                await connect(running).__aenter__()
+            assert caught.value.status == 429
+            # The end of one makes room for another.
+            error, data = streams[0]
+            await client.send(data, b"", is_last=True)
+            await client.read_all(error)
+            async with connect(running):
+                pass
+        await pods.close()
+
+
+def test_half_of_the_descriptors_are_left_to_other_connections() -> None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert 0 < websockets.DescriptorBudget().left <= soft // 2
