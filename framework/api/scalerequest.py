@@ -118,7 +118,7 @@ def decode_request(stored: Any) -> ScaleRequest:
 
 def encode_result(result: ScaleResult) -> str:
     """Encode a result for an annotation; a long message is cut."""
-    message = cut_text(make_printable(result.message), _MAX_MESSAGE_BYTES)
+    message = cut_text(make_printable(result.message, keep="\n"), _MAX_MESSAGE_BYTES)
     wire = {"uid": result.uid, "code": result.code, "message": message}
     text = json.dumps(wire, ensure_ascii=False, separators=(",", ":"))
     if len(text) <= MAX_RESULT_CHARS:
@@ -139,7 +139,8 @@ def decode_result(text: str) -> ScaleResult:
     uid = _get(wire, "uid", str)
     if not _UID.match(uid):
         raise ScaleRequestError("uid is not a UID")
-    return ScaleResult(uid, _get(wire, "code", int), make_printable(_get(wire, "message", str)))
+    message = make_printable(_get(wire, "message", str), keep="\n")
+    return ScaleResult(uid, _get(wire, "code", int), message)
 
 
 def _list_faults(request: ScaleRequest) -> List[str]:
