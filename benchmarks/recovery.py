@@ -1,12 +1,14 @@
 """From the death of one rank until all ranks train again: in place, and by another Pod.
 
+Beside them, a plain restart: a shell starts the dead rank again, and the others train on.
+
 Run by people::
 
     python -m benchmarks.recovery --runs 5 4 32
 
 Each number of ranks and each way is measured on a local cluster of its own. In each round one rank
-is killed. A process "trains" as soon as its command runs; all commands are restarted by the
-wrapper, ``rendezvous run``.
+is killed. A process "trains" as soon as its command runs; but for the plain restart, all commands
+are restarted by the wrapper, ``rendezvous run``.
 """
 
 import argparse
@@ -21,7 +23,7 @@ from framework.kube.resources import Object
 from tests.e2e.steps import restart_in_place, wrap_command
 from tests.support.servers.gang import build_gang, build_role, open_gang_cluster
 
-IN_PLACE, BY_POD = "in-place", "by-pod"
+PLAIN, IN_PLACE, BY_POD = "plain", "in-place", "by-pod"
 _POLL_SECONDS = 0.01
 _SETTLE_SECONDS = 1.0
 _MAX_RESTARTS = 100
@@ -42,12 +44,14 @@ kill -9 $$$$
 def build(way: str, ranks: int) -> Object:
     """Build the gang of one way."""
     role = build_role("worker", ranks, _SCRIPT, max_retries=_MAX_RESTARTS)
-    if way == IN_PLACE:
+    main = role["task"]["pod"]["spec"]["containers"][0]
+    if way == PLAIN:
+        main["command"] = ["sh", "-c", 'until "$@"; do :; done', "sh", *main["command"]]
+    elif way == IN_PLACE:
         restart_in_place(role, _MAX_RESTARTS)
     else:
         wrap_command(role)
         env = {"FB_ON_CHANGE": "restart", "FB_STOP_GRACE_SEC": "1"}
-        main = role["task"]["pod"]["spec"]["containers"][0]
         main["env"] = [{"name": name, "value": value} for name, value in env.items()]
     return build_gang(role, name=way)
 
@@ -57,6 +61,7 @@ class Ranks:
 
     def __init__(self, gate: Path, way: str, count: int) -> None:
         """Look at the gang of this way."""
+        self._is_plain = way == PLAIN
         self._paths = [gate / f"{way}-{index}" for index in range(count)]
 
     def list_starts(self) -> list[list[int]]:
@@ -64,12 +69,15 @@ class Ranks:
         return [_read_times(path.with_suffix(".started")) for path in self._paths]
 
     async def kill(self, index: int) -> float:
-        """Kill a rank; return the seconds until all ranks have started again."""
+        """Kill a rank; return the seconds until all ranks that restart have started again."""
         before = self.list_starts()
         path = self._paths[index]
         path.with_suffix(".died").unlink(missing_ok=True)
         path.with_suffix(".die").touch()
-        await self.wait_for_starts([len(starts) for starts in before])
+        known = [len(starts) for starts in before]
+        if self._is_plain:
+            known = [known[index] if each == index else -1 for each in range(len(known))]
+        await self.wait_for_starts(known)
         (died,) = _read_times(path.with_suffix(".died"))
         return (max(starts[-1] for starts in self.list_starts()) - died) / _NANOSECONDS
 
@@ -101,7 +109,7 @@ async def measure(way: str, ranks: int, runs: int, directory: Path) -> list[floa
             await asyncio.sleep(_SETTLE_SECONDS)
             seconds.append(await gang.kill((run + 1) % ranks))
         count = sum(len(uids) for uids in world.list_pods(way).values())
-    if count != ranks + (0 if way == IN_PLACE else runs):
+    if count != ranks + (runs if way == BY_POD else 0):
         raise RuntimeError(f"{way}: {count} Pods for {ranks} ranks and {runs} failures")
     return seconds
 
@@ -118,13 +126,16 @@ def main() -> None:
     print(describe_machine())
     for ranks in options.ranks:
         medians = {}
-        for way in (IN_PLACE, BY_POD):
+        for way in (PLAIN, IN_PLACE, BY_POD):
             with tempfile.TemporaryDirectory() as directory:
                 seconds = asyncio.run(measure(way, ranks, options.runs, Path(directory)))
             medians[way] = statistics.median(seconds)
             spread = f"{min(seconds):.2f} to {max(seconds):.2f} s"
             print(f"{ranks} ranks {way}: median {medians[way]:.2f} s, {spread}", flush=True)
-        print(f"{ranks} ranks: ratio of the medians {medians[IN_PLACE] / medians[BY_POD]:.2f}")
+        ratios = [medians[way] / medians[PLAIN] for way in (IN_PLACE, BY_POD)]
+        print(
+            f"{ranks} ranks: times a plain restart: {ratios[0]:.1f} in place, {ratios[1]:.1f} by Pod"
+        )
 
 
 if __name__ == "__main__":
