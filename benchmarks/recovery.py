@@ -132,10 +132,8 @@ def main() -> None:
             medians[way] = statistics.median(seconds)
             spread = f"{min(seconds):.2f} to {max(seconds):.2f} s"
             print(f"{ranks} ranks {way}: median {medians[way]:.2f} s, {spread}", flush=True)
-        ratios = [medians[way] / medians[PLAIN] for way in (IN_PLACE, BY_POD)]
-        print(
-            f"{ranks} ranks: times a plain restart: {ratios[0]:.1f} in place, {ratios[1]:.1f} by Pod"
-        )
+        in_place, by_pod = (medians[way] / medians[PLAIN] for way in (IN_PLACE, BY_POD))
+        print(f"{ranks} ranks: plain restarts: {in_place:.0f} in place, {by_pod:.0f} by Pod")
 
 
 if __name__ == "__main__":
