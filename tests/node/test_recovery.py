@@ -18,10 +18,11 @@ from tests.node.gangs import (
 pytestmark = pytest.mark.node
 
 NAME, RANKS, MAX_RESTARTS = "healed", 4, 1
-# Says when it starts, in nanoseconds. Leaves a process behind when it is killed.
+# Says when it starts, in nanoseconds. Leaves a process behind when it is killed. A command of a Pod
+# has `$$` for `$`.
 SCRIPT = """\
 trap 'exit 143' TERM
-echo $$ >/tmp/pid
+echo $$$$ >/tmp/pid
 echo "epoch $FB_EPOCH starts $(date +%s%N)"
 while [ ! -e /tmp/end ]; do sleep 0.1; done
 exit "$(cat /tmp/end)"
