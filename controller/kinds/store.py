@@ -14,15 +14,7 @@ from controller.store.object_identity import parse_version
 from framework.kube.deferred import DeferredObject
 from framework.kube.resources import Object
 
-_KEPT = (
-    "name",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "labels",
-    "ownerReferences",
-    "deletionTimestamp",
-)
+_KEPT = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
 _FORM, _HEADLESS = "form", "headless"
 
 
@@ -178,15 +170,21 @@ class ServiceSink(_Sink):
 
 
 def trim_service(obj: Object) -> Object:
-    """Keep only the form of a Service, and the metadata that shows to which job it belongs."""
+    """Keep only the form of a Service, and the metadata that shows to which job it belongs.
+
+    Other labels and owners are dropped: a tenant may fill a Service with 1 MB of them.
+    """
     if _FORM in obj:
         return obj
     metadata = obj["metadata"]
-    return {
-        "metadata": {key: metadata[key] for key in _KEPT if key in metadata},
-        _FORM: compute_form(obj),
-        _HEADLESS: read_headless(obj),
-    }
+    kept = {key: metadata[key] for key in _KEPT if key in metadata}
+    kept["labels"] = {JOB_LABEL: (metadata.get("labels") or {}).get(JOB_LABEL)}
+    kept["ownerReferences"] = [
+        {"controller": True, "uid": owner.get("uid")}
+        for owner in metadata.get("ownerReferences") or ()
+        if owner.get("controller") is True
+    ]
+    return {"metadata": kept, _FORM: compute_form(obj), _HEADLESS: read_headless(obj)}
 
 
 def _find_key(obj: Object) -> str:

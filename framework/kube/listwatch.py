@@ -286,6 +286,7 @@ class ListWatch:
     def _report(self, error: KubeError) -> None:
         """Log the first error of a type as a warning, the following ones at debug level."""
         is_new = self.last_error is None or type(error) is not type(self.last_error)
+        _drop_frames(error)
         self.last_error = error
         level = logging.WARNING if is_new and not isinstance(error, GoneError) else logging.DEBUG
         logger.log(level, "list or watch failed", extra=self._describe(error=str(error)))
@@ -325,3 +326,11 @@ def _is_older(version: str | None, than: str | None) -> bool:
     if version is None or than is None or not (version.isdecimal() and than.isdecimal()):
         return False
     return int(version) < int(than)
+
+
+def _drop_frames(error: BaseException | None) -> None:
+    """Remove the frames of an error and of its causes: they keep the answer that was not read."""
+    while error is not None:
+        cause = error.__cause__
+        error.__traceback__ = error.__context__ = error.__cause__ = None
+        error = cause

@@ -13,7 +13,7 @@ from framework.api.nesting import MAX_DEPTH, cut_deep_values, is_deeper
 from framework.kube.resources import Object
 
 # An object is at most 1.5 MiB in etcd; a line beyond this is no event.
-MAX_LINE_BYTES = 64 * 2**20
+MAX_LINE_BYTES = 16 * 2**20
 
 _DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 

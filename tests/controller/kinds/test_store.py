@@ -62,3 +62,12 @@ def test_answer_after_the_end_of_the_service_is_not_taken(store: JobStore) -> No
     store.services.put_answer(build_service("2", 23))
     assert find_form(store) is None
     assert store.get_services_version(KEY) == version
+
+
+def test_foreign_labels_and_owners_of_a_service_are_not_kept() -> None:
+    small = build_service("1", 22)
+    large = build_service("1", 22)
+    large["metadata"]["labels"] |= {f"label-{i}": "value" for i in range(1000)}
+    large["metadata"]["ownerReferences"] += [{"uid": f"other-{i}"} for i in range(1000)]
+    large["metadata"]["annotations"] = {"a": "value" * 1000}
+    assert trim_service(large) == trim_service(small)

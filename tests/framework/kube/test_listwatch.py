@@ -218,6 +218,21 @@ async def test_event_that_cannot_be_decoded_never_reaches_the_sink(
         await run.mirror.wait_for("replace@5", "MODIFIED a@6")
 
 
+async def test_error_that_is_kept_holds_no_part_of_the_answer(bench: Bench) -> None:
+    hold = asyncio.Event()
+
+    async def wait(_: Seen) -> None:
+        await hold.wait()
+
+    noise = Reply(200, b"noise")
+    async with running(bench, noise, replace(pod_list(5), before=wait)) as run:
+        await run.server.wait_for_requests(2)
+        error = run.listwatch.last_error
+        assert isinstance(error, errors.KubeError)
+        assert (error.__traceback__, error.__cause__, error.__context__) == (None, None, None)
+        hold.set()
+
+
 async def test_unknown_event_type_is_skipped(bench: Bench) -> None:
     changes = stream(change("a", 6, "SURPRISE"), change("a", 7), ending="silent")
     replies = (pod_list(5), changes)
