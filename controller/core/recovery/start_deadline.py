@@ -45,6 +45,8 @@ from framework.api.roster import RoleRoster, RosterRecovery, fingerprint_uid
 DIAGNOSTICS = "The Pod did not come to the start barrier of the epoch in time"
 # Longer than the deadlines of the agents: it applies only if no agent reports anything.
 DEADLINE_SECONDS = 900
+# Agents whose report is refused end at once.
+REFUSED_SECONDS = 600
 _START, _REFUSED = "start", "refused"
 
 
@@ -117,7 +119,7 @@ def _have_refused_stayed(draft: Draft, recovery: RecoveryStatus) -> bool:
     if not recovery.refused:
         return False
     wait = _build_wait(draft, 0, recovery.epoch, _REFUSED)
-    return draft.has_waited(wait, SERVER_SECONDS)
+    return draft.has_waited(wait, REFUSED_SECONDS)
 
 
 def _find_missing(draft: Draft, awaited: _Awaited, *, is_served: bool) -> Iterable[str]:
