@@ -84,6 +84,9 @@ class Stage:
     def wait(self, look: Callable[[], Body | None], what: str) -> Body:
         return self.cluster.wait(look, what, self.namespace)
 
+    def describe(self) -> str:
+        return self.cluster.describe(self.namespace)
+
     def call(self, *command: str) -> str:
         """Run a command in the launcher's container."""
         return self.cluster.run_in(self.namespace, LAUNCHER, "train", *command)
@@ -114,7 +117,8 @@ class Elastic:
             },
         }
         self.stage.apply({"apiVersion": "v1", **app}, job)
-        self.stage.wait_for_phase("trainingjob", JOB, "Running")
+        status = self.stage.wait_for_phase("trainingjob", JOB, "Running", "Failed")
+        assert status["phase"] == "Running", self.stage.describe()
 
     def _build_template(self, script: str) -> Body:
         container: Body = {

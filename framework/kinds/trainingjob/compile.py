@@ -271,8 +271,10 @@ def _add_links(template: Object, links: Mapping[str, str]) -> None:
         "command": ["sh", "-c", " && ".join(commands)],
         "resources": {"limits": {"cpu": "100m", "memory": "64Mi"}},
     }
-    if container.get("imagePullPolicy"):
-        init["imagePullPolicy"] = container["imagePullPolicy"]
+    # It runs the image of the container, and a namespace may enforce the level `restricted`.
+    for key in ("imagePullPolicy", "securityContext"):
+        if container.get(key):
+            init[key] = copy.deepcopy(container[key])
     for each in (init, container):
         for path in sorted({link.rpartition("/")[0] for link in links}):
             sub_path = path.rpartition("/")[2]

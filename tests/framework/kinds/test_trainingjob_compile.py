@@ -101,6 +101,16 @@ def test_launcher_finds_the_host_files_at_the_paths_of_the_original() -> None:
     }
 
 
+@pytest.mark.parametrize("role", ["launcher", "worker"])
+def test_files_are_linked_with_the_rights_of_the_container_that_gets_them(role: str) -> None:
+    own = {"runAsUser": 1000, "runAsNonRoot": True, "capabilities": {"drop": ["ALL"]}}
+    at = ("spec", "etReplicaSpecs", role, *POD)
+    compiled = compile_with(edit(*at, securityContext=own), launcherAttachMode="kubexec")
+    links = get_pod(compiled, role)["spec"]["initContainers"][-1]
+    assert links["name"] == "training-job-files"
+    assert links["securityContext"] == own
+
+
 def test_agent_for_scalers_is_started_beside_the_command_of_the_launcher() -> None:
     compiled = compile_with()
     container = get_container(compiled, "launcher")
