@@ -3,6 +3,7 @@
 The objects are those of the examples of the originals, with scripts in place of the training.
 """
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,8 @@ from framework.kube.client import KubeClient
 from framework.kube.config import load_kube_config
 from framework.kube.resources import (
     DEPLOYMENTS,
+    SCALE_INS,
+    SCALE_OUTS,
     TFJOBS,
     TRAININGJOBS,
     Object,
@@ -30,6 +33,7 @@ from tests.support.servers.watching import watch_until
 pytestmark = [pytest.mark.local, pytest.mark.slow]
 
 WAIT = "sleep 1000 & wait"
+SCALER_SECONDS = 600
 # The master connects to all others, which serve until they are ended.
 TRAIN = """
 import json, os, socket, time
@@ -124,6 +128,45 @@ metadata:
   name: elastic-training
 stringData: {id_rsa: private, id_rsa.pub: public, config: text}
 """.replace("WAIT", WAIT)
+COUNT = """until [ -e /job/end ]; do
+  found=$(sh /etc/edl/discover_hosts.sh | wc -l)
+  [ "$found" = "$hosts" ] || echo "hosts: $found"
+  hosts=$found
+  sleep 0.1
+done"""
+SCALERS = """
+apiVersion: kai.alibabacloud.com/v1alpha1
+kind: ScaleOut
+metadata:
+  generateName: elastic-training-scaleout-
+spec:
+  selector:
+    name: elastic-training
+  timeout: 300
+  toAdd:
+    count: 2
+---
+apiVersion: kai.alibabacloud.com/v1alpha1
+kind: ScaleIn
+metadata:
+  generateName: scalein-sample-
+spec:
+  selector:
+    name: elastic-training
+  toDelete:
+    count: 1
+---
+apiVersion: kai.alibabacloud.com/v1alpha1
+kind: ScaleIn
+metadata:
+  generateName: scalein-sample-
+spec:
+  selector:
+    name: elastic-training
+  toDelete:
+    podNames:
+    - elastic-training-worker-1
+"""
 
 
 def convert(text: str) -> str:
@@ -275,3 +318,48 @@ async def test_jobs_applied_to_a_local_cluster_run_to_their_end(kubeconfig: Path
         check_tfjob(read_logs(kubeconfig, "example-job"))
         # One container is left, so its lines have no prefix.
         check_trainingjob(read_logs(kubeconfig, "elastic-training").splitlines())
+
+
+def build_counting_job() -> str:
+    """Build a TrainingJob whose launcher counts its hosts until it is told to end."""
+    job = next(iter(yaml.safe_load_all(TRAININGJOB)))
+    launcher = job["spec"]["etReplicaSpecs"]["launcher"]["template"]["spec"]
+    launcher["containers"][0]["args"] = [COUNT]
+    return yaml.safe_dump(job)
+
+
+async def carry_out(kube: KubeClient, scaler: Object) -> Object:
+    """Create a scaler; return its status at its end."""
+    resource = {"ScaleIn": SCALE_INS, "ScaleOut": SCALE_OUTS}[scaler["kind"]]
+    # A busy machine starts workers slowly.
+    scaler["spec"]["timeout"] = SCALER_SECONDS
+    name = (await kube.create(resource, "default", scaler))["metadata"]["name"]
+
+    def find(_: str, body: Object) -> Object | None:
+        status: Object = body.get("status") or {}
+        has_ended = status.get("phase") in {"ScaleSucceeded", "ScaleFailed"}
+        return status if has_ended and body["metadata"]["name"] == name else None
+
+    return await watch_until(kube, resource, "default", find)
+
+
+async def test_scalers_of_the_original_change_the_workers_of_a_job(kubeconfig: Path) -> None:
+    config = load_kube_config(None, str(kubeconfig), {})
+    async with KubeClient(config, user_agent="test", clock=SystemClock()) as kube:
+        await apply_until(kube, TRAININGJOBS, build_counting_job(), phase="Running")
+        for scaler in yaml.safe_load_all(SCALERS):
+            status = await carry_out(kube, scaler)
+            assert status["phase"] == "ScaleSucceeded", status
+        end = ("exec", "--kubeconfig", str(kubeconfig), "elastic-training", "launcher/0")
+        code, output = await asyncio.to_thread(call, *end, "--", "touch", "/job/end")
+        assert code == ExitCode.SUCCEEDED, output
+
+        def find(_: str, body: Object) -> Object | None:
+            return body["status"] if body["status"].get("phase") == "Succeeded" else None
+
+        job = await watch_until(kube, TRAININGJOBS, "default", find)
+    assert job["targetWorkers"] == [f"elastic-training-worker-{index}" for index in (0, 2)]
+    # The agent beside the launcher writes to the same log.
+    lines = read_logs(kubeconfig, "elastic-training").splitlines()
+    counts = [line for line in lines if line.startswith("hosts: ")]
+    assert counts == [f"hosts: {count}" for count in (2, 4, 3, 2)]
