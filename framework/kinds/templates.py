@@ -4,18 +4,45 @@ The functions that change a template are called with a copy of the user's.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from framework.api import constants
 from framework.api.fielderrors import FieldError
 from framework.api.inplace import find_annotation
-from framework.api.wire import json_type
 from framework.kinds.compiled import Note, Object
+from framework.kinds.shapes import ANY, BOOLEAN, QUANTITY, TEXT, Shape, find_shape_faults
 
 OLD_GPU_RESOURCE = "alpha.kubernetes.io/nvidia-gpu"
 """Name of GPUs before Kubernetes 1.11; no cluster offers it any more."""
 _MAX_CONTAINERS = 100
 _NAMED_LISTS = ("initContainers", "containers", "volumes")
+# Of a template with more faults, these are enough to see what is wrong.
+_MAX_FAULTS = 20
+_AMOUNTS = {ANY: QUANTITY}
+_CONTAINER: Shape = {
+    "name": TEXT,
+    "image": TEXT,
+    "imagePullPolicy": TEXT,
+    "command": [TEXT],
+    "args": [TEXT],
+    "env": [{"name": TEXT, "value": TEXT}],
+    "volumeMounts": [{"name": TEXT, "mountPath": TEXT}],
+    "resources": {"limits": _AMOUNTS, "requests": _AMOUNTS},
+}
+_TEMPLATE: Shape = {
+    "metadata": {"labels": {ANY: TEXT}, "annotations": {ANY: TEXT}},
+    "spec": {
+        "restartPolicy": TEXT,
+        "serviceAccountName": TEXT,
+        "serviceAccount": TEXT,
+        "automountServiceAccountToken": BOOLEAN,
+        "initContainers": [_CONTAINER],
+        "containers": [_CONTAINER],
+        "volumes": [{"name": TEXT}],
+    },
+}
+"""All that the compile steps read of a template."""
 
 
 def check_template(
@@ -28,63 +55,39 @@ def check_template(
         path: its field.
         reserved: by list (containers, volumes), the names that the compile step adds.
     """
-    metadata, spec = template.get("metadata"), template.get("spec")
-    if metadata is not None and not isinstance(metadata, Mapping):
-        yield FieldError(f"{path}.metadata", f"must be an object, not {json_type(metadata)}")
-    for key in ("labels", "annotations"):
-        texts = metadata.get(key) if isinstance(metadata, Mapping) else None
-        if texts is not None and not isinstance(texts, Mapping):
-            yield FieldError(
-                f"{path}.metadata.{key}", f"must be an object of texts, not {json_type(texts)}"
-            )
+    faults = list(islice(find_shape_faults(template, _TEMPLATE, path), _MAX_FAULTS))
+    if faults:
+        yield from faults
+        return
+    spec = template.get("spec")
     if find_annotation(template) is not None:
         yield FieldError(
             f"{path}.metadata.annotations[{constants.IN_PLACE_ANNOTATION}]",
             "only the roles of a Framework restart in place: remove it, or write a Framework "
             "(examples/recovery.yaml)",
         )
-    if not isinstance(spec, Mapping):
+    if spec is None:
         yield FieldError(f"{path}.spec", "is required: write an object with containers")
         return
     for key in _NAMED_LISTS:
-        yield from _check_list(spec, key, f"{path}.spec", reserved.get(key, ()))
+        yield from _check_names(spec.get(key) or (), f"{path}.spec.{key}", reserved.get(key, ()))
     if not spec.get("containers"):
         yield FieldError(f"{path}.spec.containers", "is required: list at least one container")
 
 
-def _check_list(
-    spec: Mapping[str, Any], key: str, path: str, reserved: Collection[str]
+def _check_names(
+    items: Sequence[Mapping[str, Any]], path: str, reserved: Collection[str]
 ) -> Iterator[FieldError]:
-    items = spec.get(key)
-    if items is None:
-        return
-    if not isinstance(items, Sequence) or isinstance(items, str):
-        yield FieldError(f"{path}.{key}", f"must be a list, not {json_type(items)}")
-        return
     if len(items) > _MAX_CONTAINERS:
-        yield FieldError(
-            f"{path}.{key}", f"has {len(items)} entries: use at most {_MAX_CONTAINERS}"
-        )
+        yield FieldError(path, f"has {len(items)} entries: use at most {_MAX_CONTAINERS}")
         return
     for index, item in enumerate(items):
-        place = f"{path}.{key}[{index}]"
-        if not isinstance(item, Mapping):
-            yield FieldError(place, f"must be an object with a name, not {json_type(item)}")
-            continue
         name = item.get("name")
-        if isinstance(name, str) and name in reserved:
+        if name in reserved:
             yield FieldError(
-                f"{place}.name", f"{name} is the name of a part that is added: give it another name"
+                f"{path}[{index}].name",
+                f"{name} is the name of a part that is added: give it another name",
             )
-        if key != "volumes":
-            yield from _check_container(item, place)
-
-
-def _check_container(container: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    for key in ("command", "args", "env", "volumeMounts"):
-        value = container.get(key)
-        if value is not None and not isinstance(value, list):
-            yield FieldError(f"{path}.{key}", f"must be a list, not {json_type(value)}")
 
 
 def translate_restart_policy(spec: Object, path: str, remedy: str) -> Iterator[Note]:
