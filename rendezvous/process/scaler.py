@@ -152,7 +152,9 @@ class Scaler:
         """Look after the script that runs; return whether it has ended."""
         now = self._clock.monotonic()
         is_wanted = self._request is not None and self._request.uid == script.request.uid
-        result = script.poll(now if is_wanted else max(now, script.deadline))
+        if not is_wanted:
+            script.shorten(now)
+        result = script.poll(now)
         if result is None:
             return False
         self._script = None
@@ -186,9 +188,10 @@ class _Script:
         deadline: float,
     ) -> None:
         self.request = request
-        self.deadline = deadline
+        self._deadline = deadline
         self._children = children
         self._is_terminated = False
+        self._late = f"the script did not end in {request.timeout_seconds} s"
         self._tail = b""
         reader, writer = os.pipe()
         try:
@@ -207,22 +210,27 @@ class _Script:
             children.kill_session(self._pid)
             raise
 
+    def shorten(self, now: float) -> None:
+        """End the script now, because its request was removed."""
+        if now < self._deadline:
+            self._deadline = now
+            self._late = "the request was removed while the script ran"
+
     def poll(self, now: float) -> Optional[ScaleResult]:
         """Return the result, once; end the script when its time is over."""
         self._children.reap()
         code = self._children.take_code(self._pid)
         if code is None:
-            if now >= self.deadline + _KILL_SECONDS:
+            if now >= self._deadline + _KILL_SECONDS:
                 self._children.kill_session(self._pid)
-            elif now >= self.deadline and not self._is_terminated:
+            elif now >= self._deadline and not self._is_terminated:
                 self._is_terminated = True
                 self._children.signal_group(self._pid, signal.SIGTERM)
             return None
         self._thread.join(_DRAIN_SECONDS)
         uid = self.request.uid
         if self._is_terminated:
-            limit = self.request.timeout_seconds
-            return ScaleResult(uid, _TIMEOUT_CODE, f"the script did not end in {limit} s")
+            return ScaleResult(uid, _TIMEOUT_CODE, self._late)
         if code == 0:
             return ScaleResult(uid, 0)
         said = self._tail.decode("utf-8", "replace").strip()

@@ -338,6 +338,29 @@ def test_request_that_is_cleared_ends_its_script(launcher: Launcher) -> None:
     assert launcher.reports[-1].code == 124
 
 
+def test_script_of_a_cleared_request_that_ignores_sigterm_is_killed(launcher: Launcher) -> None:
+    started = launcher.directory / "started"
+    text = f"trap '' TERM; echo $$ >{started}; while :; do sleep 1; done\n"
+    request = launcher.write(text)._replace(timeout_seconds=3600)
+    launcher.scaler.observe(encode_request(request))
+    launcher.scaler.turn(LEFT)
+    pid = int(wait_until(lambda: started.exists() and started.read_text().strip()))
+    launcher.scaler.observe(encode_request(request._replace(uid="u2", script="")))
+    launcher.scaler.turn(LEFT)
+    launcher.clock.sleep(5)
+
+    def is_ended() -> bool:
+        launcher.scaler.turn(LEFT)
+        return len(launcher.reports) == 2
+
+    wait_until(is_ended)
+    assert not is_running(pid)
+    assert launcher.reports == [
+        ScaleResult("u1", 124, "the request was removed while the script ran"),
+        ScaleResult("u2", 0),
+    ]
+
+
 @pytest.mark.parametrize("stored", ["x", "e30=", "/" * 8])
 def test_unreadable_request_is_reported_in_the_log_and_nothing_runs(
     launcher: Launcher, stored: str, capfd: Any
