@@ -12,6 +12,7 @@ from cli.dryrun import CLIENT, SERVER
 from cli.exitcodes import CliError, ExitCode
 from cli.frameworks import Selection, find_frameworks
 from cli.steer.changes import Change, Computation, Gang, apply_operations, read_gang
+from cli.steer.ownership import check_change
 from framework.kube.client import KubeClient, PatchContent
 from framework.kube.errors import ConflictError, InvalidError, NotFoundError
 from framework.kube.resources import FRAMEWORKS, Object
@@ -67,6 +68,7 @@ async def change_framework(
         change = compute(gang)
         if not change.operations:
             return Outcome(gang, change, gang.body)
+        check_change(gang.body, change.operations)
         if dry_run == CLIENT:
             return Outcome(gang, change, apply_operations(gang.body, change.operations))
         try:

@@ -9,6 +9,7 @@ from cli.kindwords import is_kind_word
 from cli.steer.apply import delete_object
 from cli.steer.effects import Deleted, Goal, Verdict
 from cli.steer.options import SteerOptions
+from cli.steer.ownership import check_deletion
 from cli.steer.session import Session, run_session
 from cli.steer.targets import parse_names
 from cli.terminal import print_error, print_line
@@ -69,6 +70,11 @@ def delete_frameworks(words: Sequence[str], options: DeleteOptions) -> ExitCode:
 async def _delete(session: Session, body: Object, options: DeleteOptions) -> list[Goal]:
     """Delete a Framework and print it; return what to wait for."""
     name = str(body["metadata"]["name"])
+    try:
+        check_deletion(body)
+    except CliError as e:
+        session.fail(e)
+        return []
     is_deleted = await delete_object(
         session.client,
         session.namespace,

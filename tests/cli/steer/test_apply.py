@@ -10,6 +10,7 @@ from cli.steer.apply import change_framework, delete_object
 from cli.steer.changes import Change, Gang, compute_stop, set_field
 from cli.steer.scaling import removal, scaling
 from framework.api.naming import TaskKey
+from framework.kinds.trainingjob import types as trainingjob
 from framework.kube.errors import InvalidError
 from framework.kube.resources import FRAMEWORKS, Object
 from tests.support.builders import build_role_wire, build_submission
@@ -180,6 +181,18 @@ async def test_unknown_name_lists_the_frameworks_of_the_namespace(client: Storag
     with pytest.raises(CliError, match=r"no Framework 'gagn'.*there is gang") as caught:
         await change_framework(client, "default", "gagn", compute_stop, dry_run="none")
     assert caught.value.exit_code is ExitCode.FAILED
+
+
+async def test_framework_that_its_job_puts_back_is_not_changed(client: StorageClient) -> None:
+    owner = {"apiVersion": trainingjob.API_VERSION, "kind": trainingjob.KIND, "name": "job"}
+
+    def belong(body: Object) -> None:
+        body["metadata"]["ownerReferences"] = [owner | {"uid": "job-uid", "controller": True}]
+
+    update(client, belong)
+    with pytest.raises(CliError, match="belongs to the TrainingJob job"):
+        await scale(client, 2)
+    assert list_sizes(client) == [("worker", 4), ("ps", 1)]
 
 
 async def remove(client: StorageClient, body: Object, **options: Any) -> bool:

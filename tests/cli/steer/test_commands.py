@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from framework.clock import SystemClock, SystemRandom, SystemUids
+from framework.kinds.trainingjob import types as trainingjob
 from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS
 from localcluster.cluster import ClusterOptions, LocalCluster
@@ -61,6 +62,19 @@ async def test_frameworks_are_deleted_by_label_and_all(cluster: LocalCluster) ->
     assert (answer.code, answer.out) == (0, f'{KIND} "b" deleted\n')
     answer = await call(cluster, "delete", "--all", "x", NO_WAIT)
     assert answer.code == 2
+
+
+async def test_framework_of_a_job_is_not_deleted_and_the_others_are(cluster: LocalCluster) -> None:
+    job = {"apiVersion": trainingjob.API_VERSION, "kind": trainingjob.KIND, "name": "job"}
+    clock = SystemClock()
+    async with KubeClient(cluster.kube_config, user_agent="t", clock=clock) as client:
+        body = await client.get(FRAMEWORKS, "default", "a")
+        body["metadata"]["ownerReferences"] = [job | {"uid": "u", "controller": True}]
+        await client.replace(FRAMEWORKS, "default", "a", body)
+        answer = await call(cluster, "delete", "a", "b", "--cascade=background", NO_WAIT)
+        assert (answer.code, answer.out) == (1, f'{KIND} "b" deleted\n')
+        assert "kubectl delete -n default trainingjob.kai.alibabacloud.com/job`" in answer.err
+        await client.get(FRAMEWORKS, "default", "a")
 
 
 @pytest.mark.parametrize(
