@@ -65,10 +65,17 @@ test-slow: $(STAMP) ## further situations of whole programs, some seconds each
 	@$(TIMED) $(PYTEST) -n $(JOBS) --maxprocesses 4 --dist worksteal -m slow \
 		$$(grep -rlE 'mark\.slow|keep_first' tests --include='test_*.py') $(ARGS)
 
+# Of `make test-kube`: each process has a control plane of its own. An existing cluster has one.
+ifeq ($(FRAMEWORKBARRIER_USE_KUBECONFIG),1)
+KUBE_JOBS ?= 0
+else
+KUBE_JOBS ?= 2
+endif
+
 .PHONY: test-kube
 test-kube: $(STAMP) ## contract suite and gang on etcd + kube-apiserver + kube-controller-manager
-	@$(TIMED) $(BIN)/python -m tests.support.servers.controlplane run -- \
-		$(PYTEST) -m kube tests/kube tests/contract tests/security $(ARGS)
+	@$(TIMED) $(BIN)/python -m tests.support.servers.controlplane build -- \
+		$(PYTEST) -n $(KUBE_JOBS) --dist loadfile -m kube tests/kube tests/contract tests/security $(ARGS)
 
 # The small ones by default, about 1 GB; `python -m tests.consumers.install` lists all, with sizes.
 STACKS ?= dotenv horovod jax openmpi5 mpich5

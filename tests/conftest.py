@@ -23,7 +23,7 @@ GOLDEN = TESTS / "golden"
 KINDS = ("kube", "node", "release", "consumers")
 # Folders whose tests in virtual time have no sockets: nothing can arrive from outside between two
 # timers, so looptime need not poll 42 times for it before it moves the time.
-WITHOUT_SOCKETS = ("controller", "simulation")
+WITHOUT_SOCKETS = ("controller", "security", "simulation")
 
 # Neither a deadline nor the check of the time to generate inputs: both depend on the load.
 settings.register_profile(

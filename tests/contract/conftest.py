@@ -1,10 +1,9 @@
 """The two servers of the contract suite.
 
-Every test takes ``api`` and so runs against the local server and, marked ``kube``, against the real
-API server that FRAMEWORKBARRIER_KUBE_SERVER names (a garbage collector must run beside it).
+Every test takes ``api`` and so runs against the local server and, marked ``kube``, against a real
+API server, beside which a garbage collector runs.
 """
 
-import os
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,9 +17,11 @@ from framework.clock import SystemClock, SystemUids
 from localcluster.apiserver.server import ApiServer
 from localcluster.apiserver.storage import Storage
 from tests.contract.apiclient import Api, Object
-from tests.support.machine.prerequisites import skip_test
-from tests.support.servers.controlplane import SERVER_ENV, TOKEN_ENV
+from tests.support.servers.controlplane import Access
+from tests.support.servers.realserver import control_plane
 from tests.support.waiting import HANG_SECONDS, wait_until_async
+
+__all__ = ["api", "control_plane"]
 
 TOKEN = "contract"
 # Small, so that a test can write past its end.
@@ -33,7 +34,8 @@ WIDGET_CRD: Object = yaml.safe_load(Path(__file__).with_name("widgets.yaml").rea
 async def api(request: pytest.FixtureRequest) -> AsyncIterator[Api]:
     """An empty namespace of a server that knows the kind Widget."""
     if request.param == "kube":
-        async for opened in _real():
+        access: Access = request.getfixturevalue("control_plane")
+        async for opened in _open(access.url, access.token):
             yield opened
     else:
         async for opened in _local():
@@ -46,14 +48,6 @@ async def _local() -> AsyncIterator[Api]:
         url = await server.start()
         async for opened in _open(url, TOKEN):
             yield opened
-
-
-async def _real() -> AsyncIterator[Api]:
-    url = os.environ.get(SERVER_ENV)
-    if not url:
-        skip_test(f"no real API server: run make test-kube, or set {SERVER_ENV} and {TOKEN_ENV}")
-    async for opened in _open(url.rstrip("/"), os.environ.get(TOKEN_ENV, "")):
-        yield opened
 
 
 async def _open(url: str, token: str) -> AsyncIterator[Api]:

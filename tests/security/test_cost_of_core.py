@@ -6,7 +6,7 @@ nine times what 1,000 cost (four times is linear, sixteen times quadratic).
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import pytest
@@ -239,7 +239,8 @@ def test_decision_costs_no_more_than_its_tasks(name: str, roles: int) -> None:
 # --- Codecs and builders --------------------------------------------------------------------------
 
 
-def build_failed_status(size: int) -> Any:
+@lru_cache(maxsize=2)
+def build_failed_status(size: int) -> FrameworkStatus:
     decision = decide(failed(LargeGang(size, 2)), SETTINGS)
     assert decision.status is not None
     return decision.status

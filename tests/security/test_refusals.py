@@ -106,7 +106,7 @@ async def test_refusals_of_400_kb_are_reported_briefly_and_not_at_every_try(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     shell = Shell()
-    role = build_role_wire("worker", 25)
+    role = build_role_wire("worker", 8)
     role["task"]["retryPolicy"] = {"maxRetryCount": -1}
     fate = replace(refuse(422), error=StatusError(422, "Invalid", MESSAGE), uplink_seconds=0.01)
     shell.network.expect("create", PODS, *[fate] * 5000)

@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 # Below pytest's own limit: a wait that fails says what it waited for.
 HANG_SECONDS = 240
-_PAUSE_SECONDS = 0.02
+PAUSE_SECONDS = 0.02
 
 
 def wait_until(
     find: Callable[[], T],
     describe: Callable[[], str] = str,
-    pause_seconds: float = _PAUSE_SECONDS,
+    pause_seconds: float = PAUSE_SECONDS,
     limit_seconds: float = HANG_SECONDS,
 ) -> T:
     """Return what ``find`` returns as soon as it is true; else fail, and say how things stand."""
@@ -32,7 +32,7 @@ def wait_until(
 
 
 async def wait_until_async(
-    find: Callable[[], T], describe: Callable[[], str] = str, pause_seconds: float = _PAUSE_SECONDS
+    find: Callable[[], T], describe: Callable[[], str] = str, pause_seconds: float = PAUSE_SECONDS
 ) -> T:
     """Wait as ``wait_until`` does, while the event loop runs other tasks."""
     deadline = time.monotonic() + HANG_SECONDS

@@ -159,7 +159,7 @@ def build_task_attempt(role: str = "worker", index: int = 0, **fields: Any) -> T
         pod_ip=address(index),
         pod_host_ip="192.168.0.1",
     )
-    return replace(built, **fields)
+    return replace(built, **fields) if fields else built
 
 
 def build_task(
@@ -181,7 +181,7 @@ def build_task(
         transition_time=AT,
         attempt_status=attempt,
     )
-    return replace(built, **fields)
+    return replace(built, **fields) if fields else built
 
 
 def build_unaddressed_task(index: int = 0) -> TaskStatus:

@@ -3,10 +3,12 @@
 Usage::
 
     python -m tests.support.servers.controlplane run -- COMMAND ...
+    python -m tests.support.servers.controlplane build -- COMMAND ...
 
-It starts one, runs the command with the variables of ``Access.to_env`` and stops it. There is
-no scheduler and no kubelet: ``fakes.kubelet`` moves the Pods. Instead of starting one,
-an existing cluster is used with FRAMEWORKBARRIER_USE_KUBECONFIG=1 and KUBECONFIG.
+``run`` starts one, runs the command with the variables of ``Access.to_env`` and stops it. ``build``
+only builds the programs before it runs the command, whose processes each start one. There is no
+scheduler and no kubelet: ``fakes.kubelet`` moves the Pods. Instead of starting one, an existing
+cluster is used with FRAMEWORKBARRIER_USE_KUBECONFIG=1 and KUBECONFIG.
 """
 
 import atexit
@@ -18,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -324,12 +326,24 @@ def read_existing_cluster(env: Mapping[str, str]) -> Access:
 def run(command: list[str]) -> int:
     """Run a command beside a control plane; give its exit code."""
     started = time.monotonic()
+    with open_control_plane(os.environ, build=True) as access:
+        elapsed = time.monotonic() - started
+        print(f"control plane ready after {elapsed:.1f} s: {access.url}", flush=True)
+        return run_to_end(command, {**os.environ, **access.to_env()})
+
+
+def build(command: list[str]) -> int:
+    """Run a command whose processes start control planes of their own; give its exit code."""
+    if Access.from_env(os.environ) is None and os.environ.get(USE_KUBECONFIG_ENV) != "1":
+        find_binaries(os.environ, build=True)
+    return run_to_end(command, os.environ)
+
+
+def main(mode: Callable[[list[str]], int], command: list[str]) -> int:
+    """Run a command in a mode; say what this machine lacks for it."""
     try:
         install_programs(PROGRAMS)
-        with open_control_plane(os.environ, build=True) as access:
-            elapsed = time.monotonic() - started
-            print(f"control plane ready after {elapsed:.1f} s: {access.url}", flush=True)
-            return run_to_end(command, {**os.environ, **access.to_env()})
+        return mode(command)
     except MissingPrerequisiteError as e:
         return report_missing(e)
     except (BuildError, ChildError) as e:
@@ -352,7 +366,9 @@ def run_to_end(command: list[str], env: Mapping[str, str]) -> int:
         return code if code >= 0 else 128 - code
 
 
+MODES = {"build": build, "run": run}
+
 if __name__ == "__main__":
-    if len(sys.argv) < 4 or sys.argv[1:3] != ["run", "--"]:
-        sys.exit("usage: python -m tests.support.servers.controlplane run -- COMMAND ...")
-    sys.exit(run(sys.argv[3:]))
+    if len(sys.argv) < 4 or sys.argv[1] not in MODES or sys.argv[2] != "--":
+        sys.exit("usage: python -m tests.support.servers.controlplane run|build -- COMMAND ...")
+    sys.exit(main(MODES[sys.argv[1]], sys.argv[3:]))

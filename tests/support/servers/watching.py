@@ -1,5 +1,6 @@
 """Waits for an event of a watch on an API server."""
 
+import asyncio
 import contextlib
 import math
 import time
@@ -7,8 +8,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from framework.kube.client import KubeClient
+from framework.kube.errors import TooManyRequestsError
 from framework.kube.resources import Object, Resource
-from tests.support.waiting import HANG_SECONDS
+from tests.support.waiting import HANG_SECONDS, PAUSE_SECONDS
 
 T = TypeVar("T")
 
@@ -22,7 +24,8 @@ async def watch_until(
 ) -> T:
     """Watch until ``find`` returns something for an event (type, object); return that.
 
-    A busy server may end a watch early: the next one begins with all objects again.
+    A busy server may refuse a watch, also while it prepares the storage of a kind that has changed,
+    or end it early: the next one begins with all objects again.
     """
     last: Object = {}
     deadline = time.monotonic() + HANG_SECONDS
@@ -34,8 +37,11 @@ async def watch_until(
             read_deadline_seconds=2 * HANG_SECONDS,
             **selectors,  # type: ignore[arg-type]  # selectors and a version are strings
         )
-        async with contextlib.aclosing(events):
-            async for event, last in events:  # the last object explains a failure
-                if found := find(event, last):
-                    return found
+        try:
+            async with contextlib.aclosing(events):
+                async for event, last in events:  # the last object explains a failure
+                    if found := find(event, last):
+                        return found
+        except TooManyRequestsError:
+            await asyncio.sleep(PAUSE_SECONDS)
     raise AssertionError(f"not within {HANG_SECONDS} s, after {last}")
