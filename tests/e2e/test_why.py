@@ -4,18 +4,17 @@ Each case breaks a gang, reads the answer that users see, runs the commands of a
 printed, and then the gang runs or ends well, or nothing is wrong with it.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from framework.kube.resources import FRAMEWORKS, PODS, Object
+from framework.kube.resources import PODS, Object
 from tests.support.servers.gang import NAMESPACE, SCARCE, GangCluster, build_gang, build_role
 from tests.support.servers.remedies import ExpectedAnswer, Shell, find_kubectl
+from tests.support.servers.watching import wait_until_completed
 from tests.support.slow import keep_first
-from tests.support.waiting import HANG_SECONDS
 
 KUBECTL = find_kubectl()
 
@@ -297,7 +296,7 @@ async def test_why_names_the_cause_and_its_remedy_works(
     await shell.ask_until("gang", None)
     for index in range(case.released):
         world.end_task("worker", index)
-    await wait_until_completed(world)
+    await wait_until_completed(world.client, NAMESPACE)
     await shell.ask_until("gang", None)
 
 
@@ -311,13 +310,3 @@ async def carry_out(shell: Shell, commands: list[str], case: Case) -> None:
         assert case.edit[0] in text
         file.write_text(text.replace(*case.edit))
     await shell.carry_out(rest, case.values)
-
-
-async def wait_until_completed(world: World) -> None:
-    """Wait for the end of the gang that is there now: one before it may have ended, too."""
-    async with asyncio.timeout(HANG_SECONDS):
-        while True:
-            gang = await world.client.get(FRAMEWORKS, NAMESPACE, "gang")
-            if (gang.get("status") or {}).get("state") == "Completed":
-                return
-            await asyncio.sleep(0.05)

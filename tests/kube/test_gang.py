@@ -33,7 +33,7 @@ from tests.support.servers.rights import (
     wait_until_granted,
     write_overlay,
 )
-from tests.support.servers.watching import watch_until
+from tests.support.servers.watching import wait_until_completed, watch_until
 from tests.support.waiting import HANG_SECONDS
 
 NAME = "gang"
@@ -169,12 +169,7 @@ async def create(gang: Gang, script: Script) -> AsyncIterator[dict[str, str]]:
 
 async def wait_until_succeeded(gang: Gang) -> None:
     """Watch the gang until it is Completed; assert that it succeeded."""
-
-    def find(_: str, body: Object) -> Object | None:
-        return body if (body.get("status") or {}).get("state") == "Completed" else None
-
-    selector = f"metadata.name={NAME}"
-    body = await watch_until(gang.kube, FRAMEWORKS, gang.namespace, find, field_selector=selector)
+    body = await wait_until_completed(gang.kube, gang.namespace, NAME)
     assert body["status"]["attemptStatus"]["completionStatus"]["code"] == 0
 
 

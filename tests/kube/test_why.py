@@ -24,6 +24,7 @@ from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkserver import start_controller
 from tests.support.servers.remedies import ExpectedAnswer, Shell
 from tests.support.servers.rights import create_account_access
+from tests.support.servers.watching import wait_until_completed
 from tests.support.waiting import HANG_SECONDS
 
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", namespaced=True)
@@ -391,12 +392,8 @@ async def test_why_names_the_cause_and_its_remedy_works(
 
 
 async def wait_until_succeeded(world: World) -> None:
-    async with aclosing(follow(world, FRAMEWORKS)) as frameworks:
-        async for body in frameworks:
-            status = body.get("status") or {}
-            if status.get("state") == "Completed":
-                assert status["attemptStatus"]["completionStatus"]["code"] == 0
-                return
+    body = await wait_until_completed(world.kube, world.namespace)
+    assert body["status"]["attemptStatus"]["completionStatus"]["code"] == 0
 
 
 async def remove_policy(world: World) -> None:

@@ -49,13 +49,12 @@ def find_missing_controller(observation: Observation) -> Iterator[Cause]:
     if observation.is_completed or observation.find_blocked():
         return
     lease = get_mapping(observation.lease or {}, "spec")
-    renewed = read_time(lease.get("renewTime"))
-    is_stale = _is_lease_stale(observation, lease)
+    renewed = _find_last_renewal(observation, lease)
     changed = _find_unseen_change(observation)
-    if changed is None and not is_stale:
+    if changed is None and renewed is None:
         return
     facts = []
-    if is_stale:
+    if renewed is not None:
         holder = lease.get("holderIdentity")
         end = f": {holder} renewed it last" if holder else ", and no controller holds it"
         facts.append(f"the Lease of the controller has run out{end}")
@@ -70,8 +69,8 @@ def find_missing_controller(observation: Observation) -> Iterator[Cause]:
     )
 
 
-def _is_lease_stale(observation: Observation, lease: Mapping[str, Any]) -> bool:
-    """Return whether the controller that renewed the Lease has ended, and no other works.
+def _find_last_renewal(observation: Observation, lease: Mapping[str, Any]) -> datetime | None:
+    """Return when the Lease was renewed last, if that controller has ended and no other works.
 
     A Framework that changed its state after the Lease had run out, or was released, has a
     controller that runs without leader election.
@@ -79,12 +78,12 @@ def _is_lease_stale(observation: Observation, lease: Mapping[str, Any]) -> bool:
     renewed = read_time(lease.get("renewTime"))
     seconds = lease.get("leaseDurationSeconds")
     if renewed is None or not isinstance(seconds, int):
-        return False
+        return None
     ran_out = renewed + timedelta(seconds=max(seconds, _UNSEEN_SECONDS))
     is_released = not lease.get("holderIdentity")
     acted_until = renewed + timedelta(seconds=_RELEASED_SECONDS) if is_released else ran_out
     changed = observation.status.transition_time if observation.status else renewed
-    return changed <= acted_until and ran_out < observation.now
+    return renewed if changed <= acted_until and ran_out < observation.now else None
 
 
 def find_deletion(observation: Observation) -> Iterator[Cause]:

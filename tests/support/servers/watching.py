@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from framework.kube.client import KubeClient
 from framework.kube.errors import TooManyRequestsError
-from framework.kube.resources import Object, Resource
+from framework.kube.resources import FRAMEWORKS, Object, Resource
 from tests.support.waiting import HANG_SECONDS, PAUSE_SECONDS
 
 T = TypeVar("T")
@@ -45,3 +45,14 @@ async def watch_until(
         except TooManyRequestsError:
             await asyncio.sleep(PAUSE_SECONDS)
     raise AssertionError(f"not within {HANG_SECONDS} s, after {last}")
+
+
+async def wait_until_completed(kube: KubeClient, namespace: str, name: str = "gang") -> Object:
+    """Wait until the Framework that has the name now, or will have it, is Completed; return it."""
+
+    def find(_: str, body: Object) -> Object | None:
+        return body if (body.get("status") or {}).get("state") == "Completed" else None
+
+    return await watch_until(
+        kube, FRAMEWORKS, namespace, find, field_selector=f"metadata.name={name}"
+    )
