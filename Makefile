@@ -65,12 +65,8 @@ test-slow: $(STAMP) ## further situations of whole programs, some seconds each
 	@$(TIMED) $(PYTEST) -n $(JOBS) --maxprocesses 4 --dist worksteal -m slow \
 		$$(grep -rlE 'mark\.slow|keep_first' tests --include='test_*.py') $(ARGS)
 
-# Of `make test-kube`: each process has a control plane of its own. An existing cluster has one.
-ifeq ($(FRAMEWORKBARRIER_USE_KUBECONFIG),1)
+# Processes of `make test-kube`, each with a control plane of its own; 0 runs the tests in one.
 KUBE_JOBS ?= 0
-else
-KUBE_JOBS ?= 2
-endif
 
 .PHONY: test-kube
 test-kube: $(STAMP) ## contract suite and gang on etcd + kube-apiserver + kube-controller-manager

@@ -9,6 +9,7 @@ of other tests beside their controllers.
 import itertools
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack
 
 import pytest
 
@@ -27,6 +28,7 @@ from tests.support.servers.jsonhttp import JsonHttp
 
 # The number of processes that run the tests; pytest-xdist sets it.
 PROCESSES_ENV = "PYTEST_XDIST_WORKER_COUNT"
+_ACCESS = pytest.StashKey[Access]()
 _numbers = itertools.count(1)
 
 
@@ -44,12 +46,22 @@ def leave_out_shared(env: Mapping[str, str]) -> Mapping[str, str]:
 
 
 @pytest.fixture(scope="session")
-def control_plane() -> Iterator[Access]:
-    try:
-        with open_control_plane(leave_out_shared(os.environ), build=False) as access:
-            yield access
-    except MissingPrerequisiteError as e:
-        skip_test(str(e))
+def control_plane(request: pytest.FixtureRequest) -> Access:
+    """The server of this process.
+
+    Each ``conftest.py`` that imports the fixture has one of its own; all of them use one server.
+    """
+    config = request.config
+    if _ACCESS not in config.stash:
+        opened = ExitStack()
+        try:
+            config.stash[_ACCESS] = opened.enter_context(
+                open_control_plane(leave_out_shared(os.environ), build=False)
+            )
+        except MissingPrerequisiteError as e:
+            skip_test(str(e))
+        config.add_cleanup(opened.close)
+    return config.stash[_ACCESS]
 
 
 @pytest.fixture(scope="session")
