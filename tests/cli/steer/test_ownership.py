@@ -7,9 +7,12 @@ from cli.steer.ownership import check_change, check_deletion
 from framework.kinds.trainingjob import types as trainingjob
 from framework.kube.resources import Object
 
-TASKS = [{"op": "test", "path": "/spec", "value": 1}, {"op": "add", "path": "/spec/taskRoles"}]
-STOP = [{"op": "add", "path": "/spec/executionType", "value": "Stop"}]
-ANNOTATION = [
+TASKS: list[Object] = [
+    {"op": "test", "path": "/spec", "value": 1},
+    {"op": "add", "path": "/spec/taskRoles"},
+]
+STOP: list[Object] = [{"op": "add", "path": "/spec/executionType", "value": "Stop"}]
+ANNOTATION: list[Object] = [
     {"op": "test", "path": "/spec/taskRoles/0/name", "value": "worker"},
     {"op": "add", "path": "/metadata/annotations/a", "value": "b"},
 ]
@@ -21,7 +24,7 @@ def build_framework(kind: str, api_version: str, *, is_controller: bool = True) 
 
 
 OWNED = build_framework(trainingjob.KIND, trainingjob.API_VERSION)
-OTHERS = {
+OTHERS: dict[str, Object] = {
     "no owner": {"metadata": {"name": "gang", "namespace": "ns"}},
     "not its controller": build_framework(
         trainingjob.KIND, trainingjob.API_VERSION, is_controller=False
