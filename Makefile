@@ -75,6 +75,8 @@ test-kube: $(STAMP) ## contract suite and gang on etcd + kube-apiserver + kube-c
 
 # The small ones by default, about 1 GB; `python -m tests.consumers.install` lists all, with sizes.
 STACKS ?= dotenv horovod jax openmpi5 mpich5
+# Processes of `make test-consumers`. Two need namespaces: else the Pods of two clusters share ports.
+CONSUMERS_JOBS ?= 0
 
 .PHONY: test-node
 test-node: $(STAMP) ## build the images and run a gang on a real node: kubelet, containerd, DNS (root)
@@ -88,7 +90,7 @@ test-release: $(STAMP) ## build the images, sign them with cosign into a registr
 .PHONY: test-consumers
 test-consumers: $(STAMP) ## the stacks' own parsers, and examples that train (STACKS=all: 10 GB)
 	@$(TIMED) sh -eu -c '$(BIN)/python -m tests.consumers.install $(STACKS) && \
-		$(PYTEST) -m consumers tests/consumers $(ARGS)'
+		$(PYTEST) -n $(CONSUMERS_JOBS) --dist worksteal -m consumers tests/consumers $(ARGS)'
 
 .PHONY: test-hostile
 test-hostile: $(STAMP) ## many more hostile values, and examples of properties, than `make test`
