@@ -16,7 +16,9 @@ INVALID_SPEC = "InvalidSpec"
 """Condition, not in the originals: a change of the spec is refused; the job goes on without it."""
 EDITED = "FrameworkEdited"
 """Condition, not in the originals: another client changed the Framework, and it was put back."""
-_OURS = frozenset({BLOCKED, INVALID_SPEC, EDITED})
+SPEC_CHANGED = "SpecChanged"
+"""Condition, not in the originals: a field that is fixed was changed; the job goes on as it was."""
+_OURS = frozenset({BLOCKED, INVALID_SPEC, EDITED, SPEC_CHANGED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class AddedCondition:
     """A condition that the original kinds do not have. It tells the user about a problem."""
 
     type: str
-    """BLOCKED, INVALID_SPEC or EDITED."""
+    """BLOCKED, INVALID_SPEC, EDITED or SPEC_CHANGED."""
     reason: str
     """One CamelCase word."""
     message: str

@@ -44,6 +44,7 @@ from controller.kinds.decide.ownership import (
     mark,
 )
 from controller.kinds.decide.services import SERVICE, plan_services
+from controller.kinds.decide.workers import decode_workers
 from framework.api import codec, constants
 from framework.api.fielderrors import FieldErrors
 from framework.api.states import FrameworkState
@@ -213,18 +214,19 @@ def _plan_change(
     old = stored.get("spec") or {}
     if old.get("executionType") == ExecutionType.STOP:
         spec["executionType"] = ExecutionType.STOP.value
-    path = find_difference(old, spec, "spec")
     wanted_labels, kept = build_labels(snapshot.job), snapshot.annotations
+    path = find_difference(old, spec, "spec") or _find_forged(snapshot, annotations)
     has_marks = wanted_labels.items() <= labels.items() and kept.items() <= annotations.items()
     if is_same_job and not path and has_marks:
         return plan
+    others = {k: v for k, v in annotations.items() if k != constants.SCALED_WORKERS_ANNOTATION}
     body = {
         **stored,
         "spec": spec,
         "metadata": {
             **metadata,
             "labels": {**labels, **wanted_labels},
-            "annotations": {**annotations, **kept, HASH_ANNOTATION: digest},
+            "annotations": {**others, **kept, HASH_ANNOTATION: digest},
         },
     }
     edited = (_build_edited(snapshot.job, path),) if is_same_job and path else ()
@@ -232,6 +234,19 @@ def _plan_change(
     if not is_same_job:
         creates = (*_create_others(snapshot, compiled), *beside, *creates)
     return replace(plan, creates=creates, framework=(Replace(body),), added_conditions=edited)
+
+
+def _find_forged(snapshot: Snapshot, annotations: Mapping[str, Any]) -> str:
+    """Find the annotation of scaled workers, if it has others than the job; "" if it does not.
+
+    It counts only while the hash is that of the job: it is written together with the hash.
+    """
+    name = constants.SCALED_WORKERS_ANNOTATION
+    if name not in annotations:
+        return ""
+    stored = decode_workers(annotations[name])
+    is_wanted = stored is not None and stored.workers == snapshot.workers
+    return "" if is_wanted else f"metadata.annotations[{name}]"
 
 
 def _build_edited(job: Object, path: str) -> AddedCondition:

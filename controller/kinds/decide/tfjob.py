@@ -3,12 +3,15 @@
 1. It is being deleted: only its status is written. The garbage collector deletes its objects.
 2. It has ended and its Framework is gone: nothing. It does not run twice.
 3. Its spec is faulty: the status has field, reason and remedy. A job that has a Framework goes on.
-4. Else its objects are planned (``plan``), and its status is that of the map of the kind.
+4. A field is not as it was when its Framework was created: the status names it, and nothing else
+   changes. The status keeps hashes of the fields.
+5. Else its objects are planned (``plan``), and its status is that of the map of the kind.
 """
 
 from typing import Any
 
 from controller.kinds.decide.decision import Decision, Snapshot
+from controller.kinds.decide.ownership import get_metadata
 from controller.kinds.decide.plan import (
     Plan,
     build_decision,
@@ -20,7 +23,9 @@ from controller.kinds.decide.plan import (
 )
 from framework.api.fielderrors import FieldErrors
 from framework.kinds.compiled import Compiled, Object, refuse
+from framework.kinds.observing import SPEC_CHANGED, AddedCondition
 from framework.kinds.tfjob.compile import compile_tfjob
+from framework.kinds.tfjob.fixed import STATUS_FIELD, find_changed, hash_fields, read_hashes
 from framework.kinds.tfjob.status import TfJobFacts, map_tfjob_status
 
 _ENDED = "Done"
@@ -38,15 +43,20 @@ def decide_tfjob(snapshot: Snapshot) -> Decision:
     is_ended = old.get("phase") == _ENDED
     if is_ended and snapshot.framework is None:
         return Decision()
-    fault = ""
+    fault, translation, hashes = "", "", read_hashes(old) if framework else {}
     try:
         compiled = _compile(job)
     except FieldErrors as e:
         fault = render_faults(e)
         plan = Plan(added_conditions=(build_invalid(fault),)) if framework else Plan()
-        translation = ""
     else:
-        plan = plan_objects(snapshot, compiled, framework, is_ended=is_ended)
+        current = hash_fields(job)
+        changed = find_changed(hashes, current) if hashes else ""
+        hashes = hashes or current
+        if changed:
+            plan = Plan(added_conditions=(_build_changed(job, changed),))
+        else:
+            plan = plan_objects(snapshot, compiled, framework, is_ended=is_ended)
         translation = _find_translation(compiled)
     facts = TfJobFacts(
         fault="" if framework else fault,
@@ -54,7 +64,20 @@ def decide_tfjob(snapshot: Snapshot) -> Decision:
         added_conditions=plan.added_conditions,
         is_still_blocked=plan.is_pending,
     )
-    return build_decision(snapshot, map_tfjob_status(framework, old, snapshot.now, facts), plan)
+    status = map_tfjob_status(framework, old, snapshot.now, facts)
+    if hashes:
+        status[STATUS_FIELD] = dict(hashes)
+    return build_decision(snapshot, status, plan)
+
+
+def _build_changed(job: Object, path: str) -> AddedCondition:
+    name = get_metadata(job)["name"]
+    return AddedCondition(
+        SPEC_CHANGED,
+        "FixedField",
+        f"{path} was changed, and a TfJob is fixed once its Framework exists; the job goes on as "
+        f"it was: delete the TfJob {name} and create it again, or undo the change",
+    )
 
 
 def _compile(job: Object) -> Compiled:

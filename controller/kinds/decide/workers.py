@@ -10,6 +10,8 @@ has deleted it:
 3. ``replicas`` has changed since, for example by ``kubectl scale``: the last change wins. Workers
    are added, or removed from the highest index, until there are so many.
 4. While a scaler is in progress, a change of ``replicas`` waits.
+5. An annotation with more workers than ``maxReplicas`` was written by another client, unless the
+   copy says the same: it counts for nothing, and is put back.
 
 Example: replicas is 2, and a ScaleOut adds worker 2, then a ScaleIn removes worker 0: the workers
 are 1 and 2. ``kubectl scale --replicas=3`` adds worker 3.
@@ -75,7 +77,7 @@ def choose_workers(
     Returns:
         The workers; None for those of the spec.
     """
-    stored = _read_copy(job) if wire is None else _read_annotation(wire)
+    stored = _read_copy(job) if wire is None else _read_stored(job, wire)
     if stored is None and framework is None:
         return None
     current = list_workers(framework)
@@ -127,6 +129,22 @@ def decode_workers(text: object) -> ScaledWorkers | None:
     return _read_wire(wire)
 
 
+def _read_stored(job: Object, framework: Object) -> ScaledWorkers | None:
+    """Read the annotation; one beyond ``maxReplicas`` that no scaler can have written is refused.
+
+    The copy is as the annotation if ``maxReplicas`` was lowered after a ScaleOut.
+    """
+    stored = _read_annotation(framework)
+    most = _read_most(job)
+    if stored is None or most is None or _count_workers(stored) <= most:
+        return stored
+    return _read_copy(job)
+
+
+def _count_workers(stored: ScaledWorkers) -> int:
+    return stored.workers.count - len(stored.workers.absent)
+
+
 def _read_annotation(framework: Object) -> ScaledWorkers | None:
     annotations = framework["metadata"].get("annotations") or {}
     return decode_workers(annotations.get(constants.SCALED_WORKERS_ANNOTATION))
@@ -166,12 +184,23 @@ def _resize(stored: ScaledWorkers, replicas: int) -> ScaledWorkers:
 
 def _read_replicas(job: Object) -> int | None:
     """Read ``replicas`` of the workers; None for a value that is refused."""
-    value: Any = job.get("spec") or {}
-    for name in ("etReplicaSpecs", "worker", "replicas"):
-        value = value.get(name) if isinstance(value, Mapping) else None
+    value = _read_worker_field(job, "replicas")
     if value is None:
         return 1
     return value if _is_number(value, constants.MAX_TASK_NUMBER) and value > 0 else None
+
+
+def _read_most(job: Object) -> int | None:
+    """Read ``maxReplicas`` of the workers; None if it is absent or refused."""
+    value = _read_worker_field(job, "maxReplicas")
+    return value if _is_number(value, constants.MAX_TASK_NUMBER) else None
+
+
+def _read_worker_field(job: Object, field: str) -> Any:
+    value: Any = job.get("spec") or {}
+    for name in ("etReplicaSpecs", "worker", field):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
 
 
 def _is_number(value: Any, most: int) -> TypeGuard[int]:

@@ -29,12 +29,7 @@ pytestmark = pytest.mark.looptime
 
 
 def add_worker(job: Object) -> None:
-    spec = job["spec"]
-    if "replicaSpecs" in spec:
-        (role,) = [r for r in spec["replicaSpecs"] if r.get("tfReplicaType") == "WORKER"]
-    else:
-        role = spec["etReplicaSpecs"]["worker"]
-    role["replicas"] += 1
+    job["spec"]["etReplicaSpecs"]["worker"]["replicas"] += 1
 
 
 def list_requests(jobs: Jobs, resource: Resource) -> list[str]:
@@ -87,35 +82,16 @@ async def test_service_that_was_given_an_address_is_created_again(kind: str) -> 
         await end(jobs)
 
 
-async def test_change_of_the_port_of_a_job_changes_its_services() -> None:
-    async with open_jobs("TfJob") as jobs:
-        await run(jobs)
-
-        def change(job: Object) -> None:
-            for replica in job["spec"]["replicaSpecs"]:
-                replica["tfPort"] = 3333
-
-        await edit(jobs, jobs.resource, change)
-        await asyncio.sleep(REST_SECONDS)
-        found = [jobs.find(SERVICES, name) for name in list_names(jobs, SERVICES)]
-        ports = {each["spec"]["ports"][0]["port"] for each in found if each is not None}
-        assert ports == {3333}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_change_of_the_account_of_a_job_changes_its_rolebinding(kind: str) -> None:
-    async with open_jobs(kind) as jobs:
+async def test_change_of_the_account_of_a_job_changes_its_rolebinding() -> None:
+    async with open_jobs("TrainingJob") as jobs:
         await run(jobs)
         binding = f"frameworkbarrier-{jobs.name}"
         before = jobs.find(ROLE_BINDINGS, binding)
         assert before is not None
 
         def change(job: Object) -> None:
-            spec = job["spec"]
-            roles = spec.get("replicaSpecs") or [spec["etReplicaSpecs"]["launcher"]]
-            for role in roles:
-                if role.get("template"):
-                    role["template"]["spec"]["serviceAccountName"] = "mine"
+            launcher = job["spec"]["etReplicaSpecs"]["launcher"]
+            launcher["template"]["spec"]["serviceAccountName"] = "mine"
 
         await edit(jobs, jobs.resource, change)
         await asyncio.sleep(REST_SECONDS)
