@@ -24,6 +24,7 @@ from controller.kinds.decide.decision import Decision, Obstacle, Snapshot
 from controller.kinds.decide.ownership import KIND_LABEL
 from controller.kinds.decide.tfjob import decide_tfjob
 from controller.kinds.decide.trainingjob import decide_trainingjob
+from controller.kinds.decide.undecided import UNDECIDABLE, decide_undecided, describe_error
 from controller.kinds.execute import (
     FrameworkFoundError,
     GateClosedError,
@@ -59,6 +60,7 @@ _NAMESPACE_WORKERS = 4
 _MAX_DECISIONS = 3
 _FIRST_PAUSE_SECONDS = 0.5
 _MAX_PAUSE_SECONDS = 30.0
+_UNDECIDED_PAUSE_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +273,14 @@ class JobReconciler:
             scaled = add_scaling(snapshot, turn) if self._kind.has_scalers else snapshot
             version = _find_version(scaled, services_version)
             is_settled = self._settled.get(key) == version
-            decision = self._kind.decide(replace(scaled, has_settled_services=is_settled))
+            try:
+                decision = self._kind.decide(replace(scaled, has_settled_services=is_settled))
+            except Exception as e:
+                # One job must not stop the others, and its user has to know.
+                logger.exception("job not decided", extra={"job": key})
+                await self._executor.execute(snapshot.job, decide_undecided(snapshot, e))
+                self._queue.add_after(key, _UNDECIDED_PAUSE_SECONDS)
+                return True, Obstacle(UNDECIDABLE, describe_error(e))
             try:
                 await self._executor.execute(snapshot.job, decision)
             except ObstacleError as e:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.controller.kinds.jobworlds import (
     REST_SECONDS,
     edit,
     end,
+    list_events,
     open_jobs,
     run,
 )
@@ -80,3 +82,37 @@ async def test_directory_of_the_node_for_tensorboard_is_refused() -> None:
         await jobs.wait_for_phase("Failed")
         assert "spec.tensorboard.volumes[1].hostPath" in jobs.read_status()["reason"]
         assert list(jobs.list_owned()) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_job_that_cannot_be_decided_has_a_condition_and_one_event(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+
+    def fail(*_: Any, **__: Any) -> Any:
+        calls.append(1)
+        raise TypeError("secret text")
+
+    async with open_jobs(kind) as jobs:
+        await run(jobs)
+        before = jobs.read_status()
+        with monkeypatch.context() as patch:
+            patch.setattr(f"controller.kinds.decide.{kind.lower()}.compile_{kind.lower()}", fail)
+            await edit(jobs, jobs.resource, lambda job: job["metadata"].update(labels={"a": "b"}))
+            await asyncio.sleep(REST_SECONDS)
+            condition, *others = jobs.read_status()["conditions"]
+            assert condition["type"] == "Blocked"
+            text = json.dumps(condition)
+            assert "Undecidable" in text
+            assert "TypeError" in text
+            assert "secret text" not in text
+            assert others == before["conditions"]
+            assert jobs.read_status()["phase"] == "Running"
+            count = len(calls)
+            await asyncio.sleep(300)
+            assert len(calls) == count
+            assert [event["reason"] for event in list_events(jobs)] == ["Blocked"]
+        await asyncio.sleep(600)
+        assert "Blocked" not in jobs.read_conditions()
+        await end(jobs)
