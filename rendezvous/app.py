@@ -28,6 +28,7 @@ from rendezvous.notify.notifiers import (
 from rendezvous.observer import AttemptObserver
 from rendezvous.process.children import Children
 from rendezvous.process.ending import Ending, EndingError, choose_ending
+from rendezvous.process.recovery import Recovery
 from rendezvous.process.recoverysetup import start_recovery
 from rendezvous.process.scaler import Scaler
 from rendezvous.process.sidecar import run_sidecar
@@ -151,7 +152,9 @@ class Program:
             try:
                 self._await_first(agent, observer, setup.options)
                 open_endpoint()
+                watch = self._prepare_watch(setup, agent, wrapper)
                 recovery = start_recovery(setup, self._env, access, agent, wrapper)
+                watch(recovery)
             except EndError as e:
                 wrapper.give_up(self._fail(e))
                 return
@@ -172,6 +175,19 @@ class Program:
         code = wrapper.run(run_agent)
         close_endpoint()
         return code
+
+    def _prepare_watch(
+        self, setup: Setup, agent: Agent, wrapper: Wrapper
+    ) -> Callable[[Optional[Recovery]], None]:
+        """Prepare what looks for hangs, if it is wanted; return what starts it."""
+        if not setup.options.progress_seconds:
+            return lambda _: None
+        from rendezvous.process import hangsetup  # loads hashlib, sockets and selectors
+
+        pages = hangsetup.prepare_pages(setup, self._env, agent, wrapper)
+        if pages is None:
+            return lambda _: None
+        return lambda recovery: hangsetup.start_watcher(setup, pages, wrapper, recovery)
 
     def _prepare_endpoint(self, setup: Setup) -> Tuple[Callable[[], None], Callable[[], None]]:
         """Check what remote commands need, if they are wanted; return what opens and closes."""

@@ -15,6 +15,7 @@ class ExitCode(enum.IntEnum):
     UNKNOWN = 1
     TRANSIENT = 200
     TRANSIENT_CONFLICT = 201
+    HUNG = 202
     PERMANENT = 210
 
     @property
@@ -28,5 +29,6 @@ _CONSEQUENCES = {
     ExitCode.UNKNOWN: "unknown failure, so the controller retries within maxRetryCount",
     ExitCode.TRANSIENT: "transient failure, so the controller retries",
     ExitCode.TRANSIENT_CONFLICT: "transient conflict, so the controller backs off and retries",
+    ExitCode.HUNG: "unknown failure, so the controller retries within maxRetryCount",
     ExitCode.PERMANENT: "permanent failure, so the controller does not retry",
 }

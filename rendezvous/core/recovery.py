@@ -8,7 +8,11 @@ Phases of the process::
     Running   --Pod of a peer failed--------------> Stopping
     Running   --process succeeded-----------------> Left
     Running   --process ended, no member----------> Left
+    Running   --process hangs---------------------> Hung
     Stopping  --process ended---------------------> Gathering
+    Hung      --process ended---------------------> Reported
+    Hung      --process ended, next generation----> Gathering
+    Hung      --process ended, no member----------> Left
     Reported  --next epoch------------------------> Gathering
     Reported  --refused, or no answer for 60 s----> Left
     Reported  --no member-------------------------> Left
@@ -48,6 +52,7 @@ class Phase(enum.Enum):
 
     GATHERING = "Gathering"
     RUNNING = "Running"
+    HUNG = "Hung"
     REPORTED = "Reported"
     STOPPING = "Stopping"
     LEFT = "Left"
@@ -94,11 +99,20 @@ class Released(NamedTuple):
     target: Target
 
 
+class ProcessHung(NamedTuple):
+    """The gang stands still, and the other members wait for this one."""
+
+    target: Target
+    """The start barrier after which the process was started."""
+    code: int
+    """What is reported in place of the exit code of the process."""
+
+
 class Tick(NamedTuple):
     """Time has passed."""
 
 
-Event = Union[RosterSeen, ProcessEnded, ProcessGone, Released, Tick]
+Event = Union[RosterSeen, ProcessEnded, ProcessGone, ProcessHung, Released, Tick]
 
 
 class WriteReport(NamedTuple):
@@ -110,6 +124,10 @@ class WriteReport(NamedTuple):
 
 class EndProcess(NamedTuple):
     """End the process and all that it has started."""
+
+
+class KillProcess(NamedTuple):
+    """Kill the process and all that it has started: it would not react to SIGTERM."""
 
 
 class Gather(NamedTuple):
@@ -131,7 +149,7 @@ class Exit(NamedTuple):
     reason: str = ""
 
 
-Action = Union[WriteReport, EndProcess, Gather, StartProcess, Exit]
+Action = Union[WriteReport, EndProcess, KillProcess, Gather, StartProcess, Exit]
 
 
 class RecoveryMemory(NamedTuple):
@@ -176,6 +194,12 @@ def step(memory: RecoveryMemory, event: Event, now: float) -> RecoverySteps:
         return _gather(memory._replace(is_gone=True))
     if isinstance(event, Released):
         return _start(memory, event.target)
+    if isinstance(event, ProcessHung):
+        return _kill(memory, event)
+    return _follow_time(memory, now)
+
+
+def _follow_time(memory: RecoveryMemory, now: float) -> RecoverySteps:
     if memory.phase is not Phase.REPORTED:
         return RecoverySteps((), memory)
     if now - memory.reported_at >= ANSWER_SECONDS:
@@ -211,8 +235,18 @@ def _end(memory: RecoveryMemory) -> RecoverySteps:
     return RecoverySteps((EndProcess(),), memory._replace(phase=Phase.STOPPING))
 
 
+def _kill(memory: RecoveryMemory, event: ProcessHung) -> RecoverySteps:
+    is_running = memory.phase is Phase.RUNNING and event.target == memory.running
+    if not is_running or not memory.is_member:
+        return RecoverySteps((), memory)
+    return RecoverySteps((KillProcess(),), memory._replace(phase=Phase.HUNG, code=event.code))
+
+
 def _follow_end(memory: RecoveryMemory, code: int, now: float) -> RecoverySteps:
-    if memory.phase is Phase.STOPPING:
+    is_newest = memory.newest == memory.running or not memory.is_member
+    if memory.phase is Phase.HUNG and is_newest:
+        memory, code = memory._replace(phase=Phase.RUNNING), memory.code
+    if memory.phase in {Phase.STOPPING, Phase.HUNG}:
         return _gather(memory._replace(phase=Phase.GATHERING))
     if memory.phase is not Phase.RUNNING:
         return RecoverySteps((), memory)

@@ -56,6 +56,7 @@ class Children:
         env: Mapping[str, str],
         stdin: Optional[bytes] = None,
         output: Optional[int] = None,
+        errors: Optional[int] = None,
     ) -> int:
         """Start a command in a session of its own; return its id.
 
@@ -64,13 +65,15 @@ class Children:
             env: its variables.
             stdin: its input; None: that of the agent.
             output: descriptor of its output; None: that of the agent.
+            errors: descriptor of its errors; None: that of its output.
 
         Raises:
             StartError: There is no such program, or it cannot be executed.
         """
         with self._changed:
             pipe = None if stdin is None else subprocess.PIPE
-            child = self._open(argv, env, stdin=pipe, stdout=output, stderr=output)
+            stderr = output if errors is None else errors
+            child = self._open(argv, env, stdin=pipe, stdout=output, stderr=stderr)
         if child.stdin is not None:
             # A thread, because a command that never reads its input must not block us.
             feed = threading.Thread(target=_feed, args=(child.stdin, stdin), daemon=True)

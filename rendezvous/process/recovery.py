@@ -30,9 +30,11 @@ from rendezvous.core.recovery import (
     Event,
     Exit,
     Gather,
+    KillProcess,
     Phase,
     ProcessEnded,
     ProcessGone,
+    ProcessHung,
     RecoveryMemory,
     Released,
     RosterSeen,
@@ -126,6 +128,15 @@ class Recovery:
         """Take that nothing is left of the command."""
         self._events.put(ProcessGone())
 
+    def follow_hang(self, run: Tuple[int, int]) -> None:
+        """Take that the other members wait for the process of this run."""
+        self._events.put(ProcessHung(Target(*run), ExitCode.HUNG))
+
+    @property
+    def run_number(self) -> Tuple[int, int]:
+        """The run of the process: its generation and epoch."""
+        return self._memory.running
+
     def _note_released(self, target: Target, is_serving: bool) -> None:  # noqa: FBT001  a callback
         if is_serving:
             self._serving = target
@@ -164,6 +175,8 @@ class Recovery:
             self._write_end(action)
         elif isinstance(action, EndProcess):
             self._wrapper.end()
+        elif isinstance(action, KillProcess):
+            self._wrapper.kill()
         elif isinstance(action, Gather):
             self._barrier.gather(action.target)
         elif isinstance(action, StartProcess):

@@ -84,6 +84,11 @@ def is_ready(pid: int, number: int) -> bool:
     return _SIGWAIT in read_file(pid, "wchan")
 
 
+def is_caught(pid: int, number: int) -> bool:
+    """Return whether a process has a handler for a signal."""
+    return _holds(_read_masks(pid), _CAUGHT, number)
+
+
 def _read_masks(pid: int) -> Dict[bytes, int]:
     """Read which signals a process blocks, ignores and catches; nothing if it has ended."""
     pairs = [line.partition(b":")[::2] for line in read_file(pid, "status").splitlines()]

@@ -12,7 +12,7 @@ or an exit:
 2. Forward signals to the command. Reap children.
 3. If the command has ended: exit with its code, or start it again if a restart was ordered.
 4. Carry out orders: start, pause (SIGTERM now), restart (SIGTERM now, start at the end), stop,
-   exit, end (SIGTERM now; restarts in place).
+   exit, end (SIGTERM now; restarts in place), kill (SIGKILL now), fail (SIGKILL now, and exit).
 5. If the grace period is over, kill the command's session.
 
 With restart in place (``follow_ends``), ``process.recovery`` is told of the end of the command at
@@ -46,6 +46,7 @@ from rendezvous.core.diff import Diff
 from rendezvous.core.notification import CHANGED, FAILED, LEAVING, Notify
 from rendezvous.process.children import Children, StartError, become_subreaper
 from rendezvous.process.ending import ENDED_FILE, RUNNING_FILE
+from rendezvous.process.outputtap import OutputTap
 from rendezvous.process.signalling import Signaller
 from rendezvous.settings.options import RESTART
 
@@ -66,7 +67,8 @@ _LEFTOVER_SECONDS = 0.5
 class _Order(NamedTuple):
     """What the agent's thread asks the main one for.
 
-    ``word`` is start, pause, restart, end, stop or exit; ``done`` is set when it was carried out.
+    ``word`` is start, pause, restart, end, kill, fail, stop or exit; ``done`` is set when it was
+    carried out.
     """
 
     word: str
@@ -105,6 +107,9 @@ class Wrapper:
         self._on_end: Optional[Callable[[int], None]] = None
         self._on_gone: Callable[[], None] = _do_nothing
         self._has_leftovers = False
+        self._on_start: Optional[Callable[[], None]] = None
+        self._fail_code: Optional[int] = None
+        self._tap: Optional[OutputTap] = None
         self._lock = -1
         self._kill_at: Optional[float] = None
         self._exit_code: Optional[int] = None
@@ -146,6 +151,22 @@ class Wrapper:
         """
         self._on_end, self._on_gone = on_end, on_gone
 
+    def follow_starts(self, on_start: Callable[[], None]) -> None:
+        """Call ``on_start`` before each start of the command, in the main thread."""
+        self._on_start = on_start
+
+    def follow_output(self, tap: OutputTap) -> None:
+        """Let the output of each command that starts go through ``tap``."""
+        self._tap = tap
+
+    def kill(self) -> None:
+        """Have the command killed, and nothing else."""
+        self._order("kill")
+
+    def fail(self, exit_code: int) -> None:
+        """Have the command killed, and the program ended with a code of its own."""
+        self._order("fail", exit_code=exit_code)
+
     def end(self) -> None:
         """Have the command ended, and nothing else."""
         self._order("end")
@@ -176,6 +197,8 @@ class Wrapper:
         threading.Thread(target=run_agent, name="agent", daemon=True).start()
         while self._exit_code is None:
             self._turn()
+        if self._tap is not None:
+            self._tap.drain()
         self._mark_ended()
         return self._exit_code
 
@@ -224,8 +247,8 @@ class Wrapper:
         elif order.word == "pause" and self._pid and not self._is_ending:
             self._is_paused = True
             self._end_command()
-        elif order.word == "end" and self._pid:
-            self._end_command()
+        elif order.word in {"end", "kill", "fail"} and self._pid:
+            self._end_process(order)
         if order.word == "exit":
             self._exit_code = order.exit_code
         elif order.word == "start" and not self._is_ending:
@@ -238,17 +261,32 @@ class Wrapper:
                 self._exit_code = SIGNAL_EXIT_BASE + signal.SIGTERM
         order.done.set()
 
+    def _end_process(self, order: _Order) -> None:
+        if order.word == "end":
+            self._end_command()
+            return
+        if order.word == "fail":
+            self._fail_code = order.exit_code
+        self._children.kill_session(self._pid)
+
     def _end_command(self) -> None:
         if self._kill_at is None and not self._is_terminated:
             self._kill_at = self._clock.monotonic() + self._options.stop_grace_seconds
             self._children.kill(self._pid, signal.SIGTERM)
 
     def _start(self, env: Mapping[str, str]) -> None:
+        if self._on_start is not None:
+            self._on_start()
+        output, errors = self._tap.open() if self._tap is not None else (None, None)
+        variables = self._build_env(env)
         try:
-            self._pid = self._children.start(self._argv, self._build_env(env))
+            self._pid = self._children.start(self._argv, variables, None, output, errors)
         except StartError as e:
             self._reporter.say(str(e), "error")
             self._exit_code = e.exit_code
+        for descriptor in (output, errors):
+            if descriptor is not None:
+                os.close(descriptor)
 
     def _take_end(self) -> None:
         """Exit if the command has ended, or start it again if it was ended for that."""
@@ -257,6 +295,10 @@ class Wrapper:
             return
         pid, self._pid, self._kill_at = self._pid, 0, None
         self._is_terminated = False
+        if self._fail_code is not None:
+            self._children.kill_leftovers()
+            self._exit_code = self._fail_code
+            return
         restart, self._restart = self._restart, None
         if restart is not None:
             restart.done.set()

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Mapping
 from framework.api import constants
 from rendezvous.settings import values
 from rendezvous.settings.option import Option, OptionsError, Problem, list_options, parse_each
+from rendezvous.settings.progresspattern import parse_pattern
 from rendezvous.settings.values import RolePort
 
 NOTIFY = "notify"
@@ -138,6 +139,18 @@ class _Behaviour:
     reach_seconds = Option("60", values.parse_seconds, "SECONDS",
         "after this time the member is added in any case",
         "FB_REACH_TIMEOUT_SEC", by_annotation=True)
+    progress_seconds = Option("0", values.parse_seconds, "SECONDS",
+        "run ends the command of a rank that is behind when no rank has ended a step for this "
+        "time; 0: never",
+        "FB_PROGRESS_TIMEOUT_SEC", by_annotation=True)
+    first_progress_seconds = Option("1800", values.parse_seconds, "SECONDS",
+        "the same until the first step of a rank",
+        "FB_FIRST_PROGRESS_TIMEOUT_SEC", by_annotation=True)
+    progress_file = Option("", values.parse_path, "/ABSOLUTE/PATH",
+        "read the step from the last line of this file, if no process calls peers.progress")
+    progress_pattern = Option("", parse_pattern, "'step {step}/{total}'",
+        "read the step from lines of the output with this text: {step} and {total} are numbers, a "
+        "space is any number of blanks")
     rsh = Option("off", values.build_choice("off", "on"), "on or off",
         "run starts commands for the other members: remote commands, in place of ssh", "FB_RSH")
     rsh_server_port = Option("29601", values.parse_plain_port, "PORT",

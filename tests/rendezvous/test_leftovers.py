@@ -24,7 +24,7 @@ class StuckChildren:
         self.looks = looks
         self.codes = {PID: 9}
 
-    def start(self, _argv: list[str], _env: dict[str, str]) -> int:
+    def start(self, _argv: list[str], _env: dict[str, str], *_streams: None) -> int:
         return PID
 
     def take_code(self, pid: int) -> int | None:

@@ -21,9 +21,11 @@ from rendezvous.core.recovery import (
     Event,
     Exit,
     Gather,
+    KillProcess,
     Phase,
     ProcessEnded,
     ProcessGone,
+    ProcessHung,
     RecoveryMemory,
     Released,
     RosterSeen,
@@ -128,6 +130,40 @@ def test_pod_that_leaves_ends_and_starts_no_process() -> None:
         assert follow(memory, *ends)[0] == []
 
 
+def test_hung_process_is_killed_and_reported_with_the_code_of_a_hang() -> None:
+    hung = ProcessHung(Target(7, 4), 202)
+    actions, memory = step(RUNNING, hung, 10.0)
+    assert actions == (KillProcess(),)
+    assert step(memory, hung, 10.0).actions == (), "once"
+    actions, reported = step(memory, ProcessEnded(137), 10.0)
+    assert actions == (WriteReport(4, 202),)
+    answered = follow(reported, RosterSeen(Target(7, 5)), ProcessGone())
+    assert answered[0] == [Gather(Target(7, 5))]
+    assert step(reported, Tick(), 70.0).actions == (Exit(202, UNANSWERED),)
+
+
+def test_hung_process_is_not_reported_when_another_one_has_failed_meanwhile() -> None:
+    _, memory = step(RUNNING, ProcessHung(Target(7, 4), 202), 10.0)
+    actions, memory = step(memory, RosterSeen(Target(7, 5)), 10.0)
+    assert actions == (), "it ends already"
+    assert follow(memory, ProcessEnded(137), ProcessGone())[0] == [Gather(Target(7, 5))]
+
+
+def test_hung_process_of_a_pod_that_leaves_ends_the_pod() -> None:
+    leaving = RosterSeen(Target(8, 4), is_member=False)
+    hung = ProcessHung(Target(7, 4), 202)
+    assert follow(RUNNING, leaving, hung)[0] == [], "its peers do not wait for it"
+    actions, _ = follow(RUNNING, hung, leaving, ProcessEnded(137))
+    assert actions == [KillProcess(), Exit(202, NO_MEMBER)]
+
+
+def test_hang_of_another_run_or_of_no_process_is_ignored() -> None:
+    assert step(RUNNING, ProcessHung(Target(7, 3), 202), 10.0) == ((), RUNNING)
+    for phase in (Phase.GATHERING, Phase.REPORTED, Phase.STOPPING, Phase.LEFT):
+        memory = RUNNING._replace(phase=phase, reported_at=10.0)
+        assert step(memory, ProcessHung(Target(7, 4), 202), 10.0) == ((), memory)
+
+
 def test_older_target_is_ignored() -> None:
     for target in (Target(7, 4), Target(6, 5), Target(8, 3)):
         assert step(RUNNING, RosterSeen(target), 10.0) == ((), RUNNING)
@@ -184,7 +220,7 @@ class Model:
         for action in actions:
             if isinstance(action, WriteReport):
                 agent.report = (action.epoch, action.code)
-            elif isinstance(action, EndProcess):
+            elif isinstance(action, EndProcess | KillProcess):
                 agent.is_ending = True
             elif isinstance(action, StartProcess):
                 self.check_start(agent, action.epoch)
@@ -233,9 +269,20 @@ class Model:
             agent.has_leftovers = True
             self.send(agent, ProcessEnded(137))
 
+    def hang(self, number: int) -> None:
+        """The verdict of rank 0 arrives, in time or late."""
+        targets = [agent.memory.running for agent in self.agents]
+        self.send(self.agents[number], ProcessHung(targets[0], 202))
+
     def end(self, number: int) -> None:
         agent = self.agents[number]
         if agent.is_ending:
+            memory = agent.memory
+            is_newest = memory.newest == memory.running or not memory.is_member
+            if memory.phase is Phase.HUNG and is_newest:
+                assert agent.process is not None
+                self.failed_epochs.add(agent.process)
+                agent.failed = agent.process
             agent.is_ending, agent.process, agent.has_leftovers = False, None, True
             self.send(agent, ProcessEnded(143))
 
@@ -317,6 +364,7 @@ class Model:
 
 MOVES = (
     "fail",
+    "hang",
     "end",
     "clear",
     "lose",

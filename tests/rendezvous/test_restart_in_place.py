@@ -74,6 +74,12 @@ class RestartedGang:
         roster = build_roster(role, generation=generation)._replace(recovery=recovery)
         self.publisher.publish(roster)
 
+    def publish_plain(self, generation: int) -> None:
+        """Publish a gang that does not restart in place."""
+        members = self._build_members()
+        role = build_role("worker", len(members))._replace(members=members)
+        self.publisher.publish(build_roster(role, generation=generation))
+
     def publish_failure(
         self, generation: int, index: int, epoch: int = 0, refused: tuple[int, ...] = ()
     ) -> None:

@@ -20,6 +20,7 @@ from framework import strictyaml
 from framework.api.crd import build_crd
 from localcluster.apiserver.views.jsonpath import JsonPathError, find_values
 from localcluster.kubelet.expansion import expand
+from rendezvous.settings.progresspattern import parse_pattern
 from tests.security.regexcost import METHODS, find_attack, find_attack_on
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +53,8 @@ BUILT_LATER = {
     # From the examples that the project ships.
     "cli/start/gangfile.py search",
     "cli/start/gangfile.py subn",
+    # From a text, which is escaped; one like it is tried below.
+    "rendezvous/settings/progresspattern.py compile",
     # From constants; they are tried below.
     "framework/strictyaml.py compile",
     # From a CRD that the owner of a local cluster adds to it; only the owner waits for it.
@@ -156,6 +159,13 @@ def test_regular_expressions_are_found() -> None:
 def test_regular_expression_of_paths_takes_linear_time() -> None:
     pattern = r"(?<![^\s'\"`=:;,(<>|&@])(?:/mnt/a|/mnt)(?![A-Za-z0-9_.-])"
     assert find_attack(re.compile(pattern), {"sub"}) is None
+
+
+@pytest.mark.parametrize("text", ["at {step}/{total}", " {step} {total} ", "(a+)+ {total} a{step}"])
+def test_pattern_of_progress_takes_linear_time(text: str) -> None:
+    pattern = parse_pattern(text)
+    assert pattern is not None
+    assert find_attack(pattern.regex, {"search"}) is None
 
 
 def test_regular_expression_of_a_yaml_scalar_takes_linear_time() -> None:

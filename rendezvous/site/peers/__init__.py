@@ -10,6 +10,7 @@ another relatively, so it is the same in both places::
     print(gang.rank, gang.size, gang.addresses)
     peers.on_change(lambda change: print(change.removed))
     peers.barrier("epoch-3")                 # until one process of every such Pod has come here
+    peers.progress(step, total=10_000)       # after each step: a gang that hangs is found
 
 Everything comes from the files of the current generation, so it works with every way in which the
 agent runs, and the process needs no access to the cluster. Only ``barrier`` talks to other Pods: by
@@ -19,20 +20,25 @@ of such a connection prove that they have it before anything else is read.
 
 from .barrier_client import barrier, pass_barrier
 from .barrier_hub import list_missing
+from .callbacks import KerasProgress, LightningProgress, TrainerProgress
 from .changes import Change, Subscription, compute_change, on_change
 from .failures import Failure
 from .gang_key import GangKeyError, compute_proof, draw_nonce, is_proof, read_gang_key
 from .generations import Peer, Roster, roster, wait
 from .jax_world import initialize_jax
 from .logs import warn_once
+from .steps import pause, progress
 
 __all__ = [
     "Change",
     "Failure",
     "GangKeyError",
+    "KerasProgress",
+    "LightningProgress",
     "Peer",
     "Roster",
     "Subscription",
+    "TrainerProgress",
     "barrier",
     "compute_change",
     "compute_proof",
@@ -42,6 +48,8 @@ __all__ = [
     "list_missing",
     "on_change",
     "pass_barrier",
+    "pause",
+    "progress",
     "read_gang_key",
     "roster",
     "wait",

@@ -33,7 +33,7 @@ from .gang_key import draw_nonce, is_proof, read_gang_key
 from .generations import LOOK_SECONDS, Roster, roster, wait
 from .logs import warn_once
 
-_DEFAULT_PORT = 29600
+DEFAULT_PORT = 29600
 _LONGEST_PAUSE_SECONDS = 1.0
 
 
@@ -97,7 +97,7 @@ def _await_release(
 ) -> bool:
     """Go to rank 0 and wait there; False when it is time to look for rank 0 again."""
     own = next((p for p in gang.peers if (p.role, p.index) == (gang.role, gang.index)), None)
-    first, port = gang.ranked[0], int(os.environ.get("FB_BARRIER_PORT") or _DEFAULT_PORT)
+    first, port = gang.ranked[0], int(os.environ.get("FB_BARRIER_PORT") or DEFAULT_PORT)
     key = read_gang_key(gang.attempt)
     if key is None:
         warn_once("barrier: connections are not authenticated, because no gang key is mounted")
@@ -114,7 +114,7 @@ def _await_release(
     }
     with connect(own, first.address, port) as connection:
         if key is not None:
-            _prove(connection, key, gang.attempt)
+            prove(connection, key, gang.attempt)
         connection.sendall(encode_line(arrival))
         connection.settimeout(CONNECT_SECONDS / 4)
         while deadline is None or time.monotonic() < deadline:
@@ -133,14 +133,14 @@ def _await_release(
     return False
 
 
-def _prove(connection: socket.socket, key: bytes, attempt: str) -> None:
+def prove(connection: socket.socket, key: bytes, attempt: str) -> None:
     """Prove the gang key to rank 0 and have it prove the same; OSError if it does not."""
     deadline, mine = time.monotonic() + FIRST_LINE_SECONDS, draw_nonce()
     try:
-        nonces = (attempt, str(_read_line(connection, deadline)["nonce"]), mine)
+        nonces = (attempt, str(read_line(connection, deadline)["nonce"]), mine)
         proof = compute_side_proof(key, MEMBER, nonces)
         connection.sendall(encode_line({"nonce": mine, "proof": proof}))
-        answer = _read_line(connection, deadline)["proof"]
+        answer = read_line(connection, deadline)["proof"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as e:
         warn_once("barrier: rank 0 does not accept, or does not have, this attempt's gang key")
         raise ConnectionError(f"no proof of the gang key: {e}") from e
@@ -149,7 +149,13 @@ def _prove(connection: socket.socket, key: bytes, attempt: str) -> None:
         raise ConnectionError("no proof of the gang key")
 
 
-def _read_line(connection: socket.socket, deadline: float) -> Any:
+def read_line(connection: socket.socket, deadline: float) -> Any:
+    """Read a line and decode it.
+
+    Raises:
+        OSError: The connection broke, or the deadline in monotonic seconds is over.
+        ValueError, RecursionError: The other side hung up, or this is no line of the protocol.
+    """
     line = b""
     while not line.endswith(b"\n"):
         connection.settimeout(max(0.001, deadline - time.monotonic()))

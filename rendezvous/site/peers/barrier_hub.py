@@ -10,6 +10,9 @@ thread does this again and again:
 3. Close the connections that have not arrived in 10 s.
 4. Look for a new generation: its Pods are expected from now on.
 5. Let go those at each barrier where one process of every expected Pod has arrived.
+
+In an agent that watches the progress of the gang, it also answers the reports of the other agents
+(``answer_reports``).
 """
 
 import contextlib
@@ -20,7 +23,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Tuple
 
 from .barrier_limits import PER_POD, Limits, is_loopback, list_addresses, normalize
 from .barrier_protocol import (
@@ -76,6 +79,16 @@ def list_missing(name: str) -> Tuple[str, ...]:
     Empty if another process serves.
     """
     return _hubs[-1].list_missing(name) if _hubs else ()
+
+
+def answer_reports(answer: Callable[[Tuple[str, int, str], Any], Dict[str, Any]]) -> None:
+    """Answer reports of agents, in the process that serves the hub.
+
+    ``answer`` is called by the hub's thread, with the role, index and fingerprint of the member and
+    the report, which is any JSON. For what is no report, it raises ValueError, TypeError or
+    KeyError, and the connection is closed.
+    """
+    _answers[:] = [answer]
 
 
 class _Arrival(NamedTuple):
@@ -258,7 +271,7 @@ class Hub(threading.Thread):
                 address,
             )
 
-    def _send(self, connection: _Connection, wire: Dict[str, str]) -> None:
+    def _send(self, connection: _Connection, wire: Dict[str, Any]) -> None:
         try:
             connection.socket.send(encode_line(wire))
         except OSError:
@@ -316,14 +329,25 @@ class Hub(threading.Thread):
             proof = compute_side_proof(self._key, RANK_0, nonces)
             self._send(connection, {"proof": proof})
             return
-        token = wire["token"]
         if wire["attempt"] != self._gang.attempt:
             raise ValueError("of another attempt")
+        if "report" in wire:
+            self._answer(connection, wire)
+            return
+        token = wire["token"]
         if not isinstance(token, str) or len(token) > _MAX_TOKEN_LENGTH:
             raise ValueError("no token")
         arrival = _Arrival((wire["role"], wire["index"], wire["pod"]), token)
         hash(arrival)  # what is no key would end this thread, and with it every barrier
         self._arrive(connection, str(wire["name"]), arrival)
+
+    def _answer(self, connection: _Connection, wire: Dict[str, Any]) -> None:
+        """Answer the report of an agent; its connection stays, and is silent no more."""
+        member = wire["role"], wire["index"], wire["pod"]
+        if not _answers or member not in self._expected:
+            raise ValueError("no member, or no watch")
+        self._forget_silent(connection)
+        self._send(connection, _answers[0](member, wire["report"]))
 
     def _arrive(self, connection: _Connection, name: str, arrival: _Arrival) -> None:
         if arrival.token in self._released:
@@ -361,3 +385,4 @@ def _is_of(connection: _Connection, task: Tuple[str, int]) -> bool:
 
 _serving = threading.Lock()
 _hubs: List[Hub] = []
+_answers: List[Callable[[Tuple[str, int, str], Any], Dict[str, Any]]] = []

@@ -110,5 +110,5 @@ def test_write_termination_message_empty_file_is_not_cut(
 
 
 def test_exit_codes_all_have_a_consequence() -> None:
-    assert {code.value for code in ExitCode if code.consequence} == {0, 1, 200, 201, 210}
-    assert len(ExitCode) == 5
+    assert {code.value for code in ExitCode if code.consequence} == {0, 1, 200, 201, 202, 210}
+    assert len(ExitCode) == 6

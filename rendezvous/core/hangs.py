@@ -1,0 +1,335 @@
+"""The watch over a gang's progress, in the agent of rank 0: it asks for stacks, then judges.
+
+No I/O, no clock: times are given. Steps:
+
+1. Each agent reports its processes every few seconds, and gets an answer at once.
+2. If the gang stands still (``core.progress``), the next answers ask all agents for stacks.
+3. When all have answered, or after 10 s, the verdict names the ranks that are behind. It is in all
+   further answers, until the gang moves or its processes are started anew.
+4. The agents of the members that are to act end their processes. These are the members with a rank
+   that is behind, without those whose agent is silent; the first other member if none is left, or
+   if no rank differs from the others.
+
+An agent is silent if it has not reported for 10 s. Its processes count as stopped: its Pod may be
+frozen, or its node lost.
+
+Invariants: if a step ends after the stacks were asked for, there is no verdict; a verdict has a
+member that acts, if an agent reports.
+
+Example: worker/3 hangs in step 41. After 60 s without a step, answers have ``ask: 1``. The stacks
+of seven workers are equal. The verdict is ``worker/3``, which ends its process; the others restart
+because it has failed.
+"""
+
+from typing import Any, Collection, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from rendezvous.core.progress import (
+    Limits,
+    RankProgress,
+    Standstill,
+    find_standstill,
+    find_stragglers,
+)
+
+MAX_PROCESSES = 32
+# How many are named in a verdict.
+MAX_NAMED = 10
+_STACKS_SECONDS = 10.0
+_SILENT_SECONDS = 10.0
+_DECIDE_SECONDS = 0.2
+_MAX_STACK = 64
+_MAX_NUMBER = 2**62
+_FACTOR = 1.5
+
+Member = Tuple[str, int]
+"""The role and the index of a Task."""
+
+
+class ProcessReport(NamedTuple):
+    """What an agent reports of a process. Durations are in seconds."""
+
+    rank: int
+    """Its rank among all processes; -1 if it has none."""
+    step: Optional[int]
+    """Its newest step; None before the first."""
+    total: Optional[int]
+    """How many steps there are; None if it is not known."""
+    quiet_seconds: float
+    """How long ago its step increased, its last pause ended, or it was started."""
+    pause_seconds: float = 0.0
+    """How long its declared pause may last; 0 if it has none."""
+    is_stopped: bool = False
+    """Whether it is stopped."""
+    stack: str = ""
+    """Where its main thread is, as ``core.progress`` compares it; "" if it is not known."""
+    busy_seconds: float = 0.0
+    """How long a step took of late without the wait for other ranks; 0 if it is not known."""
+
+
+class AgentReport(NamedTuple):
+    """What an agent reports."""
+
+    run: Tuple[int, int]
+    """The run of the processes; a greater one is newer."""
+    answered: int
+    """The number of the request for stacks that it has answered last; 0 if there was none."""
+    processes: Tuple[ProcessReport, ...]
+    """Its processes, at most 32."""
+
+
+class Verdict(NamedTuple):
+    """That a gang stands still, and why."""
+
+    number: int
+    """The number of the request for stacks before it."""
+    run: Tuple[int, int]
+    """The run of the processes."""
+    behind: Tuple[str, ...]
+    """The names of the ranks that the others wait for, at most 10."""
+    behind_count: int
+    """How many there are."""
+    waiting_count: int
+    """How many ranks wait for them."""
+    step: int
+    """The step of those that are behind; -1 before the first."""
+    seconds: float
+    """For how long no rank was active."""
+    acting: Tuple[Member, ...]
+    """The members that end their processes, at most 10."""
+
+
+class Answer(NamedTuple):
+    """What an agent gets for a report."""
+
+    ask: int = 0
+    """The number of the current request for stacks; 0 if there is none."""
+    verdict: Optional[Verdict] = None
+    """What was found."""
+
+
+class _Known(NamedTuple):
+    """The newest report of a member, and when it came."""
+
+    report: AgentReport
+    at: float
+
+
+class GangWatch:
+    """What the agent of rank 0 knows of the progress of all ranks."""
+
+    def __init__(self, limits: Limits, first_ask: int) -> None:
+        """Know of no member.
+
+        ``first_ask`` is a random number. An agent that has answered another watch, of another
+        rank 0, must not count as one that has answered this one.
+        """
+        self._limits = limits
+        self._known: Dict[Member, _Known] = {}
+        self._run = (0, 0)
+        self._ask = first_ask
+        self._asked_at: Optional[float] = None
+        self._decided_at = float("-inf")
+        self._verdict: Optional[Verdict] = None
+
+    def take(self, member: Member, report: AgentReport, now: float) -> Answer:
+        """Take the report of a member; return the answer."""
+        if report.run > self._run:
+            self._run = report.run
+            self._known.clear()
+            self._asked_at, self._verdict = None, None
+        if report.run < self._run:
+            return Answer()
+        self._known[member] = _Known(report, now)
+        if now - self._decided_at >= _DECIDE_SECONDS:
+            self._decided_at = now
+            self._decide(now)
+        return Answer(self._ask if self._asked_at is not None else 0, self._verdict)
+
+    def keep(self, members: Collection[Member]) -> None:
+        """Forget the members that are none any more."""
+        for member in [each for each in self._known if each not in members]:
+            del self._known[member]
+
+    def list_stragglers(self) -> Tuple[str, ...]:
+        """List the ranks whose own part of a step takes longer than 1.5 times the median's."""
+        names, processes = self._list_processes()
+        busy = {i: [p.busy_seconds] for i, (p, _) in enumerate(processes) if p.busy_seconds > 0}
+        return tuple(names[i][1] for i in find_stragglers(busy, _FACTOR))
+
+    def _decide(self, now: float) -> None:
+        names, processes = self._list_processes()
+        ranks = [_place(i, process, at, now) for i, (process, at) in enumerate(processes)]
+        found = find_standstill(ranks, self._limits, now)
+        if found is None:
+            self._asked_at, self._verdict = None, None
+            return
+        if self._verdict is not None:
+            return
+        if self._asked_at is None:
+            self._ask += 1
+            self._asked_at = now
+            return
+        is_answered = all(k.report.answered == self._ask for k in self._known.values())
+        if not is_answered and now - self._asked_at < _STACKS_SECONDS:
+            return
+        behind = [names[i] for i in found.behind]
+        steps = [processes[i][0].step for i in found.behind]
+        self._verdict = Verdict(
+            number=self._ask,
+            run=self._run,
+            behind=tuple(name for _, name in behind[:MAX_NAMED]),
+            behind_count=len(behind),
+            waiting_count=len(found.waiting),
+            step=min(-1 if step is None else step for step in steps),
+            seconds=now - found.since,
+            acting=self._choose_acting([member for member, _ in behind], found, now),
+        )
+
+    def _choose_acting(
+        self, behind: Sequence[Member], found: Standstill, now: float
+    ) -> Tuple[Member, ...]:
+        heard = [each for each in sorted(self._known) if not _is_silent(self._known[each].at, now)]
+        acting = [member for member in dict.fromkeys(behind) if member in heard]
+        # Without a difference between the ranks, one member is enough for a restart of all.
+        return tuple(acting[:MAX_NAMED]) if acting and found.waiting else tuple(heard[:1])
+
+    def _list_processes(
+        self,
+    ) -> Tuple[List[Tuple[Member, str]], List[Tuple[ProcessReport, float]]]:
+        """List members with the names of their ranks, and processes with the times they came."""
+        names, processes = [], []
+        for member in sorted(self._known):
+            report, at = self._known[member]
+            for process in report.processes:
+                names.append((member, _name(member, process.rank, len(report.processes))))
+                processes.append((process, at))
+        return names, processes
+
+
+def _name(member: Member, rank: int, count: int) -> str:
+    task = f"{member[0]}/{member[1]}"
+    return task if rank < 0 or count == 1 else f"{task} rank {rank}"
+
+
+def _is_silent(at: float, now: float) -> bool:
+    return now - at >= _SILENT_SECONDS
+
+
+def _place(index: int, process: ProcessReport, at: float, now: float) -> RankProgress:
+    return RankProgress(
+        rank=index,
+        step=process.step,
+        changed_at=at - process.quiet_seconds,
+        paused_until=at + process.pause_seconds if process.pause_seconds > 0 else float("-inf"),
+        is_stopped=process.is_stopped or _is_silent(at, now),
+        stack=process.stack,
+    )
+
+
+# --- what is sent
+
+
+def encode_report(report: AgentReport) -> Dict[str, Any]:
+    """Encode a report as JSON values."""
+    return {
+        "run": list(report.run),
+        "answered": report.answered,
+        "processes": [
+            [
+                p.rank,
+                _encode_number(p.step),
+                _encode_number(p.total),
+                round(p.quiet_seconds, 3),
+                round(p.pause_seconds, 3),
+                int(p.is_stopped),
+                p.stack,
+                round(p.busy_seconds, 6),
+            ]
+            for p in report.processes[:MAX_PROCESSES]
+        ],
+    }
+
+
+def decode_report(wire: Any) -> AgentReport:
+    """Decode a report.
+
+    Raises:
+        ValueError, TypeError, KeyError: It is none.
+    """
+    processes = wire["processes"]
+    if not isinstance(processes, list) or len(processes) > MAX_PROCESSES:
+        raise ValueError("too many processes")
+    generation, epoch = wire["run"]
+    return AgentReport(
+        run=(_check_number(generation), _check_number(epoch)),
+        answered=_check_number(wire["answered"]),
+        processes=tuple(_decode_process(*values) for values in processes),
+    )
+
+
+def _decode_process(
+    rank: Any, step: Any, total: Any, quiet: Any, pause: Any, stopped: Any, stack: Any, busy: Any
+) -> ProcessReport:
+    if not isinstance(stack, str) or len(stack) > _MAX_STACK:
+        raise ValueError("no stack")
+    return ProcessReport(
+        rank=_check_number(rank),
+        step=_check_number(step) if step != -1 else None,
+        total=_check_number(total) if total != -1 else None,
+        quiet_seconds=_check_seconds(quiet),
+        pause_seconds=_check_seconds(pause),
+        is_stopped=bool(stopped),
+        stack=stack,
+        busy_seconds=_check_seconds(busy),
+    )
+
+
+def encode_answer(answer: Answer) -> Dict[str, Any]:
+    """Encode an answer as JSON values."""
+    verdict = answer.verdict
+    return {"ask": answer.ask, "verdict": list(verdict) if verdict is not None else None}
+
+
+def decode_answer(wire: Any) -> Answer:
+    """Decode an answer.
+
+    Raises:
+        ValueError, TypeError, KeyError: It is none.
+    """
+    if wire["verdict"] is None:
+        return Answer(_check_number(wire["ask"]))
+    number, run, behind, behind_count, waiting_count, step, seconds, acting = wire["verdict"]
+    generation, epoch = run
+    if len(behind) > MAX_NAMED or len(acting) > MAX_NAMED:
+        raise ValueError("too many names")
+    verdict = Verdict(
+        number=_check_number(number),
+        run=(_check_number(generation), _check_number(epoch)),
+        behind=tuple(str(name) for name in behind),
+        behind_count=_check_number(behind_count),
+        waiting_count=_check_number(waiting_count),
+        step=_check_number(step),
+        seconds=_check_seconds(seconds),
+        acting=tuple((str(role), _check_number(index)) for role, index in acting),
+    )
+    return Answer(_check_number(wire["ask"]), verdict)
+
+
+def _encode_number(value: Optional[int]) -> int:
+    return -1 if value is None else value
+
+
+def _check_number(value: Any) -> int:
+    if type(value) is not int or not -1 <= value < _MAX_NUMBER:
+        raise ValueError("no number")
+    return value
+
+
+def _check_seconds(value: Any) -> float:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not 0 <= value < _MAX_NUMBER
+    ):
+        raise ValueError("no seconds")
+    return float(value)

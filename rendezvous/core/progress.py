@@ -1,0 +1,129 @@
+"""Hangs: whether a gang stands still, and which of its ranks the others wait for. Pure.
+
+Training code reports its steps (``peers.progress``). Ranks that train together wait for each other
+in each step, so the hang of one soon stops all. Steps of ``find_standstill``:
+
+1. A rank was active when its step increased last, or when the pause that it has declared ends.
+2. The gang moves if a rank was active within the limit: ``first_seconds`` before its first step,
+   ``step_seconds`` after it.
+3. Else it stands still. Behind are the ranks with the lowest step.
+4. If all have the same step, behind are those whose process is stopped; else those whose stack is
+   another one than that of most ranks; else all. Stacks are compared from their outermost frame.
+   The first frame that is not the same in all decides: those that wait may be anywhere in a loop.
+
+Invariants: no rank that is behind has a higher step than one that waits; no rank is both; while a
+declared pause lasts, there is no standstill.
+
+Example: 8 ranks, limit 60 s. Rank 3 sleeps in step 41: all have reported step 40 for 60 s. Seven
+stacks are in ``all_reduce``, that of rank 3 is in ``sleep``: rank 3 is behind, the others wait.
+"""
+
+import statistics
+from collections import Counter
+from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
+
+# Of two ranks, none is usual.
+_LEAST_COMPARED = 3
+# Characters of a frame in a stack.
+FRAME_LENGTH = 4
+
+
+class RankProgress(NamedTuple):
+    """What is known of a rank. Times are monotonic seconds of the agent that decides."""
+
+    rank: int
+    """Its number."""
+    step: Optional[int]
+    """The newest step that it has reported; None before the first."""
+    changed_at: float
+    """When the step increased last; before the first step, when the process was started."""
+    paused_until: float = 0.0
+    """When its declared pause ends at the latest; a time in the past if it has none."""
+    is_stopped: bool = False
+    """Whether its process is stopped (SIGSTOP, a debugger), so that it gives no stack."""
+    stack: str = ""
+    """Where its main thread is: 4 characters for each frame, the outermost first; "" if unknown."""
+
+
+class Limits(NamedTuple):
+    """How long a gang may stand still."""
+
+    step_seconds: float
+    """Between two steps."""
+    first_seconds: float
+    """Until the first step: data is loaded, code is compiled."""
+
+
+class Standstill(NamedTuple):
+    """A gang that stands still."""
+
+    behind: Tuple[int, ...]
+    """The ranks that the others wait for, ascending."""
+    waiting: Tuple[int, ...]
+    """The other ranks, ascending."""
+    since: float
+    """When a rank was active last."""
+
+
+def find_standstill(
+    ranks: Sequence[RankProgress], limits: Limits, now: float
+) -> Optional[Standstill]:
+    """Find whether the gang stands still; None if it moves, or has no ranks."""
+    if not ranks or any(_is_active(rank, limits, now) for rank in ranks):
+        return None
+    behind = {rank.rank for rank in _find_behind(ranks)}
+    return Standstill(
+        behind=tuple(sorted(behind)),
+        waiting=tuple(sorted(rank.rank for rank in ranks if rank.rank not in behind)),
+        since=max(_get_active_at(rank) for rank in ranks),
+    )
+
+
+def find_stragglers(step_seconds: Mapping[int, Sequence[float]], factor: float) -> Tuple[int, ...]:
+    """Find the ranks whose own part of a step takes longer than ``factor`` times the median rank's.
+
+    Args:
+        step_seconds: for each rank, how long its last steps took without the wait for other ranks.
+        factor: above 1.
+    """
+    medians = {rank: statistics.median(own) for rank, own in step_seconds.items() if own}
+    if len(medians) < _LEAST_COMPARED:
+        return ()
+    usual = statistics.median(medians.values())
+    return tuple(sorted(rank for rank, own in medians.items() if own > factor * usual))
+
+
+def _is_active(rank: RankProgress, limits: Limits, now: float) -> bool:
+    limit = limits.first_seconds if rank.step is None else limits.step_seconds
+    return now - _get_active_at(rank) < limit
+
+
+def _get_active_at(rank: RankProgress) -> float:
+    return max(rank.changed_at, rank.paused_until)
+
+
+def _find_behind(ranks: Sequence[RankProgress]) -> Sequence[RankProgress]:
+    """Find the ranks that the others wait for, of a gang that stands still."""
+    lowest = min(_get_step(rank) for rank in ranks)
+    behind = [rank for rank in ranks if _get_step(rank) == lowest]
+    if len(behind) < len(ranks):
+        return behind
+    stopped = [rank for rank in ranks if rank.is_stopped]
+    if stopped:
+        return stopped
+    return _find_unusual([rank for rank in ranks if rank.stack]) or ranks
+
+
+def _find_unusual(ranks: Sequence[RankProgress]) -> Sequence[RankProgress]:
+    """Find the ranks whose stack is another one than that of most; none if that is not clear."""
+    longest = max((len(rank.stack) for rank in ranks), default=0)
+    for end in range(FRAME_LENGTH, longest + FRAME_LENGTH, FRAME_LENGTH):
+        counts = Counter(rank.stack[:end] for rank in ranks)
+        if len(counts) > 1:
+            most = max(counts.values())
+            return [rank for rank in ranks if counts[rank.stack[:end]] < most]
+    return ()
+
+
+def _get_step(rank: RankProgress) -> int:
+    return -1 if rank.step is None else rank.step

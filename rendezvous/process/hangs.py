@@ -1,0 +1,177 @@
+"""Hangs: the agents of a gang share the progress of their processes, and end one that hangs.
+
+A thread of its own, in each agent of ``run`` with FB_PROGRESS_TIMEOUT_SEC. Each turn:
+
+1. Read the progress of the own processes.
+2. Report it to the agent of rank 0, which answers at once.
+3. If the answer asks for stacks, print those of the own processes, and report again.
+4. If the answer has a verdict, print it. If this member is to act, end the processes: with restart
+   in place, they are killed and reported with 202; without, ``run`` ends with 202.
+
+The agent of rank 0 also answers all reports, in the thread of its hub (``core.hangs``).
+
+Invariant: an agent acts at most once in each run of its processes.
+
+Rules: docs/design/recovery.md, "Hangs".
+"""
+
+import os
+import threading
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+
+from framework.agent.clock import AgentClock
+from framework.agent.report import LineReporter
+from rendezvous.core.hangs import (
+    AgentReport,
+    Answer,
+    GangWatch,
+    Verdict,
+    decode_answer,
+    decode_report,
+    encode_answer,
+    encode_report,
+)
+from rendezvous.core.progress import Limits
+from rendezvous.process.progresslink import ProgressLink
+from rendezvous.process.progresspages import ProgressPages
+from rendezvous.site.peers import GangKeyError, roster
+from rendezvous.site.peers.barrier_hub import answer_reports
+
+_REPORTS_PER_LIMIT = 12
+_LEAST_SECONDS, _MOST_SECONDS = 0.1, 5.0
+# An agent that starts, or a rank 0 that moves, is no fault.
+_UNREACHABLE_SECONDS = 60.0
+_SHOWN_BEHIND = 3
+_COMPARE_SECONDS = 10.0
+_ASK_BYTES = 6
+_GRACE_REPORTS = 2
+
+
+class Member(NamedTuple):
+    """The Pod of an agent, and what it can do about its processes."""
+
+    task: Tuple[str, int]
+    """Its role and index."""
+    get_run: Callable[[], Tuple[int, int]]
+    """Returns the run of its processes; a greater one is newer."""
+    end: Callable[[Tuple[int, int]], None]
+    """Ends the processes of this run, because they hang."""
+
+
+class HangWatcher:
+    """The watch of one agent."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        member: Member,
+        pages: ProgressPages,
+        reporter: LineReporter,
+        clock: AgentClock,
+    ) -> None:
+        """Watch the processes of ``pages``; answer the other agents if this one is rank 0."""
+        self._member = member
+        self._pages = pages
+        self._reporter = reporter
+        self._clock = clock
+        self._link = ProgressLink()
+        shortest = min(limits) / _REPORTS_PER_LIMIT
+        self._seconds = min(_MOST_SECONDS, max(_LEAST_SECONDS, shortest))
+        self._watch = GangWatch(limits, int.from_bytes(os.urandom(_ASK_BYTES), "big"))
+        self._generation: Optional[int] = None
+        self._stragglers: Tuple[str, ...] = ()
+        self._compared_at = clock.monotonic()
+        self._answered = 0
+        self._judged: Optional[Tuple[int, Tuple[int, int]]] = None
+        self._reached_at = clock.monotonic()
+        answer_reports(self._answer)
+
+    def start(self) -> None:
+        """Watch in a thread, which ends with the program."""
+        threading.Thread(target=self._run, name="progress", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self.turn()
+            except Exception as e:  # noqa: BLE001  (a fault of ours must not fail the Pod)
+                self._reporter.say_once(f"progress: {type(e).__name__}: {e}", "error")
+            self._clock.sleep(self._seconds)
+
+    def turn(self) -> None:
+        """Report once, and follow the answer."""
+        answer = self._report()
+        if answer.ask not in {0, self._answered}:
+            self._pages.take_stacks()
+            self._answered = answer.ask
+            answer = self._report()
+        if answer.verdict is not None:
+            self._follow(answer.verdict)
+
+    def _report(self) -> Answer:
+        run = self._member.get_run()
+        report = AgentReport(run, self._answered, self._pages.observe())
+        now = self._clock.monotonic()
+        try:
+            answer = decode_answer(self._link.exchange(encode_report(report)))
+        except (OSError, ValueError, TypeError, KeyError, GangKeyError) as e:
+            if now - self._reached_at >= _UNREACHABLE_SECONDS:
+                text = f"progress: rank 0 is not reached, so no hang is found: {e}"
+                self._reporter.say_once(text, "warning")
+            return Answer()
+        self._reached_at = now
+        return answer
+
+    def _follow(self, verdict: Verdict) -> None:
+        if self._judged == (verdict.number, verdict.run):
+            return
+        self._judged = verdict.number, verdict.run
+        self._reporter.say(render_verdict(verdict), "error")
+        is_acting = self._member.task in verdict.acting and verdict.run == self._member.get_run()
+        if is_acting and self._is_still_true(verdict):
+            self._reporter.say("the processes of this Pod are killed, because the gang hangs")
+            self._member.end(verdict.run)
+
+    def _is_still_true(self, verdict: Verdict) -> bool:
+        """Return whether it is; in rank 0, after all others had the time to get it.
+
+        The hub ends with this agent, and they could not say why their gang fails.
+        """
+        if roster().rank != 0:
+            return True
+        self._clock.sleep(_GRACE_REPORTS * self._seconds)
+        now = self._report().verdict
+        return now is not None and now.number == verdict.number
+
+    def _answer(self, member: Tuple[str, int, str], wire: Any) -> Dict[str, Any]:
+        """Answer the report of a member; called by the thread of the hub, in rank 0."""
+        gang = roster()
+        if gang.generation != self._generation:
+            self._generation = gang.generation
+            self._watch.keep({(peer.role, peer.index) for peer in gang.ranked})
+        now = self._clock.monotonic()
+        answer = self._watch.take(member[:2], decode_report(wire), now)
+        if now - self._compared_at >= _COMPARE_SECONDS:
+            self._compared_at = now
+            self._report_stragglers()
+        return encode_answer(answer)
+
+    def _report_stragglers(self) -> None:
+        stragglers = self._watch.list_stragglers()
+        new = [name for name in stragglers if name not in self._stragglers]
+        self._stragglers = stragglers
+        for name in new:
+            self._reporter.say_once(f"progress: {name} is slower than the others", "warning")
+
+
+def render_verdict(verdict: Verdict) -> str:
+    """Say which ranks are behind, and how many wait for them."""
+    names = ", ".join(verdict.behind[:_SHOWN_BEHIND])
+    more = verdict.behind_count - len(verdict.behind[:_SHOWN_BEHIND])
+    named = f"{names} and {more} more" if more > 0 else names
+    where = "before the first step" if verdict.step < 0 else f"after step {verdict.step}"
+    waiting = f"; {verdict.waiting_count} wait for it" if verdict.waiting_count else ""
+    verb = "is behind" if verdict.behind_count == 1 else "are behind"
+    if not verdict.waiting_count:
+        verb = "do not differ" if verdict.behind_count > 1 else verb
+    return f"the gang stands still for {verdict.seconds:.0f} s, {where}: {named} {verb}{waiting}"

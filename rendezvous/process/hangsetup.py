@@ -1,0 +1,78 @@
+"""Whether hangs are looked for in this Pod, and what that needs.
+
+Only ``run`` does it, for roles that compute, because only it owns the processes. The hub of the
+reports is that of ``peers.barrier``, so the agent serves it, and no process of the Pod does.
+"""
+
+import os
+from functools import partial
+from typing import Callable, Mapping, Optional, Tuple
+
+from framework.agent.exitcodes import ExitCode
+from framework.api import constants
+from rendezvous.agent import Agent, Setup
+from rendezvous.core.progress import Limits
+from rendezvous.core.refusal import RefusedError
+from rendezvous.process.hangs import HangWatcher, Member
+from rendezvous.process.outputtap import OutputTap, read_step
+from rendezvous.process.progresspages import ProgressPages
+from rendezvous.process.recovery import Recovery
+from rendezvous.process.wrapper import Wrapper
+from rendezvous.settings.kinds import RANKED_KINDS, map_roles
+from rendezvous.settings.progresspattern import TextStep
+
+_ANY_RUN = (0, 0)
+
+
+def prepare_pages(
+    setup: Setup, env: Mapping[str, str], agent: Agent, wrapper: Wrapper
+) -> Optional[ProgressPages]:
+    """Prepare the pages before the first start of the command; None if hangs are not looked for.
+
+    Raises:
+        RefusedError: The gang key cannot be used.
+    """
+    from rendezvous.site.peers import GangKeyError, read_gang_key, roster
+
+    shown = agent.roster
+    if not setup.options.progress_seconds or shown is None:
+        return None
+    kinds = map_roles([role.name for role in shown.roles], setup.options.roles)
+    if kinds.get(setup.target.identity.role) not in RANKED_KINDS:
+        return None
+    try:
+        read_gang_key(setup.target.identity.instance_uid, env)
+    except GangKeyError as e:
+        raise RefusedError(f"FB_PROGRESS_TIMEOUT_SEC: {e}") from e
+    # The package of training code finds the volume by it.
+    os.environ[constants.WORKING_DIR_ENV] = setup.options.directory
+    read_text: Callable[[], Optional[TextStep]] = partial(read_step, setup.options.progress_file)
+    if setup.options.progress_pattern is not None:
+        tap = OutputTap(setup.options.progress_pattern)
+        wrapper.follow_output(tap)
+        read_text = tap.read
+    pages = ProgressPages(
+        setup.options.directory, lambda: roster().rank, setup.reporter, setup.clock, read_text
+    )
+    wrapper.follow_starts(pages.note_start)
+    return pages
+
+
+def start_watcher(
+    setup: Setup, pages: ProgressPages, wrapper: Wrapper, recovery: Optional[Recovery]
+) -> None:
+    """Start to look for hangs."""
+    options, identity = setup.options, setup.target.identity
+
+    def get_run() -> Tuple[int, int]:
+        return recovery.run_number if recovery is not None else _ANY_RUN
+
+    def end(run: Tuple[int, int]) -> None:
+        if recovery is not None:
+            recovery.follow_hang(run)
+        else:
+            wrapper.fail(ExitCode.HUNG)
+
+    limits = Limits(options.progress_seconds, options.first_progress_seconds or float("inf"))
+    member = Member((identity.role, identity.index), get_run, end)
+    HangWatcher(limits, member, pages, setup.reporter, setup.clock).start()

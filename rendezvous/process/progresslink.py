@@ -1,0 +1,76 @@
+"""The connection of an agent to the agent of rank 0, on which it reports progress.
+
+It is one of the barrier's hub (``site/peers/barrier_hub.py``), so the gang key authenticates it. It
+stays open. When it breaks, or when another Pod is rank 0, the next report makes a new one.
+"""
+
+import os
+import socket
+import time
+from typing import Any, Optional
+
+from rendezvous.site.peers.barrier_client import DEFAULT_PORT, prove, read_line
+from rendezvous.site.peers.barrier_hub import serve
+from rendezvous.site.peers.barrier_limits import Limits, make_room
+from rendezvous.site.peers.barrier_protocol import encode_line
+from rendezvous.site.peers.connecting import connect
+from rendezvous.site.peers.gang_key import GangKeyError, read_gang_key
+from rendezvous.site.peers.generations import Peer, roster
+
+_ANSWER_SECONDS = 5.0
+
+
+class ProgressLink:
+    """A connection to rank 0."""
+
+    def __init__(self) -> None:
+        """Connect with the first report."""
+        self._connection: Optional[socket.socket] = None
+        self._first: Optional[Peer] = None
+
+    def exchange(self, report: Any) -> Any:
+        """Send a report; return the answer.
+
+        Raises:
+            OSError, ValueError, GangKeyError: Rank 0 cannot be reached now.
+        """
+        try:
+            return self._exchange(report)
+        except RecursionError as e:
+            self.close()
+            raise ValueError("its answer is nested too deep") from e
+        except (OSError, ValueError, GangKeyError):
+            self.close()
+            raise
+
+    def _exchange(self, report: Any) -> Any:
+        gang = roster()
+        own = next((p for p in gang.peers if (p.role, p.index) == (gang.role, gang.index)), None)
+        if own is None or not gang.ranked:
+            raise ValueError("this Pod is no member now")
+        first = gang.ranked[0]
+        if self._connection is None or self._first != first:
+            self.close()
+            port = int(os.environ.get("FB_BARRIER_PORT") or DEFAULT_PORT)
+            key = read_gang_key(gang.attempt)
+            if gang.rank == 0:
+                make_room(Limits(gang, {}).wanted)
+                serve(gang, port, key)
+            self._connection, self._first = connect(own, first.address, port), first
+            if key is not None:
+                prove(self._connection, key, gang.attempt)
+        line = {
+            "attempt": gang.attempt,
+            "role": own.role,
+            "index": own.index,
+            "pod": own.fingerprint,
+            "report": report,
+        }
+        self._connection.sendall(encode_line(line))
+        return read_line(self._connection, time.monotonic() + _ANSWER_SECONDS)
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

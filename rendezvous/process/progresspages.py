@@ -1,0 +1,243 @@
+"""The processes of this Pod that report progress: their pages, and their stacks.
+
+``observe`` reads at most 32 pages. ``take_stacks`` sends the signal that each process has taken for
+it, and never to a process without a handler, which would end. A process that does not react within
+2 s has no stack.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+from collections import deque
+from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
+
+from framework.agent.clock import AgentClock
+from framework.agent.report import LineReporter
+from rendezvous.core.hangs import MAX_PROCESSES, ProcessReport
+from rendezvous.core.progress import FRAME_LENGTH
+from rendezvous.process.processes import read_stat
+from rendezvous.process.signalling import is_caught
+from rendezvous.settings.progresspattern import TextStep
+from rendezvous.site.peers.progress_page import DIRECTORY, Page, find_stacks, read_page
+
+_MAX_FILES = 1024
+_MAX_PAUSE_SECONDS = 7 * 86400.0
+_WINDOW_SECONDS = 60.0
+_MAX_WINDOW = 64
+_STACKS_SECONDS = 2.0
+_LOOK_SECONDS = 0.05
+_MAX_STACKS_BYTES = 64 * 1024
+_MAX_LINES = 100
+_FRAME = re.compile(r'  File "([^"]{0,500})", line (\d{1,9}) in (.{0,500})\Z')
+# From each end of a stack.
+_COMPARED_FRAMES = 4
+
+
+class _Seen:
+    """What was seen of a process."""
+
+    def __init__(self, page: Page, now: float) -> None:
+        self.page = page
+        self.changed_at = now
+        self.stack = ""
+        self.window: Deque[Tuple[float, int, float]] = deque(maxlen=_MAX_WINDOW)
+
+
+class _Stacks(NamedTuple):
+    """The stacks of a process."""
+
+    lines: List[str]
+    """What faulthandler wrote, at most 100 lines, the main thread last."""
+    main: str
+    """Where the main thread is, as ``core.progress`` compares it; "" if it is not known."""
+
+
+class ProgressPages:
+    """The pages of one Pod. One thread uses it, apart from ``note_start``."""
+
+    def __init__(
+        self,
+        directory: str,
+        get_rank: Callable[[], int],
+        reporter: LineReporter,
+        clock: AgentClock,
+        read_text: Callable[[], Optional[TextStep]] = lambda: None,
+    ) -> None:
+        """Read the pages in the volume ``directory``; ``get_rank`` returns the rank of the Pod.
+
+        ``read_text`` returns the step of processes without pages, from a file or their output.
+        """
+        self._directory = os.path.join(directory, DIRECTORY)
+        self._get_rank = get_rank
+        self._read_text = read_text
+        self._text: Optional[TextStep] = None
+        self._old_text: Optional[TextStep] = None
+        self._text_at = 0.0
+        self._reporter = reporter
+        self._clock = clock
+        self._seen: Dict[int, _Seen] = {}
+        self._started_at = clock.monotonic()
+
+    def note_start(self) -> None:
+        """Forget the processes of the command before; a new command is started now."""
+        self._started_at, self._seen = self._clock.monotonic(), {}
+        # A file may still have the last step of the command before.
+        self._text = self._old_text = self._read_text()
+        # A process may run as another user than the agent, so the folder is as /tmp is.
+        with contextlib.suppress(OSError):
+            os.makedirs(self._directory, exist_ok=True)
+            os.chmod(self._directory, 0o1777)  # noqa: S103
+        for name in self._list_files():
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self._directory, name))
+
+    def observe(self) -> Tuple[ProcessReport, ...]:
+        """Report the processes; without any, the Pod as a process before its first step."""
+        now, seen = self._clock.monotonic(), self._seen
+        running: Dict[int, _Seen] = {}
+        for name in self._list_files():
+            if name.isdigit() and len(running) < MAX_PROCESSES and _is_running(int(name)):
+                page = read_page(os.path.join(self._directory, name))
+                if page is not None:
+                    running[page.pid] = _follow(seen.get(page.pid), page, now)
+        if seen is self._seen:
+            self._seen = running
+        if not running:
+            return (self._report_text(now),)
+        return tuple(self._report(each, now) for each in running.values())
+
+    def _report_text(self, now: float) -> ProcessReport:
+        text = self._read_text()
+        if text != self._text:
+            self._text, self._text_at, self._old_text = text, now, None
+        if text is None or text == self._old_text:
+            step, total, changed_at = None, None, self._started_at
+        else:
+            (step, total), changed_at = text, self._text_at
+        return ProcessReport(self._get_rank(), step, total, max(0.0, now - changed_at))
+
+    def take_stacks(self) -> None:
+        """Print the stacks of all processes, and keep where their main threads are."""
+        asked: Dict[int, str] = {}
+        for pid, each in self._seen.items():
+            path = find_stacks(os.path.join(self._directory, str(pid)))
+            if _is_stopped(pid):
+                self._reporter.say(f"stacks of process {pid}: none, it is stopped")
+            elif each.page.signal and is_caught(pid, each.page.signal):
+                with contextlib.suppress(OSError):
+                    os.truncate(path, 0)
+                    os.kill(pid, each.page.signal)
+                    asked[pid] = path
+            else:
+                self._reporter.say(f"stacks of process {pid}: none, it has another handler")
+        deadline = self._clock.monotonic() + _STACKS_SECONDS
+        sizes: Dict[int, int] = {}
+        while self._clock.monotonic() < deadline:
+            self._clock.sleep(_LOOK_SECONDS)
+            before, sizes = sizes, {pid: _get_size(path) for pid, path in asked.items()}
+            if all(sizes.values()) and sizes == before:
+                break
+        for pid, path in asked.items():
+            self._keep(pid, _read_stacks(path))
+        if not self._seen:
+            self._reporter.say("stacks: none, no process of this Pod has called peers.progress")
+
+    def _keep(self, pid: int, stacks: _Stacks) -> None:
+        if pid in self._seen:
+            self._seen[pid].stack = stacks.main
+        text = "" if stacks.lines else ": none, it does not react"
+        self._reporter.say(f"stacks of process {pid}, the newest call first{text}")
+        for line in stacks.lines:
+            self._reporter.say(f"[{pid}] {line}")
+
+    def _report(self, seen: _Seen, now: float) -> ProcessReport:
+        page = seen.page
+        active_at = max(seen.changed_at, page.paused_until if page.paused_until <= now else 0.0)
+        return ProcessReport(
+            rank=page.rank if page.rank >= 0 else self._get_rank(),
+            step=page.step,
+            total=page.total,
+            quiet_seconds=max(0.0, now - active_at),
+            pause_seconds=min(_MAX_PAUSE_SECONDS, max(0.0, page.paused_until - now)),
+            is_stopped=_is_stopped(page.pid),
+            stack=seen.stack,
+            busy_seconds=_compute_busy(seen),
+        )
+
+    def _list_files(self) -> List[str]:
+        try:
+            return sorted(os.listdir(self._directory))[:_MAX_FILES]
+        except OSError:
+            return []
+
+
+def _follow(seen: Optional[_Seen], page: Page, now: float) -> _Seen:
+    if seen is None:
+        seen = _Seen(page, now)
+    elif page.step != seen.page.step:
+        seen.changed_at, seen.stack = now, ""
+    if page.step is not None and (not seen.window or page.step != seen.page.step):
+        seen.window.append((now, page.step, page.busy_seconds))
+    while len(seen.window) > 2 and now - seen.window[0][0] > _WINDOW_SECONDS:  # noqa: PLR2004  (a span)
+        seen.window.popleft()
+    seen.page = page
+    return seen
+
+
+def _compute_busy(seen: _Seen) -> float:
+    """Compute how long a step took in the last minute, without the wait for other ranks."""
+    if not seen.window:
+        return 0.0
+    _, first, busy_before = seen.window[0]
+    _, last, busy_after = seen.window[-1]
+    steps, busy = last - first, busy_after - busy_before
+    return busy / steps if steps > 0 and busy > 0 else 0.0
+
+
+def _is_running(pid: int) -> bool:
+    return (read_stat(pid) or [b"X"])[0] not in {b"Z", b"X"}
+
+
+def _is_stopped(pid: int) -> bool:
+    return (read_stat(pid) or [b"X"])[0] in {b"T", b"t"}
+
+
+def _get_size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _read_stacks(path: str) -> _Stacks:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return _Stacks([], "")
+    with os.fdopen(descriptor, "rb") as file:
+        content = file.read(_MAX_STACKS_BYTES)
+    lines = content.decode("utf-8", "replace").splitlines()
+    return _Stacks(lines[-_MAX_LINES:], _locate_main(lines))
+
+
+def _locate_main(lines: List[str]) -> str:
+    """Hash each frame of the main thread, the outermost first; faulthandler writes it last.
+
+    Lines are numbers in the program itself only: in libraries, a rank that waits may be anywhere in
+    a loop.
+    """
+    heads = [i for i, line in enumerate(lines) if line.startswith(("Thread ", "Current thread "))]
+    found = [_FRAME.match(line) for line in lines[heads[-1] + 1 :]] if heads else []
+    frames = [match.groups() for match in found if match]
+    if not frames:
+        return ""
+    program = frames[-1][0]
+    if len(frames) > 2 * _COMPARED_FRAMES:
+        frames = frames[:_COMPARED_FRAMES] + frames[-_COMPARED_FRAMES:]
+    places = [
+        f"{file}:{number if file == program else ''}:{function}"
+        for file, number, function in reversed(frames)
+    ]
+    hashes = [hashlib.sha256(place.encode("utf-8", "replace")).hexdigest() for place in places]
+    return "".join(each[:FRAME_LENGTH] for each in hashes)

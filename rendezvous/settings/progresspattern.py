@@ -1,0 +1,86 @@
+"""The step of training code that cannot be changed, in a file or in lines of its output. Pure.
+
+A pattern is plain text with ``{step}`` and, if wanted, ``{total}``. It is no regular expression:
+the agent has only those of the standard library, which may need endless time for a line and hold
+all threads meanwhile. A pattern takes time in proportion to the length of the line.
+
+Example: ``Step {step}/{total}`` finds 40 of 1000 in ``[INFO] Step   40/1000 loss=0.5``.
+"""
+
+import json
+import re
+from typing import Any, NamedTuple, Optional, Pattern
+
+_MAX_PATTERN = 200
+_MAX_LINE = 4096
+_END = 10**18
+_NUMBER = r"([0-9]{1,18})"
+_BLANKS = r"[ \t]{1,64}"
+_FIELDS = re.compile(r"(\{step\}|\{total\}|[ \t]+)")
+
+
+class TextStep(NamedTuple):
+    """A step, and how many there are; None if it is not known."""
+
+    step: int
+    total: Optional[int]
+
+
+class StepPattern(NamedTuple):
+    """How a step is written."""
+
+    regex: Pattern[str]
+    """A group for each number, at most two; everything else is literal."""
+    is_total_first: bool
+    """Whether the first number is the total."""
+
+    def find(self, line: str) -> Optional[TextStep]:
+        """Find the step in a line; None if it has none."""
+        match = self.regex.search(line[:_MAX_LINE])
+        if match is None:
+            return None
+        numbers = [int(text) for text in match.groups()]
+        if len(numbers) == 1:
+            return TextStep(numbers[0], None)
+        return TextStep(*(reversed(numbers) if self.is_total_first else numbers))
+
+
+def parse_pattern(text: str) -> Optional[StepPattern]:
+    """Parse a pattern; "" is none.
+
+    Raises:
+        ValueError: It has no ``{step}``, or is too long, or two numbers touch.
+    """
+    if not text:
+        return None
+    if len(text) > _MAX_PATTERN or text.count("{step}") != 1 or text.count("{total}") > 1:
+        raise ValueError("it needs {step} once, {total} at most once, and at most 200 characters")
+    if "{step}{total}" in text or "{total}{step}" in text:
+        raise ValueError("it needs a text between {step} and {total}")
+    parts = [_render(part) for part in _FIELDS.split(text)]
+    return StepPattern(re.compile("".join(parts)), -1 < text.find("{total}") < text.find("{step}"))
+
+
+def _render(part: str) -> str:
+    if part in {"{step}", "{total}"}:
+        return _NUMBER
+    return _BLANKS if part and not part.strip() else re.escape(part)
+
+
+def parse_content(content: str) -> Optional[TextStep]:
+    """Parse the last line of a file: a number, or JSON with ``step`` and ``total``; else None."""
+    lines = content.strip().splitlines()
+    try:
+        found: Any = json.loads(lines[-1]) if lines else None
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(found, dict):
+        step, total = found.get("step"), found.get("total")
+    else:
+        step, total = found, None
+    number = _check_number(step)
+    return None if number is None else TextStep(number, _check_number(total))
+
+
+def _check_number(value: Any) -> Optional[int]:
+    return value if type(value) is int and 0 <= value < _END else None

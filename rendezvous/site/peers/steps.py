@@ -1,0 +1,223 @@
+"""``progress`` and ``pause``: how far this process is, for the agent of its Pod.
+
+Nothing is sent, no thread is started, and no file is opened after the first call: the values are
+copied into a page of memory that the agent reads (``progress_page``). So a call takes a few
+microseconds. Without a volume, or where it cannot be written, a call does nothing, and the first
+one logs a warning: training goes on without.
+
+The first call takes ``STACKS_SIGNAL`` for the stacks of all threads, unless the program has a
+handler for it.
+"""
+
+import contextlib
+import errno
+import faulthandler
+import json
+import mmap
+import os
+import signal
+import threading
+import time
+from typing import Any, Iterator, List, Optional
+
+from . import progress_page
+from .generations import find_current
+from .logs import log
+from .progress_page import NONE, STEP, STEP_OFFSET
+
+# Not on systems without such signals, on which training code may be written.
+STACKS_SIGNAL = int(getattr(signal, "SIGRTMAX", 3)) - 3
+_METRICS_SECONDS = 1.0
+_MAX_NAME = 64
+_MAX_STEP = 2**62
+_LAST_SECOND = 1e18
+
+
+def progress(step: int, total: Optional[int] = None, **metrics: float) -> None:
+    """Report that this process has done step ``step``; the steps count up.
+
+    Args:
+        step: the number of the step, at least 0. A number below the last one is a new start.
+        total: how many steps there are, if that is known.
+        metrics: numbers, at most 16; more, and other values, are left out. They are taken at most
+            once per second. ``busy_seconds`` has a meaning: how long this step took without the
+            wait for other ranks. By it a slow rank is found where all ranks end a step together.
+    """
+    page = _pages[0] if _pages else _open_page()
+    if page is not None:
+        page.write_step(step, total, metrics)
+
+
+@contextlib.contextmanager
+def pause(name: str, limit_seconds: float) -> Iterator[None]:
+    """Declare that no step ends for a while: a checkpoint, an evaluation, a compilation.
+
+    The gang does not count as hung until ``limit_seconds`` have passed, or this block ends. Pauses
+    may be nested: the latest end counts.
+    """
+    page = _pages[0] if _pages else _open_page()
+    if page is None:
+        yield
+        return
+    before = page.paused_until, page.pause
+    page.write_pause(name, max(before[0], time.monotonic() + limit_seconds))
+    try:
+        yield
+    finally:
+        # Not at 0: the time until the next step counts from now.
+        page.write_pause(before[1], max(before[0], time.monotonic()))
+
+
+class _OpenPage:
+    """The page of this process."""
+
+    def __init__(self, page: Any, stacks: Optional[int]) -> None:
+        self._page = page
+        self._stacks = stacks
+        self._sequence = 0
+        self._step = NONE
+        self._total = NONE
+        self._busy = 0.0
+        self._stepped_at = 0.0
+        self._metrics_at = 0.0
+        self.paused_until = 0.0
+        self.pause = ""
+
+    def close(self) -> None:
+        """Give back the signal and the descriptors; the page stays."""
+        if self._stacks is not None:
+            faulthandler.unregister(STACKS_SIGNAL)
+            os.close(self._stacks)
+        self._page.close()
+
+    def write_step(self, step: int, total: Optional[int], metrics: Any) -> None:
+        now = time.monotonic()
+        if metrics:
+            busy = _to_seconds(metrics.get("busy_seconds"))
+            if now - self._metrics_at >= _METRICS_SECONDS:
+                self._metrics_at = now
+                self._write_metrics(metrics)
+        else:
+            busy = None
+        if busy is None:
+            # A pause is no part of a step.
+            since = max(self._stepped_at, min(self.paused_until, now))
+            busy = now - since if self._stepped_at else 0.0
+        self._busy += busy
+        self._stepped_at = now
+        self._step = int(step) if 0 <= step < _MAX_STEP else NONE
+        self._total = int(total) if total is not None and 0 <= total < _MAX_STEP else NONE
+        self._write()
+
+    def write_pause(self, name: str, until: float) -> None:
+        self.pause, self.paused_until = name, min(until, _LAST_SECOND)
+        text = name[:_MAX_NAME].encode("utf-8", "replace")[: progress_page.PAUSE_BYTES]
+        progress_page.write_text(
+            self._page, progress_page.PAUSE_OFFSET, progress_page.PAUSE_BYTES, text
+        )
+        self._write()
+
+    def _write(self) -> None:
+        self._sequence = number = self._sequence + 1
+        STEP.pack_into(
+            self._page,
+            STEP_OFFSET,
+            number,
+            self._step,
+            self._total,
+            self._busy,
+            self.paused_until,
+            number,
+        )
+
+    def _write_metrics(self, metrics: Any) -> None:
+        kept = {}
+        for name, value in list(metrics.items())[: progress_page.MAX_METRICS]:
+            with contextlib.suppress(TypeError, ValueError, OverflowError):
+                kept[str(name)[:_MAX_NAME]] = float(value)
+        progress_page.write_text(
+            self._page,
+            progress_page.METRICS_OFFSET,
+            progress_page.METRICS_BYTES,
+            json.dumps(kept).encode(),
+        )
+
+
+def _to_seconds(value: Any) -> Optional[float]:
+    """Return a metric as seconds; None if it is none."""
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return seconds if 0.0 <= seconds < _MAX_STEP else None
+
+
+def _open_page() -> Optional[_OpenPage]:
+    """Make the page of this process; None if that is not possible, which is logged once."""
+    with _opening[0]:
+        if not _pages:
+            _pages.append(_make_page())
+        return _pages[0]
+
+
+def _make_page() -> Optional[_OpenPage]:
+    try:
+        directory = os.path.join(os.path.dirname(find_current()), progress_page.DIRECTORY)
+        os.makedirs(directory, exist_ok=True)
+        path = os.path.join(directory, str(os.getpid()))
+        page = _map(path)
+        stacks = _take_signal(progress_page.find_stacks(path))
+    except (OSError, ValueError) as e:
+        log.warning("progress: not reported: %s", e)
+        return None
+    rank = os.environ.get("RANK", "")
+    number = STACKS_SIGNAL if stacks is not None else 0
+    own_rank = int(rank) if rank.isdigit() and len(rank) < len(str(_MAX_STEP)) else NONE
+    opened = _OpenPage(page, stacks)
+    opened.write_step(NONE, None, {})
+    # The magic comes last: before it, this is no page.
+    progress_page.FIXED.pack_into(page, 0, progress_page.MAGIC, own_rank, number)
+    return opened
+
+
+def _map(path: str) -> Any:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)  # of a process before, with the same id
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o644)
+    try:
+        # Room is taken now: on a full disk, a write into a hole would end this process.
+        if os.write(descriptor, bytes(progress_page.PAGE_BYTES)) < progress_page.PAGE_BYTES:
+            raise OSError(errno.ENOSPC, "no room for a page")
+        return mmap.mmap(descriptor, progress_page.PAGE_BYTES)
+    finally:
+        os.close(descriptor)
+
+
+def _take_signal(path: str) -> Optional[int]:
+    """Take the signal for stacks; None if the program has it, or handlers are not possible."""
+    if not STACKS_SIGNAL or signal.getsignal(STACKS_SIGNAL) is not signal.SIG_DFL:
+        return None
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    stacks = os.open(path, flags, 0o644)
+    try:
+        faulthandler.register(STACKS_SIGNAL, file=stacks, all_threads=True, chain=False)
+    except (AttributeError, RuntimeError, OSError, ValueError):
+        os.close(stacks)
+        return None
+    return stacks
+
+
+def _forget() -> None:
+    """Have a forked child make a page of its own, with its first call."""
+    for opened in _pages:
+        if opened is not None:
+            opened.close()
+    _pages.clear()
+    # Another thread of the parent may have held it.
+    _opening[0] = threading.Lock()
+
+
+_opening = [threading.Lock()]
+_pages: List[Optional[_OpenPage]] = []
+os.register_at_fork(after_in_child=_forget)

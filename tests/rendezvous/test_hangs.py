@@ -1,0 +1,268 @@
+"""The watch of rank 0 over a gang: agents that report every 2 s of virtual time."""
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rendezvous.core.hangs import (
+    MAX_NAMED,
+    AgentReport,
+    Answer,
+    GangWatch,
+    ProcessReport,
+    Verdict,
+    decode_answer,
+    decode_report,
+    encode_answer,
+    encode_report,
+)
+from rendezvous.core.progress import Limits
+from rendezvous.site.peers.barrier_protocol import MAX_LINE_BYTES
+
+LIMITS = Limits(step_seconds=60.0, first_seconds=600.0)
+RANKS = 8
+REPORT_SECONDS = 2.0
+
+
+class Gang:
+    """Agents with a process each. They answer requests for stacks with their next report."""
+
+    def __init__(self, seed: int = 0, count: int = RANKS) -> None:
+        self.random = random.Random(seed)
+        self.watch = GangWatch(LIMITS, 0)
+        self.now = 1000.0
+        self.run = (1, 0)
+        self.steps: list[int | None] = [None] * count
+        self.changed = [self.now] * count
+        self.paused = [0.0] * count
+        self.stopped = [False] * count
+        self.stacks = ["all_reduce"] * count
+        self.asked = [0] * count
+        self.answers = [Answer()] * count
+        self.busy = [1.0] * count
+        self.silent: set[int] = set()
+
+    def step(self) -> None:
+        for index, step in enumerate(self.steps):
+            self.steps[index] = 0 if step is None else step + 1
+            self.changed[index] = self.now
+
+    def report(self, index: int) -> Answer:
+        process = ProcessReport(
+            index,
+            self.steps[index],
+            100,
+            self.now - self.changed[index],
+            max(0.0, self.paused[index] - self.now),
+            self.stopped[index],
+            self.stacks[index] if self.asked[index] and not self.stopped[index] else "",
+            self.busy[index],
+        )
+        report = decode_report(
+            json.loads(
+                json.dumps(encode_report(AgentReport(self.run, self.asked[index], (process,))))
+            )
+        )
+        answer = self.watch.take(("worker", index), report, self.now)
+        answer = decode_answer(json.loads(json.dumps(encode_answer(answer))))
+        self.asked[index] = answer.ask or self.asked[index]
+        self.answers[index] = answer
+        return answer
+
+    def let_pass(self, seconds: float) -> list[Verdict]:
+        """All agents report, in any order; return the verdicts."""
+        found: dict[Verdict, None] = {}
+        end = self.now + seconds
+        while self.now < end:
+            order = [i for i in range(len(self.steps)) if i not in self.silent]
+            self.random.shuffle(order)
+            for index in order:
+                self.now += REPORT_SECONDS / len(self.steps)
+                verdict = self.report(index).verdict
+                if verdict is not None:
+                    found[verdict._replace(seconds=0.0)] = None
+        return list(found)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("where", ["stopped", "sleep", "lock", "late"])
+def test_hung_rank_is_named_once_and_acts(where: str, seed: int) -> None:
+    gang = Gang(seed)
+    for _ in range(gang.random.randint(1, 4)):
+        gang.step()
+        assert gang.let_pass(gang.random.uniform(1.0, 50.0)) == []
+    hung = gang.random.randrange(RANKS)
+    before = gang.steps[hung]
+    if where == "late":
+        gang.step()
+        gang.steps[hung] = before
+    gang.stopped[hung] = where == "stopped"
+    gang.stacks[hung] = where
+    started = gang.now
+    found = gang.let_pass(80.0)
+    assert len(found) == 1
+    assert found[0].behind == (f"worker/{hung}",)
+    assert found[0].acting == (("worker", hung),)
+    assert (found[0].waiting_count, found[0].step) == (RANKS - 1, before)
+    seconds = gang.answers[0].verdict.seconds if gang.answers[0].verdict else 0.0
+    assert LIMITS.step_seconds <= seconds < gang.now - started + 50.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_declared_pause_of_one_rank_is_no_hang(seed: int) -> None:
+    gang = Gang(seed)
+    gang.step()
+    saver = gang.random.randrange(RANKS)
+    gang.paused[saver] = gang.now + 300.0
+    assert gang.let_pass(299.0) == []
+    gang.paused[saver], gang.changed[saver] = 0.0, gang.now
+    gang.step()
+    assert gang.let_pass(59.0) == []
+
+
+def test_step_between_request_and_stacks_cancels_the_verdict() -> None:
+    gang = Gang()
+    gang.step()
+    gang.let_pass(59.0)
+    while not any(answer.ask for answer in gang.answers):
+        gang.report(0)
+        gang.now += 0.3
+    gang.step()
+    assert gang.let_pass(50.0) == []
+    assert {answer.ask for answer in gang.answers} == {0}
+
+
+def test_agent_that_is_silent_is_behind_and_another_one_acts() -> None:
+    gang = Gang()
+    gang.step()
+    gang.let_pass(4.0)
+    gang.silent = {5}
+    found = gang.let_pass(80.0)
+    assert [verdict.behind for verdict in found] == [("worker/5",)]
+    assert found[0].acting == (("worker", 0),)
+
+
+def test_agent_without_stacks_holds_the_verdict_for_10_seconds_only() -> None:
+    gang = Gang()
+    gang.step()
+    gang.stacks[3] = "sleep"
+    gang.let_pass(59.0)
+    never = [2]
+    while not gang.answers[0].verdict and gang.now < 1100.0:
+        for index in range(RANKS):
+            gang.report(index)
+            gang.asked[never[0]] = 0
+        gang.now += 1.0
+    assert 1070.0 <= gang.now <= 1073.0
+    assert gang.answers[0].verdict is not None
+    assert gang.answers[0].verdict.behind == ("worker/3",)
+
+
+def test_ranks_that_do_not_differ_are_all_named_and_one_member_acts() -> None:
+    gang = Gang()
+    gang.step()
+    found = gang.let_pass(80.0)
+    assert [verdict.behind for verdict in found] == [tuple(f"worker/{i}" for i in range(RANKS))]
+    assert found[0].acting == (("worker", 0),)
+
+
+def test_new_run_starts_from_nothing_and_an_old_one_is_ignored() -> None:
+    gang = Gang()
+    gang.step()
+    assert gang.let_pass(80.0)
+    old = gang.run
+    gang.run = (1, 1)
+    gang.steps = [None] * RANKS
+    gang.changed = [gang.now] * RANKS
+    assert gang.let_pass(590.0) == [], "until the first step there is more time"
+    gang.run = old
+    assert gang.report(0) == Answer()
+
+
+def test_member_that_is_none_any_more_is_forgotten() -> None:
+    gang = Gang()
+    gang.step()
+    gang.let_pass(4.0)
+    gang.steps[1:] = [step + 1 for step in gang.steps[1:] if step is not None]
+    gang.silent = {0}
+    gang.watch.keep([("worker", index) for index in range(1, RANKS)])
+    gang.stacks[2] = "sleep"
+    assert [verdict.behind for verdict in gang.let_pass(80.0)] == [("worker/2",)]
+
+
+def test_another_rank_0_gets_stacks_of_its_own() -> None:
+    gang = Gang()
+    gang.step()
+    gang.stacks[3] = "sleep"
+    assert gang.let_pass(80.0)
+    gang.step()
+    gang.watch = GangWatch(LIMITS, 1000)
+    gang.stacks[3], gang.stacks[6] = "all_reduce", "sleep"
+    (found,) = gang.let_pass(80.0)
+    assert (found.behind, found.number) == (("worker/6",), 1001)
+    assert set(gang.asked) == {1001}
+
+
+def test_process_of_a_pod_with_several_is_named_by_its_rank() -> None:
+    watch = GangWatch(LIMITS, 0)
+    processes = [ProcessReport(rank, 4 if rank == 5 else 5, None, 70.0) for rank in range(8)]
+    verdict = None
+    for now in (100.0, 101.0, 102.0, 112.0):
+        for index in range(2):
+            report = AgentReport((0, 0), 1, tuple(processes[4 * index : 4 * index + 4]))
+            verdict = watch.take(("worker", index), report, now).verdict
+    assert verdict is not None
+    assert (verdict.behind, verdict.acting) == (("worker/1 rank 5",), (("worker", 1),))
+    assert (verdict.step, verdict.waiting_count) == (4, 7)
+
+
+def test_straggler_is_named_though_all_end_a_step_together() -> None:
+    gang = Gang()
+    gang.step()
+    gang.let_pass(2.0)
+    assert gang.watch.list_stragglers() == ()
+    gang.busy[6] = 1.7
+    gang.let_pass(4.0)
+    assert gang.watch.list_stragglers() == ("worker/6",)
+
+
+def test_lines_of_the_largest_gang_fit() -> None:
+    gang = Gang(count=1000)
+    gang.step()
+    gang.changed = [gang.now - 60.0] * 1000
+    gang.let_pass(2.0)
+    verdicts = gang.let_pass(12.0)
+    assert verdicts[0].behind_count == 1000
+    assert len(verdicts[0].behind) == MAX_NAMED
+    longest = "r" * 63
+    named = verdicts[0]._replace(behind=(f"{longest}/9999 rank 99999",) * 10,
+                                 acting=((longest, 9999),) * 10)  # fmt: skip
+    assert len(json.dumps(encode_answer(Answer(1, named)))) < MAX_LINE_BYTES / 2
+    process = ProcessReport(
+        10**6, 10**9, 10**9, 10**6, 10**6, stack="f" * 32, busy_seconds=10**4 + 0.123456
+    )
+    report = AgentReport((10**6, 10**6), 10**6, (process,) * 32)
+    assert len(json.dumps(encode_report(report))) < MAX_LINE_BYTES - 500
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=12,
+)
+
+
+@given(JSON, JSON, JSON)
+def test_anything_else_is_refused(run: object, answered: object, processes: object) -> None:
+    for decode, wire in (
+        (decode_report, {"run": run, "answered": answered, "processes": processes}),
+        (decode_answer, {"ask": answered, "verdict": processes}),
+    ):
+        try:
+            decoded = decode(wire)
+        except (ValueError, TypeError, KeyError):
+            continue
+        assert isinstance(decoded, (AgentReport, Answer))

@@ -1,0 +1,93 @@
+"""The hub of the barrier answers reports of agents: of members of the gang, and nobody else."""
+
+import contextlib
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rendezvous.test_peers import (
+    Member,
+    build_arrival,
+    build_local_gang,
+    connect,
+    open_members,
+)
+
+WATCH = (
+    "from peers import barrier_hub\n"
+    "barrier_hub.answer_reports(lambda member, report: {'of': member, 'step': report['step']})\n"
+)
+GANG = build_local_gang([0, 1], 1)
+
+
+def build_report(report: Any, **changes: Any) -> bytes:
+    arrival = build_arrival(GANG, 1, "")
+    line = {key: arrival[key] for key in ("attempt", "role", "index", "pod")}
+    return json.dumps({**line, "report": report, **changes}).encode() + b"\n"
+
+
+def serve(member: Member) -> None:
+    member.show(GANG)
+    member.come("start")
+
+
+def exchange(connection: socket.socket, line: bytes) -> bytes:
+    with contextlib.suppress(ConnectionResetError):
+        connection.sendall(line)
+        return connection.recv(4096)
+    return b""
+
+
+def test_reports_are_answered_on_one_connection(tmp_path: Path) -> None:
+    with open_members(tmp_path, 2, setup=WATCH) as members:
+        serve(members[0])
+        member = ["worker", 1, build_arrival(GANG, 1, "")["pod"]]
+        with connect(members[0]) as connection:
+            for step in range(3):
+                answer = json.loads(exchange(connection, build_report({"step": step})))
+                assert answer == {"of": member, "step": step}
+        members[1].show(GANG)
+        members[1].come("start")
+        assert [member.passed.get() for member in members] == ["passed start 1"] * 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        build_report({"step": 1}, attempt="another"),
+        build_report({"step": 1}, index=2),
+        build_report({"step": 1}, pod="00000000"),
+        build_report({"step": 1}, role=[]),
+        build_report({}),
+        build_report(None),
+        build_report("step"),
+        build_report([1]),
+    ],
+)
+def test_hub_hangs_up_on_other_reports_and_goes_on(tmp_path: Path, line: bytes) -> None:
+    with open_members(tmp_path, 1, setup=WATCH) as members:
+        serve(members[0])
+        with connect(members[0]) as connection:
+            assert exchange(connection, line) == b""
+        with connect(members[0]) as connection:
+            assert exchange(connection, build_report({"step": 1}))
+
+
+def test_hub_of_a_training_process_answers_no_report(tmp_path: Path) -> None:
+    with open_members(tmp_path, 1) as members:
+        serve(members[0])
+        with connect(members[0]) as connection:
+            assert exchange(connection, build_report({"step": 1})) == b""
+
+
+def test_report_without_a_proof_of_the_gang_key_is_not_answered(tmp_path: Path) -> None:
+    key = tmp_path / "gang-key"
+    key.write_text("ab" * 32)
+    with open_members(tmp_path, 1, setup=WATCH, FB_GANG_KEY_FILE=str(key)) as members:
+        serve(members[0])
+        with connect(members[0]) as connection:
+            assert b"nonce" in connection.recv(4096)
+            assert exchange(connection, build_report({"step": 1})) == b""

@@ -1,0 +1,129 @@
+"""What an agent makes of the pages of its processes, and of their stacks."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from framework.agent.clock import AgentClock
+from framework.agent.report import LineReporter
+from rendezvous.process.progresspages import ProgressPages
+from rendezvous.site import peers
+from rendezvous.site.peers import steps
+from tests.support.fakes.agentclock import VirtualClock
+
+POD_RANK = 7
+
+
+@pytest.fixture(autouse=True)
+def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("BARRIER_WORKING_DIR", str(tmp_path))
+    monkeypatch.delenv("RANK", raising=False)
+    steps._forget()
+    yield tmp_path
+    steps._forget()
+
+
+def build_pages(root: Path, clock: AgentClock | None = None) -> ProgressPages:
+    reporter = LineReporter("test", is_json=False)
+    return ProgressPages(str(root), lambda: POD_RANK, reporter, clock or VirtualClock())
+
+
+def test_pod_without_a_page_is_a_process_before_its_first_step(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    pages = build_pages(tmp_path, clock)
+    clock.now += 100.0
+    pages.note_start()
+    clock.now += 30.0
+    (process,) = pages.observe()
+    assert (process.rank, process.step, process.quiet_seconds) == (POD_RANK, None, 30.0)
+
+
+def test_time_without_a_step_counts_from_when_the_step_changed(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    clock.now = 50.0
+    pages = build_pages(tmp_path, clock)
+    peers.progress(3, total=9)
+    assert pages.observe()[0].quiet_seconds == 0.0
+    clock.now += 20.0
+    (process,) = pages.observe()
+    assert (process.step, process.total, process.quiet_seconds) == (3, 9, 20.0)
+    peers.progress(4)
+    assert pages.observe()[0].quiet_seconds == 0.0
+    peers.progress(0)
+    clock.now += 1.0
+    assert pages.observe()[0].quiet_seconds == 0.0, "training began again"
+
+
+def test_pause_is_reported_and_its_end_counts_as_activity(tmp_path: Path) -> None:
+    pages = build_pages(tmp_path, AgentClock())
+    peers.progress(1)
+    pages.observe()
+    with peers.pause("checkpoint", limit_seconds=500.0):
+        assert 400.0 < pages.observe()[0].pause_seconds <= 500.0
+    assert pages.observe()[0].pause_seconds == 0.0
+
+
+@pytest.mark.parametrize("limit", [float("inf"), 1e300])
+def test_pause_without_a_limit_is_a_long_pause(tmp_path: Path, limit: float) -> None:
+    pages = build_pages(tmp_path, AgentClock())
+    with peers.pause("debugger", limit_seconds=limit):
+        assert pages.observe()[0].pause_seconds > 86400.0
+
+
+def test_busy_seconds_of_a_step_are_those_of_the_last_minute(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    pages = build_pages(tmp_path, clock)
+    for step in range(100):
+        peers.progress(step, busy_seconds=5.0 if step < 30 else 0.5)
+        pages.observe()
+        clock.now += 1.0
+    assert pages.observe()[0].busy_seconds == pytest.approx(0.5)
+
+
+def test_page_of_a_process_that_has_ended_is_not_reported(tmp_path: Path) -> None:
+    code = "import peers; peers.progress(1)"
+    site = str(Path(peers.__file__).parent.parent)
+    subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": site}, check=True)
+    assert len(list((tmp_path / "progress").glob("*"))) == 2
+    pages = build_pages(tmp_path)
+    assert [process.step for process in pages.observe()] == [None]
+    pages.note_start()
+    assert list((tmp_path / "progress").glob("*")) == []
+
+
+def test_own_stack_names_the_function_and_its_hash_is_that_of_the_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pages = build_pages(tmp_path, AgentClock())
+    peers.progress(1)
+    (process,) = pages.observe()
+    assert process.stack == ""
+    for _ in range(2):
+        pages.take_stacks()
+    assert "take_stacks" in capsys.readouterr().err
+    first = pages.observe()[0].stack
+    pages.take_stacks()
+    assert pages.observe()[0].stack == first != ""
+
+
+def test_process_that_has_taken_the_signal_back_is_not_signalled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pages = build_pages(tmp_path, AgentClock())
+    peers.progress(1)
+    pages.observe()
+    signal.signal(steps.STACKS_SIGNAL, signal.SIG_DFL)  # it would end the process
+    pages.take_stacks()
+    assert "it has another handler" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["1", "99999999999999999999", "x", "-1", "1.stacks"])
+def test_other_files_are_no_pages(tmp_path: Path, name: str) -> None:
+    (tmp_path / "progress").mkdir()
+    (tmp_path / "progress" / name).write_bytes(b"\xff" * 5000)
+    assert [process.step for process in build_pages(tmp_path).observe()] == [None]
