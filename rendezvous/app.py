@@ -147,14 +147,16 @@ class Program:
         notifiers = [*self._build_notifiers(setup, writer), wrapper.notify]
         agent, observer = self._build_agent(setup, access, writer, wrapper.stop)
         open_endpoint, close_endpoint = self._prepare_endpoint(setup)
+        get_verdict: Callable[[], str] = str
 
         def run_agent() -> None:
+            nonlocal get_verdict
             try:
                 self._await_first(agent, observer, setup.options)
                 open_endpoint()
                 watch = self._prepare_watch(setup, agent, wrapper)
                 recovery = start_recovery(setup, self._env, access, agent, wrapper)
-                watch(recovery)
+                get_verdict = watch(recovery)
             except EndError as e:
                 wrapper.give_up(self._fail(e))
                 return
@@ -174,20 +176,31 @@ class Program:
 
         code = wrapper.run(run_agent)
         close_endpoint()
+        verdict = get_verdict()
+        if code == ExitCode.HUNG and verdict:
+            self._write_end(EndError(ExitCode.HUNG, "Hung", verdict))
         return code
 
     def _prepare_watch(
         self, setup: Setup, agent: Agent, wrapper: Wrapper
-    ) -> Callable[[Optional[Recovery]], None]:
-        """Prepare what looks for hangs, if it is wanted; return what starts it."""
+    ) -> Callable[[Optional[Recovery]], Callable[[], str]]:
+        """Prepare what looks for hangs, if it is wanted.
+
+        Return what starts it. That returns what gives the last verdict; "" if there is none.
+        """
         if not setup.options.progress_seconds:
-            return lambda _: None
+            return lambda _: str
         from rendezvous.process import hangsetup  # loads hashlib, sockets and selectors
 
         pages = hangsetup.prepare_pages(setup, self._env, agent, wrapper)
         if pages is None:
-            return lambda _: None
-        return lambda recovery: hangsetup.start_watcher(setup, pages, wrapper, recovery)
+            return lambda _: str
+
+        def start(recovery: Optional[Recovery]) -> Callable[[], str]:
+            watcher = hangsetup.start_watcher(setup, pages, wrapper, recovery)
+            return lambda: watcher.verdict
+
+        return start
 
     def _prepare_endpoint(self, setup: Setup) -> Tuple[Callable[[], None], Callable[[], None]]:
         """Check what remote commands need, if they are wanted; return what opens and closes."""
@@ -337,11 +350,15 @@ class Program:
     def _fail(self, end: EndError) -> int:
         for line in str(end).split("\n"):  # of several bad settings, each has its own
             self._reporter.say(line, "error", reason=end.reason)
+        self._write_end(end)
+        return end.code.value
+
+    def _write_end(self, end: EndError) -> None:
+        """Say what the controller does, and write the message that it and kubectl show."""
         self._reporter.say(f"exit {end.code.value}: {end.code.consequence}", "error")
         path = self._env.get(constants.TERMINATION_LOG_ENV) or constants.TERMINATION_LOG
         fields = {"exitCode": end.code.value, "reason": end.reason, "message": str(end)}
         write_termination_message(path, fields)
-        return end.code.value
 
 
 def _do_nothing() -> None:

@@ -12,7 +12,7 @@ from cli.templates import ContainerTemplate, RoleTemplate, is_open
 from framework.api import constants, images
 from rendezvous.settings.arguments import Arguments, UsageError, parse_arguments
 from rendezvous.settings.option import OptionsError, Problem
-from rendezvous.settings.options import BEHAVIOUR, Options, parse_options
+from rendezvous.settings.options import BEHAVIOUR, OPTIONS, Options, parse_options
 
 _BEHAVIOUR = {name for setting in BEHAVIOUR for name in (setting.flag, setting.env_name)}
 _PROGRAM_NAME = images.IMAGE_PREFIX + images.RENDEZVOUS
@@ -75,6 +75,17 @@ def read_settings(container: ContainerTemplate) -> dict[str, str]:
     """Map a container's variables that have a value here to it."""
     env = container.get_env()
     return {name: text for name, text in env.items() if text and not is_open(text)}
+
+
+def is_given(role: RoleTemplate, agent: ContainerTemplate, call: Call, name: str) -> bool:
+    """Return whether the user chose a setting, here or where lint cannot see it."""
+    (option,) = (option for option in OPTIONS if option.name == name)
+    return bool(
+        name in call.flags
+        or option.env_name in agent.get_env()
+        or (option.by_annotation and option.annotation in role.annotations)
+        or agent.body.get("envFrom")
+    )
 
 
 def load_barrier_config(container: ContainerTemplate, role: RoleTemplate) -> Config:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from barrier.config import ConfigError
 from cli.authoring.agentcalls import (
     Call,
+    is_given,
     list_barrier_faults,
     load_barrier_config,
     read_call,
@@ -25,7 +26,6 @@ from framework.api import constants, images
 from framework.kube.resources import Object
 from rendezvous.renderers.registry import BUILT_IN
 from rendezvous.settings.arguments import INSTALL, RENDER, RUN, WATCH
-from rendezvous.settings.options import OPTIONS
 from rendezvous.settings.unused_settings import list_misspelt, list_named_roles
 
 _COMMANDS = (RENDER, WATCH, RUN, INSTALL)
@@ -133,10 +133,10 @@ def missing_slots(framework: Object, role: RoleTemplate, __: object) -> Iterator
             continue
         formats = _SLOTTED_FORMATS.intersection(call.env.get("FB_FORMATS", "").split(","))
         gpus = max(on_hosts, _count_gpus([role]) if formats else 0)
-        if not _is_given(role, agent, call, "slots"):
+        if not is_given(role, agent, call, "slots"):
             if gpus > 1:
                 yield _report_slots(agent, "the host files offer one slot a Pod", gpus)
-            elif on_torchrun > 1 and not _is_given(role, agent, call, "torch_nproc"):
+            elif on_torchrun > 1 and not is_given(role, agent, call, "torch_nproc"):
                 yield _report_slots(agent, "torchrun starts one process a Pod", on_torchrun)
 
 
@@ -285,17 +285,6 @@ def _find_torchrun(text: str) -> bool:
 def _finds_hosts(text: str) -> bool:
     chosen = _OWN_HOSTS.search(text) or _OWN_COUNTS.search(text)
     return bool(_HOST_LAUNCHER.search(text)) and not chosen
-
-
-def _is_given(role: RoleTemplate, agent: ContainerTemplate, call: Call, name: str) -> bool:
-    """Return whether the user chose a setting, here or where lint cannot see it."""
-    (option,) = (option for option in OPTIONS if option.name == name)
-    return bool(
-        name in call.flags
-        or option.env_name in agent.get_env()
-        or (option.by_annotation and option.annotation in role.annotations)
-        or agent.body.get("envFrom")
-    )
 
 
 def _count_gpus(roles: list[RoleTemplate]) -> int:

@@ -13,6 +13,7 @@ from cli.authoring.findings import Finding, Severity, error, warning
 from cli.authoring.originalfields import list_role_fields, list_spec_fields
 from cli.authoring.podfields import misspelt_field
 from cli.authoring.podrules import pod_template, reserved_key, restart_policy
+from cli.authoring.progressrules import unwatched_progress
 from cli.authoring.recoveryrules import incomplete_recovery, unwrapped_recovery
 from cli.fieldhints import list_unknown_fields, suggest_field, suggest_place
 from cli.templates import (
@@ -279,6 +280,7 @@ RULES: tuple[Rule, ...] = (
     unheard_drain,
     unwrapped_recovery,
     incomplete_recovery,
+    unwatched_progress,
 )
 
 

@@ -52,6 +52,8 @@ class Kind(StrEnum):
     """A container was killed because of its memory."""
     AGENT = "Agent"
     """An agent of the Pod ended with an error of its own."""
+    HANG = "Hang"
+    """An agent killed a process, because the gang stood still and waited for it."""
     CRASH = "Crash"
     """A container ended with an error."""
     RESTARTS = "Restarts"

@@ -7,6 +7,8 @@ docs/design/agents.md, "Exit codes of agents".
 
 import enum
 
+from framework.api.constants import HUNG_EXIT_CODE
+
 
 class ExitCode(enum.IntEnum):
     """The exit code of an agent."""
@@ -15,7 +17,7 @@ class ExitCode(enum.IntEnum):
     UNKNOWN = 1
     TRANSIENT = 200
     TRANSIENT_CONFLICT = 201
-    HUNG = 202
+    HUNG = HUNG_EXIT_CODE
     PERMANENT = 210
 
     @property

@@ -117,6 +117,8 @@ IN_PLACE_ANNOTATION = ANNOTATION_PREFIX + "restart-in-place"
 MAX_IN_PLACE_RESTARTS = 100
 # 31 years, and as many digits as the annotation may have.
 MAX_IN_PLACE_SECONDS = 999_999_999
+# An agent ends with it, or reports it, when it has killed a process because the gang stood still.
+HUNG_EXIT_CODE = 202
 DRAIN_TIMEOUT_FIELD = "timeoutSec"
 COMPLETED_POD_POLICY_FIELD = "completedPodPolicy"  # spec, taskRoles[]: until when Pods stay
 SUSPEND_FIELD = "suspend"  # spec: true | false

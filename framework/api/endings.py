@@ -27,6 +27,7 @@ from framework.api.completion import (
     SUCCEEDED,
     SUSPEND_FRAMEWORK_REQUESTED,
 )
+from framework.api.constants import HUNG_EXIT_CODE
 from framework.api.recovery import (
     BUDGET_USED_UP,
     NOT_IN_PLACE,
@@ -120,6 +121,13 @@ def describe_container_end(code: int, signal_number: int = 0, reason: str = "") 
     return f"{text} ({', '.join(details)})" if details else text
 
 
+def describe_process_end(code: int) -> str:
+    """Describe how the process of a member ended, by the code that its agent reported."""
+    if code == HUNG_EXIT_CODE:
+        return f"was killed, because the gang stood still (code {code})"
+    return describe_container_end(code)
+
+
 def describe_epoch(recovery: RecoveryStatus) -> str:
     """Describe why the current epoch began; "" before the first failure.
 
@@ -130,7 +138,7 @@ def describe_epoch(recovery: RecoveryStatus) -> str:
     if failed is None:
         return ""
     effect = _EPOCH_EFFECTS.get(recovery.reason, "its Pod ends")
-    end = describe_container_end(failed.code)
+    end = describe_process_end(failed.code)
     return f"the process of {failed.role}/{failed.index} {end}; {effect}"
 
 

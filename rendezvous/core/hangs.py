@@ -21,6 +21,7 @@ of seven workers are equal. The verdict is ``worker/3``, which ends its process;
 because it has failed.
 """
 
+import json
 from typing import Any, Collection, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from rendezvous.core.progress import (
@@ -38,6 +39,7 @@ _STACKS_SECONDS = 10.0
 _SILENT_SECONDS = 10.0
 _DECIDE_SECONDS = 0.2
 _MAX_STACK = 64
+_MAX_REPORT_BYTES = 3500
 _MAX_NUMBER = 2**62
 _FACTOR = 1.5
 
@@ -88,8 +90,10 @@ class Verdict(NamedTuple):
     """The names of the ranks that the others wait for, at most 10."""
     behind_count: int
     """How many there are."""
+    waiting: Tuple[str, ...]
+    """The names of the ranks that wait for them, at most 10."""
     waiting_count: int
-    """How many ranks wait for them."""
+    """How many there are."""
     step: int
     """The step of those that are behind; -1 before the first."""
     seconds: float
@@ -172,14 +176,15 @@ class GangWatch:
         is_answered = all(k.report.answered == self._ask for k in self._known.values())
         if not is_answered and now - self._asked_at < _STACKS_SECONDS:
             return
-        behind = [names[i] for i in found.behind]
+        behind, waiting = ([names[i] for i in part] for part in (found.behind, found.waiting))
         steps = [processes[i][0].step for i in found.behind]
         self._verdict = Verdict(
             number=self._ask,
             run=self._run,
             behind=tuple(name for _, name in behind[:MAX_NAMED]),
             behind_count=len(behind),
-            waiting_count=len(found.waiting),
+            waiting=tuple(name for _, name in waiting[:MAX_NAMED]),
+            waiting_count=len(waiting),
             step=min(-1 if step is None else step for step in steps),
             seconds=now - found.since,
             acting=self._choose_acting([member for member, _ in behind], found, now),
@@ -230,24 +235,24 @@ def _place(index: int, process: ProcessReport, at: float, now: float) -> RankPro
 
 
 def encode_report(report: AgentReport) -> Dict[str, Any]:
-    """Encode a report as JSON values."""
-    return {
-        "run": list(report.run),
-        "answered": report.answered,
-        "processes": [
-            [
-                p.rank,
-                _encode_number(p.step),
-                _encode_number(p.total),
-                round(p.quiet_seconds, 3),
-                round(p.pause_seconds, 3),
-                int(p.is_stopped),
-                p.stack,
-                round(p.busy_seconds, 6),
-            ]
-            for p in report.processes[:MAX_PROCESSES]
-        ],
-    }
+    """Encode a report as JSON values; processes that do not fit into a line are left out."""
+    processes = [
+        [
+            p.rank,
+            _encode_number(p.step),
+            _encode_number(p.total),
+            round(p.quiet_seconds, 3),
+            round(p.pause_seconds, 3),
+            int(p.is_stopped),
+            p.stack,
+            round(p.busy_seconds, 6),
+        ]
+        for p in report.processes[:MAX_PROCESSES]
+    ]
+    # All of them fit, unless programs have written numbers into their pages that are no steps.
+    while len(json.dumps(processes)) > _MAX_REPORT_BYTES:
+        processes.pop()
+    return {"run": list(report.run), "answered": report.answered, "processes": processes}
 
 
 def decode_report(wire: Any) -> AgentReport:
@@ -298,15 +303,18 @@ def decode_answer(wire: Any) -> Answer:
     """
     if wire["verdict"] is None:
         return Answer(_check_number(wire["ask"]))
-    number, run, behind, behind_count, waiting_count, step, seconds, acting = wire["verdict"]
+    number, run, behind, behind_count, waiting, waiting_count, step, seconds, acting = wire[
+        "verdict"
+    ]
     generation, epoch = run
-    if len(behind) > MAX_NAMED or len(acting) > MAX_NAMED:
+    if max(len(behind), len(waiting), len(acting)) > MAX_NAMED:
         raise ValueError("too many names")
     verdict = Verdict(
         number=_check_number(number),
         run=(_check_number(generation), _check_number(epoch)),
         behind=tuple(str(name) for name in behind),
         behind_count=_check_number(behind_count),
+        waiting=tuple(str(name) for name in waiting),
         waiting_count=_check_number(waiting_count),
         step=_check_number(step),
         seconds=_check_seconds(seconds),

@@ -41,7 +41,6 @@ _REPORTS_PER_LIMIT = 12
 _LEAST_SECONDS, _MOST_SECONDS = 0.1, 5.0
 # An agent that starts, or a rank 0 that moves, is no fault.
 _UNREACHABLE_SECONDS = 60.0
-_SHOWN_BEHIND = 3
 _COMPARE_SECONDS = 10.0
 _ASK_BYTES = 6
 _GRACE_REPORTS = 2
@@ -84,7 +83,13 @@ class HangWatcher:
         self._answered = 0
         self._judged: Optional[Tuple[int, Tuple[int, int]]] = None
         self._reached_at = clock.monotonic()
+        self._verdict = ""
         answer_reports(self._answer)
+
+    @property
+    def verdict(self) -> str:
+        """What was found last, as a message; "" if no hang was found."""
+        return self._verdict
 
     def start(self) -> None:
         """Watch in a thread, which ends with the program."""
@@ -126,7 +131,8 @@ class HangWatcher:
         if self._judged == (verdict.number, verdict.run):
             return
         self._judged = verdict.number, verdict.run
-        self._reporter.say(render_verdict(verdict), "error")
+        self._verdict = render_verdict(verdict)
+        self._reporter.say(self._verdict, "error")
         is_acting = self._member.task in verdict.acting and verdict.run == self._member.get_run()
         if is_acting and self._is_still_true(verdict):
             self._reporter.say("the processes of this Pod are killed, because the gang hangs")
@@ -165,13 +171,20 @@ class HangWatcher:
 
 
 def render_verdict(verdict: Verdict) -> str:
-    """Say which ranks are behind, and how many wait for them."""
-    names = ", ".join(verdict.behind[:_SHOWN_BEHIND])
-    more = verdict.behind_count - len(verdict.behind[:_SHOWN_BEHIND])
-    named = f"{names} and {more} more" if more > 0 else names
+    """Say which ranks are behind, and which wait for them; at most 10 of each by name."""
+    behind = _list_names(verdict.behind, verdict.behind_count)
     where = "before the first step" if verdict.step < 0 else f"after step {verdict.step}"
-    waiting = f"; {verdict.waiting_count} wait for it" if verdict.waiting_count else ""
     verb = "is behind" if verdict.behind_count == 1 else "are behind"
-    if not verdict.waiting_count:
-        verb = "do not differ" if verdict.behind_count > 1 else verb
-    return f"the gang stands still for {verdict.seconds:.0f} s, {where}: {named} {verb}{waiting}"
+    if verdict.waiting_count:
+        names = _list_names(verdict.waiting, verdict.waiting_count)
+        them = "it" if verdict.behind_count == 1 else "them"
+        waits = "waits" if verdict.waiting_count == 1 else "wait"
+        verb += f"; {verdict.waiting_count} {waits} for {them}: {names}"
+    elif verdict.behind_count > 1:
+        verb = "do not differ"
+    return f"the gang stands still for {verdict.seconds:.0f} s, {where}: {behind} {verb}"
+
+
+def _list_names(names: Tuple[str, ...], count: int) -> str:
+    more = f" and {count - len(names)} more" if count > len(names) else ""
+    return ", ".join(names) + more

@@ -60,7 +60,7 @@ def prepare_pages(
 
 def start_watcher(
     setup: Setup, pages: ProgressPages, wrapper: Wrapper, recovery: Optional[Recovery]
-) -> None:
+) -> HangWatcher:
     """Start to look for hangs."""
     options, identity = setup.options, setup.target.identity
 
@@ -75,4 +75,6 @@ def start_watcher(
 
     limits = Limits(options.progress_seconds, options.first_progress_seconds or float("inf"))
     member = Member((identity.role, identity.index), get_run, end)
-    HangWatcher(limits, member, pages, setup.reporter, setup.clock).start()
+    watcher = HangWatcher(limits, member, pages, setup.reporter, setup.clock)
+    watcher.start()
+    return watcher

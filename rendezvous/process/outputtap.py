@@ -24,13 +24,14 @@ def read_step(path: str) -> Optional[TextStep]:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    with os.fdopen(descriptor, "rb") as file:
-        try:
-            file.seek(max(0, os.fstat(descriptor).st_size - _MAX_FILE_BYTES))
-            content = file.read(_MAX_FILE_BYTES)
-        except (OSError, ValueError):
-            return None
-    return parse_content((content or b"").decode("utf-8", "replace"))
+    try:
+        os.lseek(descriptor, max(0, os.fstat(descriptor).st_size - _MAX_FILE_BYTES), os.SEEK_SET)
+        content = os.read(descriptor, _MAX_FILE_BYTES)
+    except OSError:
+        return None  # a directory, a pipe, a device
+    finally:
+        os.close(descriptor)
+    return parse_content(content.decode("utf-8", "replace"))
 
 
 class OutputTap:

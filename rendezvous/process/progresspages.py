@@ -6,18 +6,17 @@ it, and never to a process without a handler, which would end. A process that do
 """
 
 import contextlib
-import hashlib
 import os
-import re
 from collections import deque
-from typing import Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
+from itertools import islice
+from typing import Callable, Deque, Dict, List, Optional, Tuple
 
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
 from rendezvous.core.hangs import MAX_PROCESSES, ProcessReport
-from rendezvous.core.progress import FRAME_LENGTH
 from rendezvous.process.processes import read_stat
 from rendezvous.process.signalling import is_caught
+from rendezvous.process.stacks import Stacks, empty_stacks, get_size, read_stacks
 from rendezvous.settings.progresspattern import TextStep
 from rendezvous.site.peers.progress_page import DIRECTORY, Page, find_stacks, read_page
 
@@ -27,11 +26,6 @@ _WINDOW_SECONDS = 60.0
 _MAX_WINDOW = 64
 _STACKS_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
-_MAX_STACKS_BYTES = 64 * 1024
-_MAX_LINES = 100
-_FRAME = re.compile(r'  File "([^"]{0,500})", line (\d{1,9}) in (.{0,500})\Z')
-# From each end of a stack.
-_COMPARED_FRAMES = 4
 
 
 class _Seen:
@@ -42,15 +36,6 @@ class _Seen:
         self.changed_at = now
         self.stack = ""
         self.window: Deque[Tuple[float, int, float]] = deque(maxlen=_MAX_WINDOW)
-
-
-class _Stacks(NamedTuple):
-    """The stacks of a process."""
-
-    lines: List[str]
-    """What faulthandler wrote, at most 100 lines, the main thread last."""
-    main: str
-    """Where the main thread is, as ``core.progress`` compares it; "" if it is not known."""
 
 
 class ProgressPages:
@@ -87,7 +72,7 @@ class ProgressPages:
         # A process may run as another user than the agent, so the folder is as /tmp is.
         with contextlib.suppress(OSError):
             os.makedirs(self._directory, exist_ok=True)
-            os.chmod(self._directory, 0o1777)  # noqa: S103
+            _open_to_all(self._directory)
         for name in self._list_files():
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(self._directory, name))
@@ -124,26 +109,27 @@ class ProgressPages:
             path = find_stacks(os.path.join(self._directory, str(pid)))
             if _is_stopped(pid):
                 self._reporter.say(f"stacks of process {pid}: none, it is stopped")
-            elif each.page.signal and is_caught(pid, each.page.signal):
+            elif not each.page.signal or not is_caught(pid, each.page.signal):
+                self._reporter.say(f"stacks of process {pid}: none, it has another handler")
+            elif not empty_stacks(path, pid):
+                self._reporter.say(f"stacks of process {pid}: none, their file is not its own")
+            else:
                 with contextlib.suppress(OSError):
-                    os.truncate(path, 0)
                     os.kill(pid, each.page.signal)
                     asked[pid] = path
-            else:
-                self._reporter.say(f"stacks of process {pid}: none, it has another handler")
         deadline = self._clock.monotonic() + _STACKS_SECONDS
         sizes: Dict[int, int] = {}
         while self._clock.monotonic() < deadline:
             self._clock.sleep(_LOOK_SECONDS)
-            before, sizes = sizes, {pid: _get_size(path) for pid, path in asked.items()}
+            before, sizes = sizes, {pid: get_size(path) for pid, path in asked.items()}
             if all(sizes.values()) and sizes == before:
                 break
         for pid, path in asked.items():
-            self._keep(pid, _read_stacks(path))
+            self._keep(pid, read_stacks(path))
         if not self._seen:
             self._reporter.say("stacks: none, no process of this Pod has called peers.progress")
 
-    def _keep(self, pid: int, stacks: _Stacks) -> None:
+    def _keep(self, pid: int, stacks: Stacks) -> None:
         if pid in self._seen:
             self._seen[pid].stack = stacks.main
         text = "" if stacks.lines else ": none, it does not react"
@@ -167,7 +153,8 @@ class ProgressPages:
 
     def _list_files(self) -> List[str]:
         try:
-            return sorted(os.listdir(self._directory))[:_MAX_FILES]
+            with os.scandir(self._directory) as entries:
+                return sorted(entry.name for entry in islice(entries, _MAX_FILES))
         except OSError:
             return []
 
@@ -203,41 +190,11 @@ def _is_stopped(pid: int) -> bool:
     return (read_stat(pid) or [b"X"])[0] in {b"T", b"t"}
 
 
-def _get_size(path: str) -> int:
+def _open_to_all(directory: str) -> None:
+    """Let processes of any user make files in a folder, but remove only their own."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(directory, flags)
     try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
-
-
-def _read_stacks(path: str) -> _Stacks:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return _Stacks([], "")
-    with os.fdopen(descriptor, "rb") as file:
-        content = file.read(_MAX_STACKS_BYTES)
-    lines = content.decode("utf-8", "replace").splitlines()
-    return _Stacks(lines[-_MAX_LINES:], _locate_main(lines))
-
-
-def _locate_main(lines: List[str]) -> str:
-    """Hash each frame of the main thread, the outermost first; faulthandler writes it last.
-
-    Lines are numbers in the program itself only: in libraries, a rank that waits may be anywhere in
-    a loop.
-    """
-    heads = [i for i, line in enumerate(lines) if line.startswith(("Thread ", "Current thread "))]
-    found = [_FRAME.match(line) for line in lines[heads[-1] + 1 :]] if heads else []
-    frames = [match.groups() for match in found if match]
-    if not frames:
-        return ""
-    program = frames[-1][0]
-    if len(frames) > 2 * _COMPARED_FRAMES:
-        frames = frames[:_COMPARED_FRAMES] + frames[-_COMPARED_FRAMES:]
-    places = [
-        f"{file}:{number if file == program else ''}:{function}"
-        for file, number, function in reversed(frames)
-    ]
-    hashes = [hashlib.sha256(place.encode("utf-8", "replace")).hexdigest() for place in places]
-    return "".join(each[:FRAME_LENGTH] for each in hashes)
+        os.fchmod(descriptor, 0o1777)
+    finally:
+        os.close(descriptor)

@@ -16,7 +16,7 @@ Rules: docs/design/recovery.md, "Steps".
 """
 
 import queue
-from typing import Callable, Mapping, NamedTuple, Optional
+from typing import Callable, Mapping, NamedTuple, Optional, Tuple
 
 from framework.agent.clock import AgentClock
 from framework.agent.exitcodes import ExitCode

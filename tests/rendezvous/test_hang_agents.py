@@ -4,6 +4,7 @@ The ranks of ``TRAINING`` meet in each step by files, as ranks meet in a collect
 """
 
 import contextlib
+import json
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -100,11 +101,22 @@ Open = Callable[..., contextlib.AbstractContextManager[RestartedGang]]
 
 
 @pytest.mark.parametrize("how", ["sleep", "lock", "stopped"])
-def test_hung_rank_is_named_and_its_pod_ends_with_202(open_training: Open, how: str) -> None:
-    with open_training(how, in_place=False) as gang:
+def test_hung_rank_is_named_and_its_pod_ends_with_202(
+    open_training: Open, how: str, tmp_path: Path
+) -> None:
+    message = tmp_path / "termination"
+    message.touch()
+    settings = {"BARRIER_TERMINATION_LOG": str(message)}
+    with open_training(how, in_place=False, settings=settings) as gang:
         assert gang.agents[1].wait() == 202
+        verdict = (
+            f"after step {HUNG_STEP - 1}: worker/1 is behind; 2 wait for it: worker/0, worker/2"
+        )
         for agent in gang.agents:
-            agent.wait_for(f"after step {HUNG_STEP - 1}: worker/1 is behind; 2 wait for it")
+            agent.wait_for(verdict)
+        end = json.loads(message.read_text())
+        assert (end["exitCode"], end["reason"]) == (202, "Hung")
+        assert end["message"].endswith(verdict)
         assert [agent.process.poll() for agent in gang.agents] == [None, 202, None]
         gang.agents[0].wait_for("in all_reduce")
         if how == "stopped":

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rendezvous.core.hangs import (
     MAX_NAMED,
+    MAX_PROCESSES,
     AgentReport,
     Answer,
     GangWatch,
@@ -107,6 +108,7 @@ def test_hung_rank_is_named_once_and_acts(where: str, seed: int) -> None:
     assert found[0].behind == (f"worker/{hung}",)
     assert found[0].acting == (("worker", hung),)
     assert (found[0].waiting_count, found[0].step) == (RANKS - 1, before)
+    assert found[0].waiting == tuple(f"worker/{i}" for i in range(RANKS) if i != hung)
     seconds = gang.answers[0].verdict.seconds if gang.answers[0].verdict else 0.0
     assert LIMITS.step_seconds <= seconds < gang.now - started + 50.0
 
@@ -238,14 +240,17 @@ def test_lines_of_the_largest_gang_fit() -> None:
     assert verdicts[0].behind_count == 1000
     assert len(verdicts[0].behind) == MAX_NAMED
     longest = "r" * 63
-    named = verdicts[0]._replace(behind=(f"{longest}/9999 rank 99999",) * 10,
-                                 acting=((longest, 9999),) * 10)  # fmt: skip
-    assert len(json.dumps(encode_answer(Answer(1, named)))) < MAX_LINE_BYTES / 2
+    names = (f"{longest}/9999 rank 99999",) * MAX_NAMED
+    named = verdicts[0]._replace(behind=names, waiting=names, acting=((longest, 9999),) * MAX_NAMED)
+    assert len(json.dumps(encode_answer(Answer(1, named)))) < MAX_LINE_BYTES - 500
     process = ProcessReport(
         10**6, 10**9, 10**9, 10**6, 10**6, stack="f" * 32, busy_seconds=10**4 + 0.123456
     )
     report = AgentReport((10**6, 10**6), 10**6, (process,) * 32)
-    assert len(json.dumps(encode_report(report))) < MAX_LINE_BYTES - 500
+    assert len(encode_report(report)["processes"]) == MAX_PROCESSES
+    assert len(json.dumps(encode_report(report))) < MAX_LINE_BYTES - 400
+    garbage = report._replace(processes=(process._replace(step=2**62 - 1, total=2**62 - 1),) * 32)
+    assert len(json.dumps(encode_report(garbage))) < MAX_LINE_BYTES - 400
 
 
 JSON = st.recursive(

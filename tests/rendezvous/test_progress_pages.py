@@ -1,5 +1,6 @@
 """What an agent makes of the pages of its processes, and of their stacks."""
 
+import json
 import os
 import signal
 import subprocess
@@ -8,12 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
+from rendezvous.core.hangs import MAX_PROCESSES, AgentReport, decode_report, encode_report
 from rendezvous.process.progresspages import ProgressPages
 from rendezvous.site import peers
 from rendezvous.site.peers import steps
+from rendezvous.site.peers.progress_page import FIXED, MAGIC, PAGE_BYTES, STEP, STEP_OFFSET
 from tests.support.fakes.agentclock import VirtualClock
 
 POD_RANK = 7
@@ -127,3 +132,71 @@ def test_other_files_are_no_pages(tmp_path: Path, name: str) -> None:
     (tmp_path / "progress").mkdir()
     (tmp_path / "progress" / name).write_bytes(b"\xff" * 5000)
     assert [process.step for process in build_pages(tmp_path).observe()] == [None]
+
+
+@given(st.binary(max_size=PAGE_BYTES - 8))
+@settings(max_examples=200, deadline=None)
+def test_any_bytes_in_a_page_make_a_report_that_rank_0_takes(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    root = tmp_path_factory.getbasetemp() / "hostile"
+    (root / "progress").mkdir(parents=True, exist_ok=True)
+    page = root / "progress" / str(os.getpid())
+    page.write_bytes((MAGIC + content).ljust(PAGE_BYTES, b"\xff"))
+    page.with_suffix(".stacks").write_bytes(content)
+    pages = build_pages(root)
+    for _ in range(2):
+        report = AgentReport((1, 0), 0, pages.observe())
+        assert decode_report(json.loads(json.dumps(encode_report(report)))).run == (1, 0)
+
+
+def test_step_of_any_value_is_reported_or_not_known(tmp_path: Path) -> None:
+    """Two equal sequences, so that all values are read."""
+    pages = build_pages(tmp_path)
+    peers.progress(1)
+    page = tmp_path / "progress" / str(os.getpid())
+    for value in (-(2**63), -2, 2**62, 2**63 - 1):
+        for busy in (float("nan"), float("-inf"), -1.0, 1e300):
+            content = bytearray(page.read_bytes())
+            FIXED.pack_into(content, 0, MAGIC, value, value)
+            STEP.pack_into(content, STEP_OFFSET, 7, value, value, busy, busy, 7)
+            page.write_bytes(content)
+            (process,) = pages.observe()
+            assert (process.rank, process.step, process.total) == (POD_RANK, None, None)
+            report = encode_report(AgentReport((1, 0), 0, (process,)))
+            assert decode_report(json.loads(json.dumps(report))).processes
+
+
+def test_link_in_place_of_the_stacks_is_not_emptied(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The agent may be root, and the process not."""
+    other = tmp_path / "other"
+    pages = build_pages(tmp_path, AgentClock())
+    peers.progress(1)
+    pages.observe()
+    stacks = tmp_path / "progress" / f"{os.getpid()}.stacks"
+    for link in (stacks.symlink_to, stacks.hardlink_to, lambda _: os.mkfifo(stacks)):
+        other.write_text("kept")
+        stacks.unlink()
+        link(other)
+        pages.take_stacks()
+        assert other.read_text() == "kept"
+        assert "none, their file is not its own" in capsys.readouterr().err
+
+
+def test_link_in_place_of_the_folder_is_not_opened_to_all(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir(0o755)
+    (tmp_path / "progress").symlink_to(other)
+    build_pages(tmp_path).note_start()
+    assert other.stat().st_mode & 0o7777 == 0o755
+
+
+def test_no_more_files_are_looked_at_than_a_pod_has_processes(tmp_path: Path) -> None:
+    peers.progress(1)
+    page = (tmp_path / "progress" / str(os.getpid())).read_bytes()
+    for pid in range(3000):
+        (tmp_path / "progress" / str(pid)).write_bytes(page)
+    reports = build_pages(tmp_path).observe()
+    assert len(reports) <= MAX_PROCESSES

@@ -33,6 +33,7 @@ from framework.api.completion import (
     POD_EXTERNAL_DELETED,
     POD_LOCAL_CACHE_CREATION_TIMEOUT,
 )
+from framework.api.constants import HUNG_EXIT_CODE
 from framework.api.endings import INHERITED_CODES, describe_task_end
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import (
@@ -77,6 +78,8 @@ class _End:
     kind: Kind
     text: str
     container: str = ""
+    verdict: str = ""
+    """What the agents say of a gang that stood still."""
 
 
 def find_ends(observation: Observation) -> Iterator[Cause]:
@@ -185,6 +188,9 @@ def _describe_agent(container: ContainerCompletionStatus, agent: Mapping[str, An
         text = f"gave up waiting for the gang: its {container.name} missed {', '.join(shown)}{more}"
         return _End(Kind.GANG, text, container.name)
     said = agent.get("message") or agent.get("reason")
+    if container.code == HUNG_EXIT_CODE:
+        text = f"was killed by its agent in {container.name}, because the gang stood still"
+        return _End(Kind.HANG, text, container.name, verdict=str(said))
     return _End(Kind.AGENT, f"ended because of its {container.name}: {said}", container.name)
 
 
@@ -196,7 +202,9 @@ def _build_cause(observation: Observation, end: _End, tasks: Sequence[TaskFacts]
     quote = pod.message if pod is not None and end.kind is Kind.NODE else ""
     if end.kind is Kind.CONFIG and container is not None:
         quote = container.message
-    log = observation.get_log(first, end.container) if end.container else ()
+    # The last lines before a hang say nothing: the stacks are above them.
+    has_log = bool(end.container) and end.kind is not Kind.HANG
+    log = observation.get_log(first, end.container) if has_log else ()
     if not log and end.kind is Kind.CRASH and container is not None:
         log = tuple(line for line in container.message.splitlines() if line.strip())
     if not log and completion is not None and container is None:
@@ -207,7 +215,7 @@ def _build_cause(observation: Observation, end: _End, tasks: Sequence[TaskFacts]
         tasks=tuple(task.key for task in tasks),
         since=first.status.attempt_status.completion_time,
         quote=quote,
-        facts=tuple(_list_facts(observation, first.status)),
+        facts=(*([end.verdict] if end.verdict else []), *_list_facts(observation, first.status)),
         log=log,
         remedies=tuple(_list_remedies(observation, end, tasks)),
     )
@@ -250,6 +258,15 @@ def _list_remedies(
             )
         case Kind.GANG:
             yield _run_again(observation, "give it what the missing Tasks need, and run it again")
+        case Kind.HANG:
+            words = ["logs", observation.name, key, "--container", end.container]
+            text = "read the stacks in its log, the newest call of each first"
+            yield Remedy(text, (commands.build_framework(*words),))
+            yield replace_framework(
+                observation,
+                "if a step may take so long, raise FB_PROGRESS_TIMEOUT_SEC or declare the pause "
+                "(peers.pause); else correct the program; and replace the Framework",
+            )
         case _:
             words = ["logs", observation.name, key]
             words += ["--container", end.container] if end.container else []

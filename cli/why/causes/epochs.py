@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from cli.why.cause import Cause, Kind, Remedy
 from cli.why.observation import Observation, TaskFacts, get_mapping
-from framework.api.constants import EPOCH_STARTED_ANNOTATION
+from framework.api.constants import EPOCH_STARTED_ANNOTATION, HUNG_EXIT_CODE
 from framework.api.endings import describe_epoch
 from framework.api.epochreports import parse_start
 from framework.api.naming import TaskKey
@@ -37,6 +37,8 @@ def find_epochs(observation: Observation) -> Iterator[Cause]:
         return
     key = TaskKey(recovery.first_failed.role, recovery.first_failed.index)
     effect = "so the gang restarted in place" if is_restarted else "and does not restart in place"
+    is_hang = recovery.first_failed.code == HUNG_EXIT_CODE
+    what = "the stacks before its restart in its log" if is_hang else "its log"
     counted = ", ".join(f"{len(entry.times)} of {entry.role}" for entry in recovery.restarts)
     yield Cause(
         Kind.EPOCHS,
@@ -44,7 +46,7 @@ def find_epochs(observation: Observation) -> Iterator[Cause]:
         tasks=(key,),
         since=recovery.decided_time,
         facts=(describe_epoch(recovery), *([f"counted restarts: {counted}"] if counted else [])),
-        remedies=(_read_log(observation, key, "read its log, and correct the program"),),
+        remedies=(_read_log(observation, key, f"read {what}, and correct the program"),),
     )
 
 

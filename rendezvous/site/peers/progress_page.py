@@ -17,11 +17,14 @@ so a reader that finds two different ones has read half a write, and reads again
 
 Pauses are in seconds of the monotonic clock, which all processes of a machine share. A number of a
 step never comes from another place, so the files are as private as the volume.
+
+A program may write anything into its page. What is no possible value is read as not known.
 """
 
 import json
 import math
 import os
+import signal
 import struct
 from types import MappingProxyType
 from typing import Any, Dict, Mapping, NamedTuple, Optional
@@ -37,7 +40,10 @@ PAUSE_BYTES = 64
 METRICS_OFFSET = 256
 METRICS_BYTES = 1024
 MAX_METRICS = 16
+MAX_STEP = 2**62
 NONE = -1
+# Not on systems without such signals, on which training code may be written.
+STACKS_SIGNAL = int(getattr(signal, "SIGRTMAX", 3)) - 3
 _LENGTH = struct.Struct("<q")
 _TRIES = 5
 
@@ -50,7 +56,7 @@ class Page(NamedTuple):
     rank: int
     """Its rank among all processes ($RANK); -1 if it has none."""
     signal: int
-    """The signal by which it writes its stacks; 0 if its handler is another one."""
+    """``STACKS_SIGNAL`` if it writes its stacks by it; 0 if its handler is another one."""
     step: Optional[int] = None
     """Its newest step; None before the first."""
     total: Optional[int] = None
@@ -106,11 +112,11 @@ def _parse(name: str, content: bytes) -> Optional[Page]:
         return None
     return Page(
         pid=int(name),
-        rank=rank,
-        signal=number,
-        step=step if step >= 0 else None,
-        total=total if total >= 0 else None,
-        busy_seconds=busy if math.isfinite(busy) else 0.0,
+        rank=rank if 0 <= rank < MAX_STEP else NONE,
+        signal=number if number == STACKS_SIGNAL else 0,
+        step=step if 0 <= step < MAX_STEP else None,
+        total=total if 0 <= total < MAX_STEP else None,
+        busy_seconds=busy if 0.0 <= busy < MAX_STEP else 0.0,
         paused_until=until if math.isfinite(until) else 0.0,
         pause=_read_text(content, PAUSE_OFFSET, PAUSE_BYTES).decode("utf-8", "replace"),
         metrics=_parse_metrics(_read_text(content, METRICS_OFFSET, METRICS_BYTES)),

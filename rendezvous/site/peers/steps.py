@@ -23,13 +23,10 @@ from typing import Any, Iterator, List, Optional
 from . import progress_page
 from .generations import find_current
 from .logs import log
-from .progress_page import NONE, STEP, STEP_OFFSET
+from .progress_page import MAX_STEP, NONE, STACKS_SIGNAL, STEP, STEP_OFFSET
 
-# Not on systems without such signals, on which training code may be written.
-STACKS_SIGNAL = int(getattr(signal, "SIGRTMAX", 3)) - 3
 _METRICS_SECONDS = 1.0
 _MAX_NAME = 64
-_MAX_STEP = 2**62
 _LAST_SECOND = 1e18
 
 
@@ -105,8 +102,8 @@ class _OpenPage:
             busy = now - since if self._stepped_at else 0.0
         self._busy += busy
         self._stepped_at = now
-        self._step = int(step) if 0 <= step < _MAX_STEP else NONE
-        self._total = int(total) if total is not None and 0 <= total < _MAX_STEP else NONE
+        self._step = int(step) if 0 <= step < MAX_STEP else NONE
+        self._total = int(total) if total is not None and 0 <= total < MAX_STEP else NONE
         self._write()
 
     def write_pause(self, name: str, until: float) -> None:
@@ -149,7 +146,7 @@ def _to_seconds(value: Any) -> Optional[float]:
         seconds = float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return seconds if 0.0 <= seconds < _MAX_STEP else None
+    return seconds if 0.0 <= seconds < MAX_STEP else None
 
 
 def _open_page() -> Optional[_OpenPage]:
@@ -172,7 +169,7 @@ def _make_page() -> Optional[_OpenPage]:
         return None
     rank = os.environ.get("RANK", "")
     number = STACKS_SIGNAL if stacks is not None else 0
-    own_rank = int(rank) if rank.isdigit() and len(rank) < len(str(_MAX_STEP)) else NONE
+    own_rank = int(rank) if rank.isdigit() and len(rank) < len(str(MAX_STEP)) else NONE
     opened = _OpenPage(page, stacks)
     opened.write_step(NONE, None, {})
     # The magic comes last: before it, this is no page.

@@ -31,9 +31,11 @@ from tests.support.builders import (
 )
 
 
-def observe_epoch(reason: str, seconds: float, *, code: int | None = None) -> Observation:
+def observe_epoch(
+    reason: str, seconds: float, *, code: int | None = None, process_code: int = 137
+) -> Observation:
     """A gang whose third epoch was decided ``seconds`` ago; its attempt has ended with ``code``."""
-    failed = FailedProcess("worker", 1, "89abcdef", 2, 137)
+    failed = FailedProcess("worker", 1, "89abcdef", 2, process_code)
     recovery = RecoveryStatus(
         3, at(300 - seconds), reason, failed, (RoleRestarts("worker", (at(1), at(2))),)
     )
@@ -53,6 +55,13 @@ def test_process_that_failed_first_is_named() -> None:
     assert "was killed by SIGKILL (exit code 137)" in cause.facts[0]
     assert cause.facts[1] == "counted restarts: 2 of worker"
     assert list_commands(cause) == ["framework logs gang worker/1"]
+
+
+def test_process_that_hung_and_was_restarted_in_place_is_named() -> None:
+    cause = find_root(observe_epoch(RESTARTED, 60, process_code=202))
+    assert cause.tasks == (TaskKey("worker", 1),)
+    assert "was killed, because the gang stood still (code 202)" in cause.facts[0]
+    assert "stacks" in cause.remedies[0].text
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,8 @@ from tests.support.builders import (
     end_task,
 )
 
+STANDSTILL = "the gang stands still for 60 s, after step 4: worker/1 is behind; 1 waits for it"
+
 
 def block(reason: str, message: str) -> Object:
     """The wire of a status with the condition Blocked."""
@@ -144,6 +146,23 @@ CASES: dict[str, Case] = {
         Kind.AGENT,
         ("ended because of its barrier: correct X",),
         "framework run gang.yaml --replace",
+    ),
+    "hang": (
+        lambda: observe(
+            status=fail(
+                ContainerCompletionStatus(
+                    "train",
+                    "Error",
+                    json.dumps({"exitCode": 202, "reason": "Hung", "message": STANDSTILL}),
+                    0,
+                    202,
+                ),
+                code=202,
+            )
+        ),
+        Kind.HANG,
+        ("was killed by its agent in train, because the gang stood still",),
+        "framework logs gang worker/0 --container train",
     ),
     "barrier that gave up": (
         lambda: observe(
@@ -401,3 +420,7 @@ def test_lease_of_a_controller_that_has_ended_says_nothing_while_another_one_wor
 ) -> None:
     observed = observe([lose_image()], lease={"spec": lease})
     assert Kind.NO_CONTROLLER not in {cause.kind for cause in find_causes(observed)}
+
+
+def test_who_is_behind_and_who_waits_is_in_the_facts_of_a_hang() -> None:
+    assert find_root(CASES["hang"][0]()).facts == (STANDSTILL,)

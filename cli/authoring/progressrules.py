@@ -1,0 +1,106 @@
+"""The rule of `lint` about progress and hangs. Pure.
+
+Rules: docs/rendezvous.md, "Progress and hangs".
+"""
+
+from collections.abc import Iterator
+
+from cli.authoring.agentcalls import Call, is_given, read_call
+from cli.authoring.findings import Finding, warning
+from cli.templates import ContainerTemplate, RoleTemplate, list_role_names, list_roles
+from framework.kube.resources import Object
+from rendezvous.settings.arguments import RUN
+from rendezvous.settings.kinds import RANKED_KINDS, map_roles
+from rendezvous.settings.options import OPTIONS
+
+_RULE = "unwatched-progress"
+_LIMIT = "FB_PROGRESS_TIMEOUT_SEC"
+_PARTS = {
+    "first_progress_seconds": "FB_FIRST_PROGRESS_TIMEOUT_SEC",
+    "progress_file": "FB_PROGRESS_FILE",
+    "progress_pattern": "FB_PROGRESS_PATTERN",
+}
+
+
+def unwatched_progress(framework: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:
+    """Find settings with which hangs are not found, or not in all ranks."""
+    for container in role.list_containers():
+        if not container.is_rendezvous:
+            continue
+        call = read_call(container)
+        limit = _find_limit(role, container, call)
+        if limit is None or call.arguments is None:
+            continue
+        if limit and call.arguments.command != RUN:
+            yield warning(
+                _RULE,
+                container.path,
+                f"{_LIMIT} has no effect: `{call.arguments.command}` does not look for hangs",
+                "start the training by `rendezvous run` (`framework inject --rendezvous wrapper`)",
+            )
+        elif not limit:
+            yield from _judge_parts(role, container, call)
+        if call.arguments.command == RUN:
+            yield from _compare_roles(framework, role, container, limit)
+
+
+def _judge_parts(role: RoleTemplate, container: ContainerTemplate, call: Call) -> Iterator[Finding]:
+    """Find settings that have no effect without a limit."""
+    given = [env for name, env in _PARTS.items() if is_given(role, container, call, name)]
+    if given and not container.body.get("envFrom"):
+        yield warning(
+            _RULE,
+            f"{container.path}.env",
+            f"{', '.join(given)} has no effect without {_LIMIT}: no hang is looked for",
+            f"write {_LIMIT}, several times as long as the longest step",
+        )
+
+
+def _compare_roles(
+    framework: Object, role: RoleTemplate, container: ContainerTemplate, limit: float
+) -> Iterator[Finding]:
+    """Find a role that computes with others, and has another limit than the first of these."""
+    limits = dict(_list_limits(framework))
+    given = [name for name, found in limits.items() if found]
+    if role.name not in limits or not given:
+        return
+    usual = limits[given[0]]
+    if limit != usual:
+        effect = "a hang of its ranks is not found" if not limit else "only that of rank 0 is used"
+        yield warning(
+            _RULE,
+            f"{container.path}.env",
+            f"{_LIMIT} is {limit:g}, but {usual:g} in the role {given[0]}: {effect}",
+            "write the same value in all roles that compute",
+        )
+
+
+def _list_limits(framework: Object) -> Iterator[tuple[str, float]]:
+    """List the roles that compute and are started by `run`, with their limits."""
+    names = list_role_names(framework)
+    for role in list_roles(framework):
+        wrapped = next((each for each in role.list_containers() if each.is_wrapped), None)
+        if wrapped is None:
+            continue
+        call = read_call(wrapped)
+        limit = _find_limit(role, wrapped, call)
+        if limit is None or call.options is None:
+            continue
+        if map_roles(names, call.options.roles).get(role.name) in RANKED_KINDS:
+            yield role.name, limit
+
+
+def _find_limit(role: RoleTemplate, container: ContainerTemplate, call: Call) -> float | None:
+    """Find the limit in seconds; None if it cannot be told here."""
+    (option,) = (each for each in OPTIONS if each.env_name == _LIMIT)
+    if call.options is None or container.body.get("envFrom"):
+        return None
+    if option.name in call.flags or option.env_name in call.env:
+        return call.options.progress_seconds
+    if option.env_name in container.get_env():
+        return None
+    text = role.annotations.get(option.annotation) if option.by_annotation else None
+    try:
+        return float(text) if text is not None else call.options.progress_seconds
+    except (TypeError, ValueError):
+        return None

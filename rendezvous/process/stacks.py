@@ -1,0 +1,102 @@
+"""The stacks that faulthandler writes for a process: their file, and where the main thread is.
+
+The file is in a folder in which every process of the Pod may write, and the agent may be root. So
+only a plain file of the process's user, without another name, is emptied.
+"""
+
+import errno
+import hashlib
+import os
+import re
+import stat
+from typing import List, NamedTuple
+
+from rendezvous.core.progress import FRAME_LENGTH
+
+_MAX_STACKS_BYTES = 64 * 1024
+_MAX_LINES = 100
+_FRAME = re.compile(r'  File "([^"]{0,500})", line (\d{1,9}) in (.{0,500})\Z')
+# From each end of a stack.
+_COMPARED_FRAMES = 4
+
+
+class Stacks(NamedTuple):
+    """The stacks of a process."""
+
+    lines: List[str]
+    """What faulthandler wrote, at most 100 lines, the main thread last."""
+    main: str
+    """Where the main thread is, as ``core.progress`` compares it; "" if it is not known."""
+
+
+def get_size(path: str) -> int:
+    """Return how many bytes a process has written; 0 if there is no file."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def empty_stacks(path: str, pid: int) -> bool:
+    """Empty the file into which a process writes its stacks; return whether it is its own."""
+    try:
+        descriptor = _open_file(path, os.O_WRONLY)
+    except OSError:
+        return False
+    try:
+        if os.fstat(descriptor).st_uid != os.stat(f"/proc/{pid}").st_uid:
+            return False
+        os.ftruncate(descriptor, 0)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def read_stacks(path: str) -> Stacks:
+    """Read the stacks of a process; none if it has not written any."""
+    try:
+        descriptor = _open_file(path, os.O_RDONLY)
+    except OSError:
+        return Stacks([], "")
+    with os.fdopen(descriptor, "rb") as file:
+        content = file.read(_MAX_STACKS_BYTES)
+    lines = content.decode("utf-8", "replace").splitlines()
+    return Stacks(lines[-_MAX_LINES:], _locate_main(lines))
+
+
+def _open_file(path: str, access: int) -> int:
+    """Open a file that has no other name.
+
+    Raises:
+        OSError: It is a link, a pipe, a device, or also has another name.
+    """
+    descriptor = os.open(path, access | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "no file of its own", path)
+
+
+def _locate_main(lines: List[str]) -> str:
+    """Hash each frame of the main thread, the outermost first; faulthandler writes it last.
+
+    Lines are numbers in the program itself only: in libraries, a rank that waits may be anywhere in
+    a loop.
+    """
+    heads = [i for i, line in enumerate(lines) if line.startswith(("Thread ", "Current thread "))]
+    found = [_FRAME.match(line) for line in lines[heads[-1] + 1 :]] if heads else []
+    frames = [match.groups() for match in found if match]
+    if not frames:
+        return ""
+    program = frames[-1][0]
+    if len(frames) > 2 * _COMPARED_FRAMES:
+        frames = frames[:_COMPARED_FRAMES] + frames[-_COMPARED_FRAMES:]
+    places = [
+        f"{file}:{number if file == program else ''}:{function}"
+        for file, number, function in reversed(frames)
+    ]
+    hashes = [hashlib.sha256(place.encode("utf-8", "replace")).hexdigest() for place in places]
+    return "".join(each[:FRAME_LENGTH] for each in hashes)
