@@ -52,6 +52,12 @@ from rendezvous.settings.unused_settings import list_misspelt, list_named_roles
 from rendezvous.volume.install import find_directory, install
 from rendezvous.volume.writer import Writer
 
+UNPUBLISHED = (
+    "recovery.inPlace has no effect: a process that fails or hangs ends its Pod. Epochs are in the "
+    "roster in the attempt's ConfigMap, but this gang is read from the Framework. Let agents watch "
+    "the ConfigMap (deploy/agents), and run the gang with the controller of frameworkbarrier"
+)
+
 
 class EndError(Exception):
     """The program ends with this code, for this reason."""
@@ -169,6 +175,8 @@ class Program:
                 wrapper.give_up(self._fail(fault))
                 return
             if recovery is None:
+                if observer.restarts_unpublished():
+                    self._reporter.say(UNPUBLISHED, "warning")
                 wrapper.start(agent.env)
             agent.notifiers = notifiers
             # Its thread ends with the program.

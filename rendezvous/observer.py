@@ -69,6 +69,12 @@ class AttemptObserver:
         configmap = get_own_configmap(self._sources.knowledge, self._gang)
         return "" if configmap is None else configmap.scaler
 
+    def restarts_unpublished(self) -> bool:
+        """Return whether the own role restarts in place in the spec, and no roster is published."""
+        view = self._sources.knowledge.view
+        role = self._target.identity.role
+        return not self._has_published and view is not None and role in view.restarted
+
     def list_missing_rights(self) -> List[Permission]:
         """List the rights whose lack was met."""
         return [right for right, _ in self._sources.list_missing_rights()]

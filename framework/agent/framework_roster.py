@@ -20,7 +20,13 @@ docs/design/roster.md, "Roster of a Framework".
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from framework.api.constants import MAX_TASK_NUMBER, PROGRESS_MAX_MISSING
+from framework.api.constants import (
+    IN_PLACE_ANNOTATION,
+    IN_PLACE_FIELD,
+    MAX_TASK_NUMBER,
+    PROGRESS_MAX_MISSING,
+    RECOVERY_FIELD,
+)
 from framework.api.packed import STATUS_BOUNDS, PackedError, unpack_base64
 from framework.api.progress import Missing
 from framework.api.roster import (
@@ -61,11 +67,13 @@ class FrameworkView(NamedTuple):
     """The roster of a Framework, with generation 0, and the missing Tasks with reasons.
 
     ``missing`` lists the first ``PROGRESS_MAX_MISSING`` wanted Tasks, in the order of the roster,
-    that are neither members nor completed: no message names more.
+    that are neither members nor completed: no message names more. ``restarted`` names the roles of
+    which the spec asks to restart processes in place: only a published roster has their epochs.
     """
 
     roster: Roster
     missing: Tuple[Missing, ...]
+    restarted: Tuple[str, ...] = ()
 
 
 def decompress_framework(framework: Dict[str, Any]) -> Dict[str, Any]:
@@ -124,9 +132,17 @@ def build_view(framework: Dict[str, Any], *, is_attempt_aware: bool) -> Framewor
             roles=tuple(roles),
             leaving=(),
         )
+        restarted = tuple(name for name, spec in specs.items() if _restarts_in_place(spec))
     except (KeyError, TypeError, AttributeError, ValueError) as e:
         raise FrameworkError(f"unreadable Framework: {type(e).__name__}: {e}") from e
-    return FrameworkView(roster, tuple(missing))
+    return FrameworkView(roster, tuple(missing), restarted)
+
+
+def _restarts_in_place(spec: Dict[str, Any]) -> bool:
+    if (spec.get(RECOVERY_FIELD) or {}).get(IN_PLACE_FIELD):
+        return True
+    pod = (spec.get("task") or {}).get("pod") or {}
+    return IN_PLACE_ANNOTATION in ((pod.get("metadata") or {}).get("annotations") or {})
 
 
 def _order_roles(specs: Dict[str, Any], statuses: Dict[str, Any]) -> List[str]:

@@ -84,6 +84,8 @@ class HangWatcher:
         self._judged: Optional[Tuple[int, Tuple[int, int]]] = None
         self._reached_at = clock.monotonic()
         self._verdict = ""
+        self._said: Optional[Tuple[int, Tuple[int, int]]] = None
+        self._saying = threading.Lock()
         answer_reports(self._answer)
 
     @property
@@ -131,12 +133,20 @@ class HangWatcher:
         if self._judged == (verdict.number, verdict.run):
             return
         self._judged = verdict.number, verdict.run
-        self._verdict = render_verdict(verdict)
-        self._reporter.say(self._verdict, "error")
+        self._say(verdict)
         is_acting = self._member.task in verdict.acting and verdict.run == self._member.get_run()
         if is_acting and self._is_still_true(verdict):
             self._reporter.say("the processes of this Pod are killed, because the gang hangs")
             self._member.end(verdict.run)
+
+    def _say(self, verdict: Verdict) -> None:
+        """Log a verdict, once; in rank 0, two threads get it."""
+        with self._saying:
+            if self._said == (verdict.number, verdict.run):
+                return
+            self._said = verdict.number, verdict.run
+            self._verdict = render_verdict(verdict)
+            self._reporter.say(self._verdict, "error")
 
     def _is_still_true(self, verdict: Verdict) -> bool:
         """Return whether it is; in rank 0, after all others had the time to get it.
@@ -157,6 +167,9 @@ class HangWatcher:
             self._watch.keep({(peer.role, peer.index) for peer in gang.ranked})
         now = self._clock.monotonic()
         answer = self._watch.take(member[:2], decode_report(wire), now)
+        if answer.verdict is not None:
+            # Now: when the first member acts, the gang may start again before the next report.
+            self._say(answer.verdict)
         if now - self._compared_at >= _COMPARE_SECONDS:
             self._compared_at = now
             self._report_stragglers()

@@ -37,6 +37,7 @@ OUTCOMES = {
     "rendezvous.yaml": end("Succeeded", WORKERS),
     "gang-key.yaml": end("Succeeded", "worker/0 worker/1"),
     "recovery.yaml": end("Succeeded", WORKERS),
+    "hangs.yaml": end("Succeeded", WORKERS),
     "batch.yaml": end("Succeeded", "part/0 part/1 part/2"),
     "tensorflow-ps.yaml": end("Succeeded", "ps/0 ps/1: Stopped 0 -220", WORKERS),
     "retry-task.yaml": end("Succeeded", "worker/0: Succeeded 2 0", "worker/1"),
@@ -120,19 +121,23 @@ def test_gang_with_a_key_authenticates_with_it(isolation: str, tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["recovery", "hangs"])
 @ISOLATIONS
-def test_killed_rank_and_its_peers_train_on_from_the_checkpoint(
-    isolation: str, tmp_path: Path
+def test_rank_that_is_killed_or_hangs_and_its_peers_train_on_from_the_checkpoint(
+    name: str, isolation: str, tmp_path: Path
 ) -> None:
-    run_alone("recovery.yaml", tmp_path, isolation)
+    run_alone(f"{name}.yaml", tmp_path, isolation)
     for rank in range(3):
-        log = read_log("recovery", f"worker/{rank}", tmp_path)
+        log = read_log(name, f"worker/{rank}", tmp_path)
         lines = [line for line in log.splitlines() if line.startswith("epoch ")]
         assert lines == [
             f"epoch 0: rank {rank} begins at step 0",
             f"epoch 1: rank {rank} begins at step 5",
             f"epoch 1: rank {rank} has trained all steps",
         ], log
+    if name == "hangs":
+        log = read_log(name, "worker/0", tmp_path)
+        assert "worker/1 is behind; 2 wait for it: worker/0, worker/2\n" in log, log
 
 
 @pytest.mark.slow

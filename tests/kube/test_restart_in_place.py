@@ -6,11 +6,14 @@ kubelet starts the agents, and gives the Pods addresses of the loopback network.
 
 import asyncio
 import base64
+import contextlib
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 
 from framework.api import constants
 from framework.api.epochreports import parse_end
@@ -18,6 +21,7 @@ from framework.api.naming import build_gang_key_name
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS, PODS, SECRETS, Object
+from rendezvous.volume.install import SITE_DIRECTORY
 from tests.kube.test_gang import expand_env
 from tests.rendezvous.agents import list_children
 from tests.support.builders import build_role_wire, build_submission, build_template_wire
@@ -25,6 +29,7 @@ from tests.support.fakes.kubelet import FakeKubelet, FakePod
 from tests.support.servers.childprocess import build_own_address, find_free_ports
 from tests.support.servers.controlplane import Access
 from tests.support.servers.deployed import Deployed, apply_role
+from tests.support.servers.frameworkcrd import ROOT
 from tests.support.servers.frameworkserver import build_env
 from tests.support.servers.policed import ACCOUNT as AGENT
 from tests.support.servers.policed import AGENTS, Policed
@@ -42,10 +47,19 @@ ROSTER = Right("", "configmaps", "patch")
 class HealedGang:
     """A gang whose commands restart in their Pods."""
 
-    def __init__(self, policed: Policed, kube: KubeClient, folder: Path) -> None:
+    def __init__(
+        self,
+        policed: Policed,
+        kube: KubeClient,
+        folder: Path,
+        command: Sequence[str] = ("sh", "-c", COMMAND),
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.policed = policed
         self.kube = kube
         self.folder = folder
+        self.command = command
+        self.settings = settings
         self.gate = folder / "gate"
         (self.port,) = find_free_ports(1)
         for name in ("namespace", "drain"):
@@ -85,8 +99,12 @@ class HealedGang:
             constants.WORKING_DIR_ENV: str(folder / "volume"),
             constants.TERMINATION_LOG_ENV: str(folder / "termination-log"),
             "FB_GANG_KEY_FILE": str(folder / constants.GANG_KEY),
+            **self.settings,
         }
-        command = [sys.executable, "-m", "rendezvous", "run", "--", "sh", "-c", COMMAND]
+        site = folder / "volume" / SITE_DIRECTORY
+        site.parent.mkdir(parents=True)
+        site.symlink_to(ROOT / "rendezvous" / "site")
+        command = [sys.executable, "-m", "rendezvous", "run", "--", *self.command]
         with (folder / "log").open("wb") as log:
             child = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log, env=env)
         self.agents[pod.name] = child
@@ -160,6 +178,22 @@ class HealedGang:
         await wait_until_async(lambda: self.read_recovery("startBarrier", "startedEpoch") == epoch)
 
 
+@contextlib.asynccontextmanager
+async def run_gang(gang: HealedGang, namespace: str) -> AsyncIterator[frozenset[str]]:
+    """Run a gang, from when all that its start leads to is written; give the UIDs of its Pods."""
+    kube = gang.kube
+    async with FakeKubelet(kube, SystemClock(), namespace, choose_script=lambda _: gang.run_pod):
+        await kube.create(FRAMEWORKS, namespace, gang.build())
+        await wait_until_async(lambda: len(gang.agents) == COUNT)
+        await gang.wait_for_epoch(0)
+        await gang.wait_until_settled()
+        yield await list_uids(kube, namespace)
+
+
+async def list_uids(kube: KubeClient, namespace: str) -> frozenset[str]:
+    return frozenset(p["metadata"]["uid"] for p in (await kube.list(PODS, namespace))["items"])
+
+
 async def test_epoch_takes_four_writes_and_one_per_failed_member(
     policies: None, audited_plane: Access, kube: KubeClient, namespace: str, tmp_path: Path
 ) -> None:
@@ -171,19 +205,13 @@ async def test_epoch_takes_four_writes_and_one_per_failed_member(
     windows: list[tuple[datetime, datetime, int]] = []
     child = deployed.launch()
     try:
-        async with FakeKubelet(kube, clock, namespace, choose_script=lambda _: gang.run_pod):
-            await kube.create(FRAMEWORKS, namespace, gang.build())
-            await wait_until_async(lambda: len(gang.agents) == COUNT)
-            await gang.wait_for_epoch(0)
-            await gang.wait_until_settled()
-            uids = {p["metadata"]["uid"] for p in (await kube.list(PODS, namespace))["items"]}
+        async with run_gang(gang, namespace) as uids:
             for epoch, failed in enumerate([(1,), (0, 2), (0, 1, 2, 3)]):
                 begin = clock.now()
                 gang.kill_commands([f"{NAME}-worker-{index}" for index in failed])
                 await gang.wait_for_epoch(epoch + 1)
                 windows.append((begin, clock.now(), gang.count_reports(epoch)))
-            pods = (await kube.list(PODS, namespace))["items"]
-            assert {pod["metadata"]["uid"] for pod in pods} == uids
+            assert await list_uids(kube, namespace) == uids
             gang.gate.touch()
             status = await wait_for_end(kube, namespace)
     finally:

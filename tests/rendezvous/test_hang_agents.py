@@ -129,6 +129,7 @@ def test_hung_process_is_restarted_in_place(open_training: Open) -> None:
     with open_training("stopped", in_place=True) as gang:
         (pid,) = _wait_for_children(gang, 1)
         wait_until(lambda: gang.read(1, ENDED) == "0 202")
+        gang.agents[0].wait_for("worker/1 is behind; 2 wait for it: worker/0, worker/2")
         assert not Path(f"/proc/{pid}").exists()
         assert [gang.read(index, ENDED) for index in (0, 2)] == ["", ""]
         gang.publish(2, 1)

@@ -70,6 +70,29 @@ def test_gang_without_a_roster_is_read_from_the_framework(why: str, tmp_path: Pa
     assert [(c["previousGeneration"], c["generation"]) for c in changes] == [(0, 1), (1, 2)]
 
 
+@pytest.mark.parametrize("why", ["forbidden", "of the Go original"])
+@pytest.mark.parametrize("form", ["field", "annotation"])
+def test_restart_in_place_without_a_published_roster_is_said_to_have_no_effect(
+    why: str, form: str, tmp_path: Path
+) -> None:
+    with run_api_server() as server:
+        server.framework = make_gang(1)
+        role = server.framework["spec"]["taskRoles"][0]
+        if form == "field":
+            role["recovery"] = {"inPlace": {"maxRestarts": 3, "withinSeconds": 60}}
+        else:
+            text = "maxRestarts=3,withinSeconds=60"
+            annotations = {constants.IN_PLACE_ANNOTATION: text}
+            role["task"] = {"pod": {"metadata": {"annotations": annotations}}}
+        if why == "forbidden":
+            server.forbidden.add("configmaps")
+        else:
+            server.add(make_configmap(carries_roster=False))
+        with run_agent(build_env(server, tmp_path / "volume"), "run", "--", "false") as agent:
+            agent.wait_for("recovery.inPlace has no effect: a process that fails or hangs ends")
+            assert agent.wait() == 1, "the code of the command"
+
+
 def test_published_roster_after_the_framework_counts_up(tmp_path: Path) -> None:
     volume = tmp_path / "volume"
     with run_api_server() as server:

@@ -18,7 +18,14 @@ from rendezvous.core.hangs import MAX_PROCESSES, AgentReport, decode_report, enc
 from rendezvous.process.progresspages import ProgressPages
 from rendezvous.site import peers
 from rendezvous.site.peers import steps
-from rendezvous.site.peers.progress_page import FIXED, MAGIC, PAGE_BYTES, STEP, STEP_OFFSET
+from rendezvous.site.peers.progress_page import (
+    FIXED,
+    MAGIC,
+    PAGE_BYTES,
+    STACKS_SIGNAL,
+    STEP,
+    STEP_OFFSET,
+)
 from tests.support.fakes.agentclock import VirtualClock
 
 POD_RANK = 7
@@ -122,7 +129,7 @@ def test_process_that_has_taken_the_signal_back_is_not_signalled(
     pages = build_pages(tmp_path, AgentClock())
     peers.progress(1)
     pages.observe()
-    signal.signal(steps.STACKS_SIGNAL, signal.SIG_DFL)  # it would end the process
+    signal.signal(STACKS_SIGNAL, signal.SIG_DFL)  # it would end the process
     pages.take_stacks()
     assert "it has another handler" in capsys.readouterr().err
 

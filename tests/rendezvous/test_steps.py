@@ -17,6 +17,7 @@ from rendezvous.site.peers import steps
 from rendezvous.site.peers.progress_page import (
     MAX_METRICS,
     PAGE_BYTES,
+    STACKS_SIGNAL,
     Page,
     find_stacks,
     read_page,
@@ -154,9 +155,9 @@ wait_for_the_lock()
         assert process.stdout is not None
         process.stdout.readline()
         path = tmp_path / "progress" / str(process.pid)
-        assert read(path).signal == steps.STACKS_SIGNAL
+        assert read(path).signal == STACKS_SIGNAL
         stacks = Path(find_stacks(str(path)))
-        process.send_signal(steps.STACKS_SIGNAL)
+        process.send_signal(STACKS_SIGNAL)
         deadline = time.monotonic() + HANG_SECONDS
         while "<module>" not in stacks.read_text():
             assert time.monotonic() < deadline
@@ -170,9 +171,9 @@ wait_for_the_lock()
 def test_signal_that_the_program_has_taken_stays_its_own(tmp_path: Path) -> None:
     code = f"""
 import signal, peers, os
-signal.signal({int(steps.STACKS_SIGNAL)}, lambda *_: print("mine", flush=True))
+signal.signal({int(STACKS_SIGNAL)}, lambda *_: print("mine", flush=True))
 peers.progress(1)
-os.kill(os.getpid(), {int(steps.STACKS_SIGNAL)})
+os.kill(os.getpid(), {int(STACKS_SIGNAL)})
 input()
 """
     process = run_training(tmp_path, code)
@@ -191,7 +192,7 @@ from peers import steps
 peers.progress(1)
 child = os.fork()
 if not child:
-    assert signal.getsignal(steps.STACKS_SIGNAL) == signal.SIG_DFL
+    assert signal.getsignal(STACKS_SIGNAL) == signal.SIG_DFL
     peers.progress(2)
     os._exit(0)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -269,7 +270,7 @@ def test_callback_is_one_of_the_library_where_that_is_loaded(
 
 
 def test_signal_number_is_one_that_programs_do_not_use() -> None:
-    assert signal.SIGRTMIN < steps.STACKS_SIGNAL < signal.SIGRTMAX
+    assert signal.SIGRTMIN < STACKS_SIGNAL < signal.SIGRTMAX
 
 
 def test_call_costs_some_microseconds(page: Path) -> None:
