@@ -192,7 +192,7 @@ from peers import steps
 peers.progress(1)
 child = os.fork()
 if not child:
-    assert signal.getsignal(STACKS_SIGNAL) == signal.SIG_DFL
+    assert signal.getsignal(steps.STACKS_SIGNAL) == signal.SIG_DFL
     peers.progress(2)
     os._exit(0)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
