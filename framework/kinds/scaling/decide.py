@@ -7,7 +7,8 @@
    for too many or too few workers ends here, and nothing was changed.
 4. Write the request for the launcher's agent into the attempt's ConfigMap, and change the wanted
    workers of the Framework. A ScaleIn does it in this order: the agent must know why its workers
-   leave. A ScaleOut does the second first, and waits until its workers run.
+   leave. A ScaleOut does the second first, and waits until its workers run. A request with a script
+   is written only after the agent has acknowledged a generation: it can report what it has run.
 5. Wait for the agent: its host files are up to date, processes of leaving workers have ended, the
    script has run. Store ScriptExecuted.
 6. Clear the request. A ScaleIn waits until the Pods are deleted, or for its timeout. Store
@@ -37,8 +38,8 @@ from framework.api.states import TaskState
 from framework.kinds.observing import is_running
 from framework.kinds.scaling import status as statuses
 from framework.kinds.scaling.plan import (
-    check_least,
     check_most,
+    check_removal,
     find_worker_tasks,
     list_ended,
     list_workers,
@@ -280,11 +281,11 @@ def _find_limit_failure(scaler: Scaler, job: JobFacts, snapshot: ScalingSnapshot
     if snapshot.framework is None:
         return None
     workers, plan = list_workers(snapshot.framework), read_plan(scaler, job)
+    ended = list_ended(snapshot.framework, workers)
     if scaler.kind is ScalerKind.SCALE_IN:
-        left = workers - plan
-        return check_least(job, len(left)) if left != workers else None
+        return check_removal(job, workers, ended, plan) if plan & workers else None
     total = workers | plan
-    return check_most(job, len(total)) if total != workers else None
+    return check_most(job, len(total), len(ended)) if total != workers else None
 
 
 def _has_answered(scaler: Scaler, snapshot: ScalingSnapshot) -> bool:
@@ -331,13 +332,21 @@ def _find_timeout(
             "Timeout",
             f"{len(missing)} of the new workers do not run after {elapsed:.0f} s: {names}",
         )
-    if spec.script and not snapshot.launcher.has_agent and elapsed >= AGENT_SECONDS:
+    if _lacks_agent(scaler, spec, snapshot) and elapsed >= AGENT_SECONDS:
         return Failure(
             "NoAgent",
             "no agent runs in the launcher that could start the script: its container needs a "
             "command and Python 3.7, and the agent the right to acknowledge",
         )
     return None
+
+
+def _lacks_agent(scaler: Scaler, spec: ScalerSpec, snapshot: ScalingSnapshot) -> bool:
+    """Return whether no agent can report the script of a scaler: so no agent is asked to run it."""
+    launcher = snapshot.launcher
+    is_same = launcher.pod_uid == scaler.status.launcher_uid
+    is_asked = launcher.request_uid == scaler.uid
+    return bool(spec.script) and is_same and not launcher.has_agent and not is_asked
 
 
 def _apply(
@@ -348,20 +357,18 @@ def _apply(
         return None
     workers, plan = list_workers(snapshot.framework), read_plan(scaler, job)
     is_requested = snapshot.launcher.request_uid == scaler.uid
-    request = None if is_requested else _write_request(scaler, spec, job, snapshot)
+    is_held = _lacks_agent(scaler, spec, snapshot)
+    request = None if is_requested or is_held else _write_request(scaler, spec, job, snapshot)
     if scaler.kind is ScalerKind.SCALE_IN:
-        return request or _set_workers(workers, workers - plan, spec)
+        return None if is_held else request or _set_workers(workers, workers - plan, spec)
     action = _set_workers(workers, workers | plan, spec)
     return action or (None if _list_missing(scaler, job, snapshot) else request)
 
 
 def _await_agent(scaler: Scaler, job: JobFacts, snapshot: ScalingSnapshot) -> Action | None:
-    launcher = snapshot.launcher
     if _has_answered(scaler, snapshot):
         text = f"the launcher's agent has finished {scaler.title}"
-    elif launcher.pod_uid != scaler.status.launcher_uid or _list_missing(scaler, job, snapshot):
-        return None
-    elif not launcher.has_agent and _count_seconds(scaler, snapshot) >= AGENT_SECONDS:
+    elif _is_alone(scaler, snapshot) and not _list_missing(scaler, job, snapshot):
         text = f"no agent in the launcher answers for {scaler.title}, and there is no script"
     else:
         return None
@@ -369,6 +376,15 @@ def _await_agent(scaler: Scaler, job: JobFacts, snapshot: ScalingSnapshot) -> Ac
         scaler,
         statuses.add_condition(scaler.status, statuses.SCRIPT_EXECUTED, "", text, snapshot.now),
     )
+
+
+def _is_alone(scaler: Scaler, snapshot: ScalingSnapshot) -> bool:
+    """Return whether a scaler without a script waits for an agent that does not exist."""
+    launcher = snapshot.launcher
+    is_same = launcher.pod_uid == scaler.status.launcher_uid
+    if _get_spec(scaler).script or launcher.has_agent or not is_same:
+        return False
+    return _count_seconds(scaler, snapshot) >= AGENT_SECONDS
 
 
 def _finish(

@@ -1,6 +1,7 @@
 """Which workers a scaler adds or removes, or why it must not. Pure."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from framework.api.constants import MAX_TASKS
 from framework.api.text import make_printable
@@ -30,11 +31,11 @@ def plan_workers(
 ) -> tuple[str, ...] | Failure:
     """Choose the Pods of the workers to remove or to add.
 
-    Workers that have ``ended`` may be removed by name. They do not count as workers that are left.
+    Workers that have ``ended`` may be removed by name. They do not count for the limits of the job.
     """
     if kind is ScalerKind.SCALE_IN:
         return _plan_removal(spec, job, workers, ended)
-    return _plan_addition(spec, job, workers)
+    return _plan_addition(spec, job, workers, ended)
 
 
 def read_plan(scaler: Scaler, job: JobFacts) -> Workers:
@@ -63,6 +64,19 @@ def list_ended(framework: Framework | None, indexes: Workers) -> Workers:
     return frozenset(task.index for task in tasks if task.is_completed)
 
 
+def check_removal(
+    job: JobFacts, workers: Workers, ended: Workers, removed: Workers
+) -> Failure | None:
+    """Find why these workers must not be removed; None if they may.
+
+    ``minReplicas`` does not hold back workers that have ended.
+    """
+    alive = workers - ended
+    if removed & alive:
+        return check_least(job, len(alive - removed))
+    return check_least(replace(job, min_workers=None), len(workers - removed))
+
+
 def check_least(job: JobFacts, left: int) -> Failure | None:
     """Find why a job must not have so few workers; None if it may."""
     least = max(1, job.min_workers or 1)
@@ -74,12 +88,16 @@ def check_least(job: JobFacts, left: int) -> Failure | None:
     return Failure("BelowMinReplicas", f"{max(left, 0)} workers would be left, and {why}")
 
 
-def check_most(job: JobFacts, total: int) -> Failure | None:
-    """Find why a job must not have so many workers; None if it may."""
-    if job.max_workers is not None and total > job.max_workers:
+def check_most(job: JobFacts, total: int, ended: int) -> Failure | None:
+    """Find why a job must not have so many workers; None if it may.
+
+    ``ended`` of the workers do not count for ``maxReplicas``.
+    """
+    alive = total - ended
+    if job.max_workers is not None and alive > job.max_workers:
         return Failure(
             "AboveMaxReplicas",
-            f"there would be {total} workers, and maxReplicas of {job.name} is {job.max_workers}",
+            f"there would be {alive} workers, and maxReplicas of {job.name} is {job.max_workers}",
         )
     if total > _MOST_WORKERS:
         return Failure(
@@ -99,13 +117,16 @@ def _plan_removal(
         pods = spec.pod_names
     else:
         pods = name_workers(job.name, choose_highest(workers - ended, spec.count))
-    alive = frozenset(name_workers(job.name, workers - ended))
-    removed = len(alive & frozenset(pods))
-    return check_least(job, len(alive) - max(removed, spec.count)) or pods
+    removed = frozenset(find_index(job.name, pod) for pod in pods) - {None}
+    if len(removed) < spec.count:
+        return check_least(job, len(workers - ended) - spec.count) or pods
+    return check_removal(job, workers, ended, removed) or pods
 
 
-def _plan_addition(spec: ScalerSpec, job: JobFacts, workers: Workers) -> tuple[str, ...] | Failure:
-    failure = check_most(job, len(workers) + spec.count)
+def _plan_addition(
+    spec: ScalerSpec, job: JobFacts, workers: Workers, ended: Workers
+) -> tuple[str, ...] | Failure:
+    failure = check_most(job, len(workers) + spec.count, len(ended))
     return failure or name_workers(job.name, choose_new(workers, spec.count))
 
 

@@ -48,6 +48,8 @@ class Agent:
         """Exit code of each script."""
         self.is_silent = False
         """Whether it answers no request."""
+        self.can_report = True
+        """Whether it may patch the Pod of the launcher."""
         self.record = ScaleResult("", 0)
 
     async def play(self) -> None:
@@ -75,6 +77,8 @@ class Agent:
             annotations[constants.SCALER_RESULT_ANNOTATION] = encode_result(self.record)
         if roster is not None:
             annotations[constants.ACKNOWLEDGED_GENERATION_ANNOTATION] = str(roster.generation)
+        if not self.can_report:
+            return
         patch = {"metadata": {"annotations": annotations}}
         await self.jobs.world.user.patch(PODS, NAMESPACE, LAUNCHER, patch)
 

@@ -163,3 +163,15 @@ async def test_scaler_that_is_deleted_while_it_is_written_does_not_hold_up_the_n
         await scaled.create("ScaleOut", "next")
         assert await scaled.wait_for_end("ScaleOut", "next") == "ScaleSucceeded"
         await check_calm(scaled, [0, 1, 2])
+
+
+@pytest.mark.parametrize("kind", ["ScaleIn", "ScaleOut"])
+async def test_agent_that_may_not_report_runs_no_script(kind: str) -> None:
+    async with open_scaled_job() as scaled:
+        scaled.agent.can_report = False
+        await start(scaled)
+        await scaled.create(kind, "one", script="/s.sh")
+        assert await scaled.wait_for_end(kind, "one") == "ScaleFailed"
+        assert scaled.read_end(kind, "one")[1] == "NoAgent"
+        assert scaled.agent.scripts == []
+        await check_calm(scaled, [0, 1])

@@ -1,10 +1,12 @@
 """Scalers whose job, spec or result changes while they wait or are in progress."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from framework.api.scalerequest import ScaleResult, decode_result, encode_result
+from framework.api.states import TaskState
 from framework.kinds.scaling.snapshot import WriteStatus
 from framework.kinds.scaling.types import Scaler, ScalerKind
 from tests.framework.kinds.scalers import (
@@ -136,3 +138,52 @@ def test_message_of_a_result_is_printable(text: str) -> None:
     hostile = ScaleResult("u", 3, "a\x1b\udfff\u202e")
     assert "\x1b" not in encode_result(hostile)
     assert decode_result(encode_result(hostile)).message == "a\\x1b\\udfff\\u202e"
+
+
+def lose_worker(**job: int) -> Simulation:
+    """A job of the workers 0 and 1, of which 1 has ended."""
+    simulation = Simulation(job=build_job(**job))
+    simulation.tasks[1] = TaskState.COMPLETED
+    return simulation
+
+
+@pytest.mark.parametrize("order", [(IN, OUT), (OUT, IN)])
+def test_lost_worker_is_replaced_in_a_job_of_one_size(
+    order: tuple[ScalerKind, ScalerKind],
+) -> None:
+    simulation = lose_worker(min_workers=2, max_workers=2)
+    for seconds, kind in enumerate(order):
+        names = {"pod_names": ("gang-worker-1",)} if kind is IN else {}
+        simulation.add(build_scaler(kind, kind, seconds, script="/s.sh", **names))
+    simulation.run()
+    assert [simulation.get_last(kind)[0] for kind in order] == ["ScaleSucceeded"] * 2
+    assert len(simulation.workers) == 2
+    assert TaskState.COMPLETED not in {simulation.tasks[index] for index in simulation.workers}
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"kind": IN, "pod_names": ("gang-worker-0", "gang-worker-1")}, "BelowMinReplicas"),
+        ({"kind": IN, "pod_names": ("gang-worker-0",)}, "BelowMinReplicas"),
+        ({"kind": IN, "count": 2}, "BelowMinReplicas"),
+        ({"kind": OUT, "count": 2}, "AboveMaxReplicas"),
+    ],
+)
+def test_living_workers_keep_the_limits_beside_a_lost_one(
+    spec: dict[str, Any], reason: str
+) -> None:
+    simulation = lose_worker(min_workers=1, max_workers=2)
+    simulation.add(build_scaler(**spec))
+    simulation.run()
+    assert simulation.get_last()[:2] == ("ScaleFailed", reason)
+    assert simulation.workers == {0, 1}
+
+
+def test_last_worker_is_kept_even_if_it_has_ended() -> None:
+    simulation = Simulation(workers={1})
+    simulation.tasks[1] = TaskState.COMPLETED
+    simulation.add(build_scaler(pod_names=("gang-worker-1",)))
+    simulation.run()
+    expected = "0 workers would be left, and a job keeps at least one worker"
+    assert simulation.get_last() == ("ScaleFailed", "BelowMinReplicas", expected)
