@@ -259,6 +259,7 @@ class Program:
             acknowledger.report_scaler,
             self._reporter,
             self._clock,
+            setup.options.slots,
         )
 
     def _build_notifiers(self, setup: Setup, writer: Writer) -> List[Notifier]:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import signal
 import threading
-from typing import Callable, List, Optional
+from typing import Callable, List, Mapping, Optional
 
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
@@ -57,14 +57,19 @@ class Scaler:
         report: Callable[[str], None],
         reporter: LineReporter,
         clock: AgentClock,
+        slots: Mapping[str, int],
     ) -> None:
-        """Continue from the volume as an agent before this one left it."""
+        """Continue from the volume as an agent before this one left it.
+
+        ``slots``, by role, are those of the host files: the job may have other ones meanwhile.
+        """
         self._framework = framework
         self._children = children
         self._writer = writer
         self._report = report
         self._reporter = reporter
         self._clock = clock
+        self._slots = slots
         self._stored = ""
         self._request: Optional[ScaleRequest] = None
         self._seen_at = 0.0
@@ -99,6 +104,8 @@ class Scaler:
                 self._reporter.say_once(f"the request of a scaler is not readable: {e}", "warning")
         if request is None or self._request is None or request.uid != self._request.uid:
             self._seen_at = self._clock.monotonic()
+        if request is not None:
+            request = request._replace(slots=self._slots.get(request.role, request.slots))
         self._request = request
 
     def turn(self, roster: Optional[Roster]) -> None:

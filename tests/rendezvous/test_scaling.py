@@ -167,6 +167,7 @@ class Launcher:
         self.volume = directory / "volume"
         self.reports: list[ScaleResult] = []
         self.clock = SkippingClock()
+        self.slots: dict[str, int] = {}
         Writer(str(self.volume)).prepare()
         self.start()
 
@@ -178,6 +179,7 @@ class Launcher:
             lambda text: self.reports.append(decode_result(text)),
             LineReporter("rendezvous", is_json=False),
             self.clock,
+            self.slots,
         )
 
     def write(self, script: str) -> ScaleRequest:
@@ -220,6 +222,14 @@ def test_script_gets_its_argument_and_variables(launcher: Launcher, capfd: Any) 
     said = capfd.readouterr()
     assert "hello\nwhy\n" in said.out
     assert f"a scaler runs its script: {request.script}" in said.err
+
+
+def test_script_gets_the_slots_of_the_host_files(launcher: Launcher) -> None:
+    """The job may have got other slots after the start of the launcher."""
+    launcher.slots = {"worker": 2}
+    launcher.start()
+    assert launcher.ask(launcher.write(note(launcher))) == ScaleResult("u1", 0)
+    assert launcher.runs[0].startswith(f"{JOB}-worker-1:2,{JOB}-worker-2:2 ")
 
 
 def test_failure_of_a_script_has_the_end_of_its_output(launcher: Launcher) -> None:
