@@ -117,7 +117,8 @@ def _plan_removal(
         pods = spec.pod_names
     else:
         pods = name_workers(job.name, choose_highest(workers - ended, spec.count))
-    removed = frozenset(find_index(job.name, pod) for pod in pods) - {None}
+    names = dict(zip(name_workers(job.name, sorted(workers)), sorted(workers), strict=True))
+    removed = frozenset(names[pod] for pod in pods)
     if len(removed) < spec.count:
         return check_least(job, len(workers - ended) - spec.count) or pods
     return check_removal(job, workers, ended, removed) or pods
