@@ -24,7 +24,13 @@ from controller.kinds.decide.decision import Decision, Obstacle, Snapshot
 from controller.kinds.decide.ownership import KIND_LABEL
 from controller.kinds.decide.tfjob import decide_tfjob
 from controller.kinds.decide.trainingjob import decide_trainingjob
-from controller.kinds.decide.undecided import UNDECIDABLE, decide_undecided, describe_error
+from controller.kinds.decide.undecided import (
+    TOO_LARGE,
+    UNDECIDABLE,
+    decide_undecided,
+    describe_error,
+    describe_size,
+)
 from controller.kinds.execute import (
     FrameworkFoundError,
     GateClosedError,
@@ -34,7 +40,7 @@ from controller.kinds.execute import (
 from controller.kinds.scaling.execute import SCALERS
 from controller.kinds.scaling.store import ScalerSink, ScalerStore
 from controller.kinds.scaling.turn import Scalers, Turn, add_scaling
-from controller.kinds.store import JobStore, trim_service
+from controller.kinds.store import MAX_JOB_BYTES, JobStore, trim_service
 from controller.queues.workqueue import WorkQueue
 from controller.report.events import EventRecorder
 from controller.serve.metrics import Metrics
@@ -244,6 +250,10 @@ class JobReconciler:
             job.setdefault("apiVersion", self._kind.resource.api_version)
             job.setdefault("kind", self._kind.resource.kind)
             snapshot = self._observe(key, job)
+            if self._store.is_too_large(key):
+                text = describe_size(MAX_JOB_BYTES)
+                await self._leave(key, snapshot, Obstacle(TOO_LARGE, text))
+                return True
             turn = await self._scalers.observe(key, job, snapshot)
             is_done, obstacle = await self._reconcile_job(key, snapshot, turn)
         return await self._execute_scalers(key, turn, obstacle) and is_done
@@ -278,9 +288,9 @@ class JobReconciler:
             except Exception as e:
                 # One job must not stop the others, and its user has to know.
                 logger.exception("job not decided", extra={"job": key})
-                await self._executor.execute(snapshot.job, decide_undecided(snapshot, e))
-                self._queue.add_after(key, _UNDECIDED_PAUSE_SECONDS)
-                return True, Obstacle(UNDECIDABLE, describe_error(e))
+                obstacle = Obstacle(UNDECIDABLE, describe_error(e))
+                await self._leave(key, snapshot, obstacle)
+                return True, obstacle
             try:
                 await self._executor.execute(snapshot.job, decision)
             except ObstacleError as e:
@@ -294,6 +304,11 @@ class JobReconciler:
                     self._queue.add(key)
                 return not decision.is_blocked, snapshot.obstacle
         return False, snapshot.obstacle
+
+    async def _leave(self, key: str, snapshot: Snapshot, obstacle: Obstacle) -> None:
+        """Tell the user why nothing is decided about the job."""
+        await self._executor.execute(snapshot.job, decide_undecided(snapshot, obstacle))
+        self._queue.add_after(key, _UNDECIDED_PAUSE_SECONDS)
 
     def _observe(self, key: str, job: Object) -> Snapshot:
         """Build the Snapshot of a job, without its scalers."""

@@ -11,11 +11,14 @@ from controller.kinds.decide.decision import ServiceView
 from controller.kinds.decide.ownership import JOB_LABEL, is_owned
 from controller.kinds.decide.services import compute_form, read_headless
 from controller.store.object_identity import parse_version
-from framework.kube.deferred import DeferredObject
+from framework.kube.deferred import DeferredObject, defer_object
 from framework.kube.resources import Object
 
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
 _FORM, _HEADLESS = "form", "headless"
+MAX_JOB_BYTES = 512 * 1024
+"""A job with more JSON is not decoded: that and the decision could take a second of the loop."""
+_MAX_STATUS_BYTES = 64 * 1024
 
 
 class JobStore:
@@ -23,8 +26,8 @@ class JobStore:
 
     def __init__(self, on_change: Callable[[str], None]) -> None:
         """Call ``on_change`` with the key of a job when one of its objects has changed."""
-        self._jobs: dict[str, Object] = {}
-        self._frameworks: dict[str, Object] = {}
+        self._jobs: dict[str, DeferredObject] = {}
+        self._frameworks: dict[str, DeferredObject] = {}
         # Of the Services: metadata and form, by the key of their job and their name.
         self._services: dict[str, dict[str, Object]] = {}
         self.jobs = ObjectSink(self._jobs, on_change)
@@ -40,12 +43,21 @@ class JobStore:
         return list(self._jobs)
 
     def find_job(self, key: str) -> Object | None:
-        """Decode a job.
+        """Decode a job; of one that is too large only its identity and its status.
 
         Raises:
             BrokenStreamError: the server sent an object that cannot be read.
         """
-        return _decode(self._jobs.get(key))
+        found = self._jobs.get(key)
+        if found is not None and self.is_too_large(key):
+            status = found.read_field("status", max_bytes=_MAX_STATUS_BYTES)
+            return {"metadata": dict(found["metadata"]), "status": status or {}}
+        return None if found is None else found.decode()
+
+    def is_too_large(self, key: str) -> bool:
+        """Return whether a job has more than ``MAX_JOB_BYTES``."""
+        found = self._jobs.get(key)
+        return found is not None and found.length > MAX_JOB_BYTES
 
     def find_framework(self, key: str) -> Object | None:
         """Decode the Framework of a job's name, if it has our label.
@@ -53,7 +65,8 @@ class JobStore:
         Raises:
             BrokenStreamError: the server sent an object that cannot be read.
         """
-        return _decode(self._frameworks.get(key))
+        found = self._frameworks.get(key)
+        return None if found is None else found.decode()
 
     def get_services_version(self, key: str) -> int:
         """Return a number that changes with each change of the Services of a job."""
@@ -115,7 +128,8 @@ class ObjectSink(_Sink):
         key = _find_key(obj)
         known = self._kept.get(key)
         if known is None or _read_version(known) <= _read_version(obj):
-            self._kept[key] = obj
+            # Answers to writes are decoded: as Python objects, they take many times the memory.
+            self._kept[key] = obj if isinstance(obj, DeferredObject) else defer_object(obj)
 
 
 class ServiceSink(_Sink):
@@ -198,7 +212,3 @@ def _find_owner_key(obj: Object) -> str:
 
 def _read_version(obj: Object) -> int:
     return parse_version(obj["metadata"].get("resourceVersion"))
-
-
-def _decode(obj: Object | None) -> Object | None:
-    return obj.decode() if isinstance(obj, DeferredObject) else obj

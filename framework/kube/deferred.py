@@ -47,6 +47,19 @@ class DeferredObject(dict[str, Any]):
         """
         return decode_event(self._line)[1]
 
+    @property
+    def length(self) -> int:
+        """Bytes of the object in JSON, about; without ``managedFields``."""
+        return len(self._line)
+
+    def read_field(self, name: str, *, max_bytes: int) -> Any:
+        """Decode one field; None if the object has none, or one that is too long or unreadable."""
+        try:
+            raw = _split_event(self._line).object.get(name, b"null")
+            return None if len(memoryview(raw)) > max_bytes else msgspec.json.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+
     def split(self) -> dict[str, msgspec.Raw]:
         """Return the fields of the object as JSON.
 

@@ -1,11 +1,12 @@
-"""The decision about a job for which the decision of its kind failed: an error of ours. Pure.
+"""The decision about a job that is too large, or whose decision failed by an error of ours. Pure.
 
-Only the condition Blocked with reason Undecidable is written, and an Event when it is new.
+Only the condition Blocked with reason TooLarge or Undecidable is written, and an Event when it is
+new.
 """
 
 from collections.abc import Mapping
 
-from controller.kinds.decide.decision import Decision, Snapshot
+from controller.kinds.decide.decision import Decision, Obstacle, Snapshot
 from controller.kinds.decide.plan import Plan, build_decision
 from framework.api.wire import format_time
 from framework.kinds.compiled import Object
@@ -20,7 +21,17 @@ from framework.kinds.observing import (
 from framework.kinds.tfjob import types as tfjob
 
 UNDECIDABLE = "Undecidable"
+TOO_LARGE = "TooLarge"
 _TIMES = frozenset({"transitionTime", "lastUpdateTime", "lastTransitionTime"})
+
+
+def describe_size(most: int) -> str:
+    """Say that a job is too large: that it has more than ``most`` bytes in JSON."""
+    # The exact number changes with each status, and each new text would be an Event.
+    return (
+        f"the job has more than {most} bytes in JSON, so the controller leaves it as it is: move "
+        "files and long values into ConfigMaps or the image"
+    )
 
 
 def describe_error(error: Exception) -> str:
@@ -31,9 +42,9 @@ def describe_error(error: Exception) -> str:
     )
 
 
-def decide_undecided(snapshot: Snapshot, error: Exception) -> Decision:
+def decide_undecided(snapshot: Snapshot, obstacle: Obstacle) -> Decision:
     """Decide to tell the user."""
-    added = AddedCondition(BLOCKED, UNDECIDABLE, describe_error(error))
+    added = AddedCondition(BLOCKED, obstacle.reason, obstacle.message)
     status = snapshot.job.get("status")
     old = status if isinstance(status, Mapping) else {}
     ours, others = split_added(read_conditions(old))

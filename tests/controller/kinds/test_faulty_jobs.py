@@ -116,3 +116,32 @@ async def test_job_that_cannot_be_decided_has_a_condition_and_one_event(
         await asyncio.sleep(600)
         assert "Blocked" not in jobs.read_conditions()
         await end(jobs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_job_that_is_too_large_is_explained_and_left_as_it_is(kind: str) -> None:
+    def grow(job: Object) -> None:
+        # The API server limits all annotations of an object together, but not its labels.
+        labels = {f"label-{i}": "v" * 60 for i in range(8000)}
+        job["metadata"]["labels"] = labels
+
+    def shrink(job: Object) -> None:
+        del job["metadata"]["labels"]
+
+    async with open_jobs(kind) as jobs:
+        await run(jobs)
+        before, framework = jobs.read_status(), jobs.read_framework()["spec"]
+        await edit(jobs, jobs.resource, grow)
+        await asyncio.sleep(REST_SECONDS)
+        condition, *others = jobs.read_status()["conditions"]
+        assert condition["type"] == "Blocked"
+        text = json.dumps(condition)
+        assert "TooLarge" in text
+        assert "more than 524288 bytes" in text
+        assert others == before["conditions"]
+        assert jobs.read_framework()["spec"] == framework
+        assert [event["reason"] for event in list_events(jobs)] == ["Blocked"]
+        await edit(jobs, jobs.resource, shrink)
+        await asyncio.sleep(REST_SECONDS)
+        assert "Blocked" not in jobs.read_conditions()
+        await end(jobs)
