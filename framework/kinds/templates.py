@@ -25,7 +25,6 @@ _CONTAINER: Shape = {
     "image": TEXT,
     "imagePullPolicy": TEXT,
     "command": [TEXT],
-    "args": [TEXT],
     "env": [{"name": TEXT, "value": TEXT}],
     "volumeMounts": [{"name": TEXT, "mountPath": TEXT}],
     "resources": {"limits": _AMOUNTS, "requests": _AMOUNTS},

@@ -29,6 +29,8 @@ HOSTILE = {
     "scalers": "run",
     "rsh-server-port": "666",
     "rsh-timeout-sec": "1",
+    "progress-file": "/etc/shadow",
+    "progress-pattern": "{step}",
 }
 
 
