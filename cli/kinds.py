@@ -27,7 +27,7 @@ def compile_document(document: Document) -> Compiled | None:
     if meant not in (None, kind):
         raise FieldErrors([FieldError("kind", f"is {kind!r}; write {meant}")])
     versions = find_api_versions(kind)
-    if step is None and versions:
+    if versions and body.get("apiVersion") not in versions:
         message = f"is {body.get('apiVersion')!r}; write {' or '.join(versions)}"
         raise FieldErrors([FieldError("apiVersion", message)])
     return None if step is None else step(body)

@@ -21,6 +21,7 @@ from framework.api.codec import decode_framework
 from framework.api.fielderrors import FieldError, FieldErrors
 from framework.api.naming import is_namespace_name
 from framework.api.validation import validate_framework
+from framework.kinds.catalog import is_scaler
 from framework.kube import resources
 from framework.kube.resources import Object, Resource
 from framework.strictyaml import Document, YamlError, load_documents
@@ -288,6 +289,8 @@ def _find_resource(body: Mapping[str, Any]) -> Resource:
     meant = _BY_FOLDED_KIND.get((str(api_version), str(kind).casefold().removesuffix("s")))
     if meant is not None:
         raise _fault("kind", f"is {kind!r}; write {meant.kind}")
+    if is_scaler(body):
+        raise _fault("kind", _explain_scaler(str(kind)))
     kinds = sorted(resource.kind for resource in _BY_KIND.values())
     near = difflib.get_close_matches(str(kind), kinds, n=1, cutoff=_NEAR_KIND)
     remedy = f"did you mean {near[0]}? Else apply" if near else "apply"
@@ -295,6 +298,15 @@ def _find_resource(body: Mapping[str, Any]) -> Resource:
         "kind",
         f"{kind!r} of apiVersion {api_version!r} is not run by this command; {remedy} it with "
         f"kubectl before (known: {', '.join(kinds)})",
+    )
+
+
+def _explain_scaler(kind: str) -> str:
+    return (
+        f"{kind} scales a TrainingJob that runs, and this command runs Frameworks, also in place "
+        "of TrainingJobs: apply the TrainingJob and then this file with kubectl, on the cluster "
+        "of `framework local up` or where the controller has --kinds trainingjob; to scale a "
+        "Framework, use `framework scale`"
     )
 
 

@@ -8,6 +8,7 @@ contains this file. Rules: docs/design/agents.md, "Scalers".
 import base64
 import json
 import re
+import shlex
 from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
 
 from framework.api.constants import MAX_TASK_NUMBER
@@ -57,7 +58,7 @@ class ScaleRequest(NamedTuple):
     slots: int
     """Processes per worker, in the argument of the script."""
     script: str
-    """Path of the script in the launcher; "" for none."""
+    """Path of the script in the launcher, and its arguments (``split_script``); "" for none."""
     env: Tuple[Tuple[str, str], ...]
     """Variables of the script."""
     timeout_seconds: int
@@ -75,6 +76,15 @@ class ScaleResult(NamedTuple):
 def is_variable_name(name: str) -> bool:
     """Return whether a shell can export a variable of this name."""
     return _VARIABLE.match(name) is not None
+
+
+def split_script(script: str) -> List[str]:
+    """Split the text of a script into its path and its arguments, by the quotes of a shell.
+
+    Raises:
+        ValueError: A quote is not closed.
+    """
+    return shlex.split(script)
 
 
 def count_env_bytes(env: Iterable[Tuple[str, str]]) -> int:
@@ -151,11 +161,20 @@ def _list_faults(request: ScaleRequest) -> List[str]:
         ("indexes", 0 < len(indexes) <= MAX_WORKERS and all(map(_is_index, indexes))),
         ("hosts", len(hosts) <= 2 * MAX_WORKERS and all(map(_is_host, hosts))),
         ("slots", 0 < request.slots <= MAX_SLOTS),
-        ("script", len(request.script) <= MAX_SCRIPT_CHARS and "\0" not in request.script),
+        ("script", _is_script(request.script)),
         ("env", len(request.env) <= MAX_VARIABLES and all(map(_is_variable, request.env))),
         ("timeout_seconds", 0 < request.timeout_seconds <= MAX_TIMEOUT_SECONDS),
     )
     return [f"{name} is not valid" for name, is_valid in checks if not is_valid]
+
+
+def _is_script(script: str) -> bool:
+    if len(script) > MAX_SCRIPT_CHARS or "\0" in script:
+        return False
+    try:
+        return not script or bool(split_script(script))
+    except ValueError:
+        return False
 
 
 def _is_index(value: Any) -> bool:

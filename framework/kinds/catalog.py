@@ -1,10 +1,12 @@
 """The kinds that become Frameworks, by apiVersion and kind, and the scalers. Pure."""
 
+import difflib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from framework.kinds.compiled import Compiled, Note
 from framework.kinds.scaling.decode import decode_scaler_spec, find_scaler_kind
+from framework.kinds.scaling.types import ScalerKind
 from framework.kinds.tfjob import types as tfjob
 from framework.kinds.tfjob.compile import compile_tfjob
 from framework.kinds.trainingjob import types as trainingjob
@@ -16,6 +18,12 @@ KINDS: Mapping[tuple[str, str], Compile] = {
     (tfjob.API_VERSION, tfjob.KIND): compile_tfjob,
     (trainingjob.API_VERSION, trainingjob.KIND): compile_trainingjob,
 }
+
+
+_NAMES = (*KINDS, *((trainingjob.API_VERSION, str(kind)) for kind in ScalerKind))
+# Similarity (0 to 1) from which a kind is a misspelt one: ScalIn, not ScaleOut for ScaleIn.
+_NEAR_KIND = 0.8
+_MOST_CHARS = 80
 
 
 def find_compile(body: Mapping[str, Any]) -> Compile | None:
@@ -40,14 +48,14 @@ def check_scaler(body: Mapping[str, Any]) -> list[Note]:
 
 def find_api_versions(kind: str) -> tuple[str, ...]:
     """Find the apiVersions of a kind; none for another kind."""
-    return tuple(api_version for api_version, name in KINDS if name == kind)
+    return tuple(api_version for api_version, name in _NAMES if name == kind)
 
 
 def find_kind(api_version: str, kind: str) -> str | None:
-    """Find the kind of this apiVersion whose name differs in capital letters at most."""
-    folded = kind.casefold()
-    names = (name for version, name in KINDS if version == api_version)
-    return next((name for name in names if name.casefold() == folded), None)
+    """Find the kind of this apiVersion that a name, perhaps misspelt, stands for; None: none."""
+    names = {name.casefold(): name for version, name in _NAMES if version == api_version}
+    near = difflib.get_close_matches(kind.casefold()[:_MOST_CHARS], names, 1, _NEAR_KIND)
+    return names[near[0]] if near else None
 
 
 def describe_kinds() -> str:

@@ -121,7 +121,7 @@ def _build_scaler(kind: ScalerKind) -> Schema:
     spec = _object(
         "One change of the workers of a running TrainingJob.",
         selector=_object("The TrainingJob.", name=_text("Its name, in the same namespace.")),
-        script=_text("Path of a script in the launcher."),
+        script=_text("Path of a script in the launcher, and its arguments."),
         timeout=timeout,
         env=_list(variable, "Variables of the script.", MAX_VARIABLES),
         backoffLimit=_number("Without effect."),

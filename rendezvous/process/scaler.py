@@ -20,6 +20,7 @@ from framework.api.scalerequest import (
     ScaleResult,
     decode_request,
     encode_result,
+    split_script,
 )
 from framework.api.text import make_printable
 from rendezvous.core.scaling import (
@@ -144,7 +145,7 @@ class Scaler:
         self._writer.write_scaler_record(record)
         self._record = record
         argument = render_argument(request, self._framework)
-        argv = ["/bin/sh", request.script, argument]
+        argv = ["/bin/sh", *split_script(request.script), argument]
         self._reporter.say(f"a scaler runs its script: {make_printable(request.script)}")
         env = {**os.environ, **dict(request.env)}
         deadline = self._clock.monotonic() + request.timeout_seconds

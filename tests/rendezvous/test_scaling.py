@@ -224,6 +224,14 @@ def test_script_gets_its_argument_and_variables(launcher: Launcher, capfd: Any) 
     assert f"a scaler runs its script: {request.script}" in said.err
 
 
+def test_script_gets_its_own_arguments_before_the_workers(launcher: Launcher) -> None:
+    text = f'printf "%s|" "$@" >{launcher.directory}/runs\n'
+    request = launcher.write(text)
+    script = f"{request.script} --leave 'a b'"
+    assert launcher.ask(request._replace(script=script)) == ScaleResult("u1", 0)
+    assert launcher.runs == [f"--leave|a b|{JOB}-worker-1:4,{JOB}-worker-2:4|"]
+
+
 def test_script_gets_the_slots_of_the_host_files(launcher: Launcher) -> None:
     """The job may have got other slots after the start of the launcher."""
     launcher.slots = {"worker": 2}

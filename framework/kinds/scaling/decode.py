@@ -19,6 +19,7 @@ from framework.api.scalerequest import (
     MAX_WORKERS,
     count_env_bytes,
     is_variable_name,
+    split_script,
 )
 from framework.api.text import make_printable
 from framework.api.wire import INT, STR, Errors, Field, Kind, Struct, json_type, list_kind
@@ -30,9 +31,12 @@ from framework.kinds.scaling.types import (
     ScalerKind,
     ScalerSpec,
 )
-from framework.kinds.trainingjob.types import API_VERSION
+from framework.kinds.scaling.workers import find_index
+from framework.kinds.trainingjob.types import API_VERSION, WORKER
 
 _SHOWN_CHARS = 80
+_EVALUATED = frozenset("$`;|&<>()*?[~")
+"""Characters with which the shell of the original does something else than take a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +174,8 @@ def _check_metadata(body: Mapping[str, Any]) -> Iterator[FieldError]:
 
 def _find_faults(kind: ScalerKind, written: _Written) -> Iterator[FieldError]:
     yield from _check_selector(written.selector)
-    yield from _check_workers(written.workers, f"spec.{_FIELDS[kind]}", kind)
+    job = written.selector.name if written.selector else ""
+    yield from _check_workers(written.workers, f"spec.{_FIELDS[kind]}", kind, job)
     yield from _check_script(written.script)
     timeout = written.timeout
     if timeout is not None and not 1 <= timeout <= MAX_TIMEOUT_SECONDS:
@@ -194,14 +199,16 @@ def _check_selector(selector: _Selector | None) -> Iterator[FieldError]:
         )
 
 
-def _check_workers(workers: _Workers | None, path: str, kind: ScalerKind) -> Iterator[FieldError]:
+def _check_workers(
+    workers: _Workers | None, path: str, kind: ScalerKind, job: str
+) -> Iterator[FieldError]:
     is_scale_in = kind is ScalerKind.SCALE_IN
     forms = "count or podNames" if is_scale_in else "count"
     if workers is None:
         yield FieldError(path, f"is required: write an object with {forms}")
         return
     if workers.pod_names is not None:
-        yield from _check_names(workers.pod_names, f"{path}.podNames")
+        yield from _check_names(workers.pod_names, f"{path}.podNames", job)
         if workers.pod_names:
             return
     if workers.count is None:
@@ -216,7 +223,7 @@ def _check_workers(workers: _Workers | None, path: str, kind: ScalerKind) -> Ite
         )
 
 
-def _check_names(names: tuple[str, ...], path: str) -> Iterator[FieldError]:
+def _check_names(names: tuple[str, ...], path: str, job: str) -> Iterator[FieldError]:
     if not names:
         yield FieldError(path, "is empty: list the Pods of workers, or write count instead")
     if len(names) > MAX_WORKERS:
@@ -229,6 +236,12 @@ def _check_names(names: tuple[str, ...], path: str) -> Iterator[FieldError]:
             yield FieldError(
                 f"{path}[{index}]",
                 f"{_show(name)} is not the name of a Pod: write JOB-worker-INDEX",
+            )
+        elif is_framework_name(job) and find_index(job, name) is None:
+            yield FieldError(
+                f"{path}[{index}]",
+                f"{_show(name)} is not the name of a worker of {job}, which spec.selector names: "
+                f"write {job}-{WORKER}-INDEX",
             )
 
 
@@ -244,7 +257,28 @@ def _check_script(script: str) -> Iterator[FieldError]:
             "spec.script",
             "has a line end or a zero character: write the path of a file in the launcher",
         )
-    elif script.startswith("-"):
+    elif script:
+        yield from _check_words(script)
+
+
+def _check_words(script: str) -> Iterator[FieldError]:
+    """Check the path and the arguments. In the original, a shell evaluates them."""
+    special = sorted(set(script) & _EVALUATED)
+    if special:
+        yield FieldError(
+            "spec.script",
+            f"has {' '.join(special)}, and no shell evaluates it: write a path and arguments, and "
+            "put the commands into a script in the launcher",
+        )
+        return
+    try:
+        words = split_script(script)
+    except ValueError:
+        yield FieldError("spec.script", f"{_show(script)} has a quote without an end: close it")
+        return
+    if not words or not words[0]:
+        yield FieldError("spec.script", f"{_show(script)} has no path: write one, or leave it out")
+    elif words[0].startswith("-"):
         yield FieldError(
             "spec.script", f"{_show(script)} begins with a dash: write the path of a file as ./NAME"
         )

@@ -31,7 +31,7 @@ class ScalerSpec:
     pod_names: tuple[str, ...] = ()
     """Pods of the workers to remove."""
     script: str = ""
-    """Path of the script in the launcher; "" for none."""
+    """Path of the script in the launcher, and its arguments; "" for none."""
     timeout_seconds: int = DEFAULT_TIMEOUT_SECONDS
     """Limit of the wait for the workers, and of the script."""
     env: tuple[tuple[str, str], ...] = ()

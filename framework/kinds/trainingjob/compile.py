@@ -165,8 +165,8 @@ def _note_unknown_fields(job: TrainingJob) -> Iterator[Note]:
     if worker is not None and (worker.min_replicas or worker.max_replicas):
         yield Note(
             "spec.etReplicaSpecs.worker",
-            "minReplicas and maxReplicas limit ScaleIns and ScaleOuts only: "
-            "a Framework has no such limits",
+            "minReplicas and maxReplicas limit replicas, ScaleIns and ScaleOuts of the "
+            "TrainingJob: a Framework has no such limits",
         )
 
 

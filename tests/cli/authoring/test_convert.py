@@ -18,12 +18,13 @@ KUBEXEC = ROOT / "examples" / "stacks" / "trainingjob-kubexec.yaml"
 CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app"}, "data": {"a": "b"}}
 
 
-def build_scaler() -> Any:
+def build_scaler(**fields: Any) -> Any:
     return {
         "apiVersion": "kai.alibabacloud.com/v1alpha1",
         "kind": "ScaleIn",
         "metadata": {"generateName": "scale-"},
         "spec": {"selector": {"name": "elastic"}, "toDelete": {"count": 1}},
+        **fields,
     }
 
 
@@ -137,7 +138,7 @@ def test_lint_takes_a_file_with_a_scaler_only() -> None:
     done = call("lint", build_scaler())
     assert (done.exit_code, done.stderr) == (0, "")
     scaler = build_scaler()
-    scaler["spec"]["toDelete"]["podNames"] = ["job-worker-1"]
+    scaler["spec"]["toDelete"]["podNames"] = ["elastic-worker-1"]
     done = call("lint", scaler)
     assert done.exit_code == 0
     assert (
@@ -155,6 +156,35 @@ def test_kind_with_other_capital_letters_is_named(command: str) -> None:
         done = call(command, {**build(), "kind": kind})
         assert (done.exit_code, done.stdout) == (2, "")
         assert done.stderr == f"error: standard input: kind: is {kind!r}; write {meant}\n"
+
+
+@pytest.mark.parametrize("command", ["convert", "lint", "run"])
+def test_misspelt_scaler_is_named(command: str) -> None:
+    for wrong in ("Scalein", "ScaleIns", "ScalIn"):
+        done = call(command, build_scaler(kind=wrong))
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr == f"error: standard input: kind: is {wrong!r}; write ScaleIn\n"
+    version = "kai.alibabacloud.com/v1"
+    done = call(command, build_scaler(apiVersion=version))
+    assert done.exit_code == 2
+    assert done.stderr.endswith(f"apiVersion: is {version!r}; write {version}alpha1\n")
+
+
+def test_lint_finds_pods_that_are_no_workers_of_the_job_of_a_scale_in() -> None:
+    spec = {"selector": {"name": "elastic"}, "toDelete": {"podNames": ["other-worker-0"]}}
+    done = call("lint", build_scaler(spec=spec))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "spec.toDelete.podNames[0]: 'other-worker-0' is not the name of a worker" in done.stderr
+
+
+@pytest.mark.parametrize("options", [[], ["--local"], ["--dry-run=client"]])
+def test_run_of_a_scaler_says_how_it_is_applied(options: list[str]) -> None:
+    text = yaml.safe_dump(build_scaler())
+    done = CliRunner().invoke(main, ["run", *options, "-"], input=text)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "kind: ScaleIn scales a TrainingJob that runs" in done.stderr
+    assert "apply the TrainingJob and then this file with kubectl" in done.stderr
+    assert "before" not in done.stderr
 
 
 def test_missing_field_of_a_job_offers_the_misspelt_one() -> None:

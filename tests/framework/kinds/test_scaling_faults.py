@@ -60,6 +60,14 @@ BOTH: dict[str, tuple[Change, str, str]] = {
     "script-list": (edit("spec", script=["a"]), "spec.script", "must be a string, not array"),
     "script-lines": (edit("spec", script="a\nb"), "spec.script", "the path of a file"),
     "script-dash": (edit("spec", script="-c"), "spec.script", "as ./NAME"),
+    "script-quoted-dash": (edit("spec", script="'-c' x"), "spec.script", "as ./NAME"),
+    "script-quote": (edit("spec", script="/a.sh 'x"), "spec.script", "close it"),
+    "script-blank": (edit("spec", script=" "), "spec.script", "write one, or leave it out"),
+    "script-shell": (
+        edit("spec", script="cd /a; sh b.sh >$LOG"),
+        "spec.script",
+        "has $ ; >, and no shell evaluates it",
+    ),
     "script-long": (edit("spec", script="x" * 1025), "spec.script", "at most 1024 characters"),
     "env-map": (edit("spec", env={"A": "x"}), "spec.env", "must be an array, not object"),
     "env-many": (edit("spec", env=[{"name": "A"}] * 65), "spec.env", "use at most 64"),
@@ -94,9 +102,21 @@ WORKERS: dict[str, tuple[ScalerKind, Change, str, str]] = {
     ),
     "in-name": (
         IN,
-        edit("spec", toDelete={"podNames": ["a", "b_1"]}),
+        edit("spec", toDelete={"podNames": ["elastic-worker-0", "b_1"]}),
         "spec.toDelete.podNames[1]",
         "write JOB-worker-INDEX",
+    ),
+    "in-other-job": (
+        IN,
+        edit("spec", toDelete={"podNames": ["elastic-worker-0", "other-worker-0"]}),
+        "spec.toDelete.podNames[1]",
+        "'other-worker-0' is not the name of a worker of elastic, which spec.selector names",
+    ),
+    "in-launcher": (
+        IN,
+        edit("spec", toDelete={"podNames": ["elastic-launcher-0"]}),
+        "spec.toDelete.podNames[0]",
+        "write elastic-worker-INDEX",
     ),
     "in-name-text": (
         IN,
