@@ -21,7 +21,7 @@ KINDS: Mapping[tuple[str, str], Compile] = {
 
 
 _NAMES = (*KINDS, *((trainingjob.API_VERSION, str(kind)) for kind in ScalerKind))
-# Similarity (0 to 1) from which a kind is a misspelt one: ScalIn, not ScaleOut for ScaleIn.
+# Similarity (0 to 1) from which a kind is a misspelt one: ScaleInn, not ScaleOut for ScaleIn.
 _NEAR_KIND = 0.8
 _MOST_CHARS = 80
 

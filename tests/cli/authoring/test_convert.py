@@ -160,7 +160,7 @@ def test_kind_with_other_capital_letters_is_named(command: str) -> None:
 
 @pytest.mark.parametrize("command", ["convert", "lint", "run"])
 def test_misspelt_scaler_is_named(command: str) -> None:
-    for wrong in ("Scalein", "ScaleIns", "ScalIn"):
+    for wrong in ("Scalein", "ScaleIns", "ScaleInn"):
         done = call(command, build_scaler(kind=wrong))
         assert (done.exit_code, done.stdout) == (2, "")
         assert done.stderr == f"error: standard input: kind: is {wrong!r}; write ScaleIn\n"
