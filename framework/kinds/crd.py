@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from framework.api.constants import MAX_TASK_NUMBER
 from framework.api.crd import RULES_KEY
 from framework.api.scalerequest import MAX_TIMEOUT_SECONDS, MAX_VARIABLES, MAX_WORKERS
+from framework.kinds.scaling.status import FAILED
 from framework.kinds.scaling.types import ScalerKind
 from framework.kinds.tfjob import types as tfjob
 from framework.kinds.trainingjob import types as trainingjob
@@ -134,7 +135,14 @@ def _build_scaler(kind: ScalerKind) -> Schema:
             "message": "the spec of a scaler does not change: delete the scaler and create another",
         }
     ]
-    columns = [_column("Phase", ".status.phase"), _AGE]
+    failed = f'.status.conditions[?(@.type=="{FAILED}")]'
+    columns = [
+        _column("Phase", ".status.phase"),
+        _AGE,
+        # Not in the original.
+        _column("Reason", f"{failed}.reason"),
+        {**_column("Message", f"{failed}.message"), "priority": 1},
+    ]
     subresources: Schema = {"status": {}}
     return _build(
         trainingjob.API_VERSION, kind.value, spec, columns, subresources, _MAX_SCALER_NAME

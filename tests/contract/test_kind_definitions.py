@@ -158,24 +158,37 @@ async def test_status_is_a_subresource_that_keeps_what_it_is_given(api: Api, nam
     assert stored["metadata"]["generation"] == 1
 
 
+PHASE = {"phase": "Running", "state": "Unknown"}
+FAILURE = {"type": "ScaleFailed", "status": "True", "reason": "Timeout", "message": "no answer"}
+FAILED = {"phase": "ScaleFailed", "conditions": [{"type": "Created", "reason": "no"}, FAILURE]}
+OF_SCALERS = ["REASON", "MESSAGE"]
+
+
 @pytest.mark.parametrize(
-    ("name", "cells"),
+    ("name", "status", "cells", "more"),
     [
-        ("tfjob", ["one", "Running", "Unknown"]),
-        ("trainingjob", ["one", "Running"]),
-        ("scalein", ["one", "Running"]),
-        ("scaleout", ["one", "Running"]),
+        ("tfjob", PHASE, ["one", "Running", "Unknown"], []),
+        ("trainingjob", PHASE, ["one", "Running"], []),
+        ("scalein", PHASE, ["one", "Running"], [None, None]),
+        ("scaleout", PHASE, ["one", "Running"], [None, None]),
+        ("scalein", FAILED, ["one", "ScaleFailed"], ["Timeout", "no answer"]),
+        ("scaleout", FAILED, ["one", "ScaleFailed"], ["Timeout", "no answer"]),
     ],
 )
-async def test_columns_are_those_of_the_examples(api: Api, name: str, cells: list[str]) -> None:
+async def test_columns_are_those_of_the_originals_and_then_the_failure_of_a_scaler(
+    api: Api, name: str, status: Object, cells: list[str], more: list[str | None]
+) -> None:
     async with defined(api, define(name)) as kind:
         created = (await kind.create(kind.build(spec=build_spec(name)))).ok()
-        status = {"phase": "Running", "state": "Unknown"}
         (await kind.replace_status({**created, "status": status})).ok()
         table = await fetch_table(api, kind)
     shown = [column["name"].upper() for column in table["columnDefinitions"]]
-    assert shown == ["NAME", "PHASE", *(["STATE"] if name == "tfjob" else []), "AGE"]
-    assert table["rows"][0]["cells"][:-1] == cells
+    originals = ["NAME", "PHASE", *(["STATE"] if name == "tfjob" else []), "AGE"]
+    assert shown == [*originals, *(OF_SCALERS if more else [])]
+    (row,) = table["rows"]
+    assert row["cells"][: len(cells)] == cells
+    assert row["cells"][len(originals) :] == more
+    assert [column["priority"] for column in table["columnDefinitions"]][4:] == [1] * bool(more)
 
 
 async def fetch_table(api: Api, kind: Kind) -> Object:
