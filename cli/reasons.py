@@ -12,6 +12,8 @@ from framework.api.rostervalues import RosterError
 from framework.kube.resources import Object
 
 _CREATIONS = frozenset({constants.NAME_TAKEN_REASON, constants.CREATION_REFUSED_REASON})
+# Warnings of the local cluster about what it does otherwise than a node: no container waits for it.
+_REMARKS = frozenset({"PathsReplaced", "SecurityContextIgnored"})
 _POD_NAME = re.compile(r'pods "[^"]*" (?:is forbidden: )?')
 # Kubernetes' own default.
 _ALWAYS = "Always"
@@ -98,6 +100,11 @@ def explain_pod(pod: Object, gang: str, warning: str | None) -> str:
     text = explain_waiting(view) if has_trouble or not view.pod_ip else "its containers start"
     is_new = warning and warning.removeprefix("Error: ") not in text
     return f"{text}; {warning}" if is_new else text
+
+
+def may_explain_wait(reason: str) -> bool:
+    """Return whether a Warning event of a Pod with this reason may say why its containers wait."""
+    return reason not in _REMARKS
 
 
 def find_running_init(pod: Object) -> str | None:

@@ -8,6 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from cli.reasons import may_explain_wait
 from cli.running.progress import World
 from framework.api import constants
 from framework.api.naming import build_configmap_name
@@ -200,5 +201,6 @@ class Follower:
 
     def _see_event(self, event: Object) -> None:
         involved = event.get("involvedObject") or {}
-        if involved.get("kind") == constants.POD_KIND and involved.get("uid"):
+        is_of_pod = involved.get("kind") == constants.POD_KIND and involved.get("uid")
+        if is_of_pod and may_explain_wait(str(event.get("reason") or "")):
             self._warnings[str(involved["uid"])] = str(event.get("message") or "")

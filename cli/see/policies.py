@@ -65,7 +65,7 @@ def describe_completion(policy: CompletionPolicySpec) -> str:
         texts.append(f"{_count_tasks(failed, 'failed')} it as failed")
     if succeeded > 0:
         texts.append(f"{_count_tasks(succeeded, 'succeeded')} it as succeeded")
-    return "; ".join(texts) or "the end of all Tasks ends it"
+    return "; ".join(texts) or "only the end of all Tasks of all roles ends it"
 
 
 def _count_tasks(number: int, result: str) -> str:

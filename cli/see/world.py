@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from cli.frameworks import get_framework
+from cli.reasons import may_explain_wait
 from cli.running.progress import World
 from cli.see.eventlog import EventLog, EventRecord
 from cli.see.reading import read_events
@@ -45,7 +46,11 @@ class Sight:
             framework=self.framework,
             configmap=self.configmap,
             pods=self.pods,
-            warnings={e.uid: e.message for e in self.list_events() if e.type == _WARNING},
+            warnings={
+                e.uid: e.message
+                for e in self.list_events()
+                if e.type == _WARNING and may_explain_wait(e.reason)
+            },
         )
 
     def list_events(self) -> list[EventRecord]:

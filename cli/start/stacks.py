@@ -69,7 +69,7 @@ STACKS = {
     "mpi": Stack(
         title="Open MPI: a launcher and its workers",
         example="stacks/mpi-openmpi.yaml",
-        needs="mpirun of Open MPI 4 or 5, sshd, python3 with mpi4py",
+        needs="mpirun of Open MPI 4 or 5, sshd, python3 with mpi4py and numpy",
         image="your/openmpi-with-sshd:1",
         secret="mpi-ssh",
         is_image_known=False,

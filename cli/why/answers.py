@@ -85,6 +85,8 @@ def _describe_tasks(observation: Observation) -> str:
     number = f"attempt {attempt}: " if attempt else ""
     if not total:
         return f"{number}its Tasks are being created"
+    if total > 1 and len(counts) == 1:
+        return f"{number}all {total} Tasks {next(iter(counts))}"
     return f"{number}of {total} Task{'s' * (total != 1)}, {', '.join(parts)}"
 
 

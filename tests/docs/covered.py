@@ -45,6 +45,13 @@ _PATCH_OF_RESCALE = """kubectl patch framework rescale --type=json -p '[
   {"op": "replace", "path": "/spec/taskRoles/0/taskNumber", "value": 2},
   {"op": "replace", "path": "/spec/taskRoles/0/frameworkAttemptCompletionPolicy/minFailedTaskCount", "value": 2}]'"""  # noqa: E501 a line of a document
 
+_WAIT = "kubectl wait --for=jsonpath='{.status.phase}'=%s %s --timeout=10m"
+_LOCAL_CLUSTER: Mapping[str, How] = {
+    "framework local up --detach --kubeconfig ~/.kube/local-framework": LOCAL,
+    "export KUBECONFIG=~/.kube/local-framework": LOCAL,
+    "framework local down": LOCAL,
+}
+
 COVERED: Mapping[str, Mapping[str, How]] = {
     "README.md": {
         "git clone URL frameworkbarrier": PLACEHOLDERS,
@@ -56,15 +63,13 @@ COVERED: Mapping[str, Mapping[str, How]] = {
         "framework run --local --logs mygang.yaml": TORCH,
         "framework run --local examples/retry-task.yaml": LOCAL,
         "framework lint examples/gang.yaml": LOCAL,
-        "framework local up --detach --kubeconfig ~/.kube/local-framework": LOCAL,
-        "export KUBECONFIG=~/.kube/local-framework": LOCAL,
+        **_LOCAL_CLUSTER,
         "framework run examples/retry-task.yaml": LOCAL,
         "framework get": LOCAL,
         "framework tree retry-task": LOCAL,
         "framework why retry-task": LOCAL,
         "framework logs retry-task worker/0": LOCAL,
         "kubectl get events": LOCAL,
-        "framework local down": LOCAL,
         "kubectl apply --server-side -k deploy/base": KUBE,
         "framework inject --registry registry.example/team --rendezvous wrapper "
         "--output injected.yaml ddp/ddp.yaml": KUBE,
@@ -106,12 +111,26 @@ COVERED: Mapping[str, Mapping[str, How]] = {
         "framework convert tfjob.yaml | kubectl apply -f -": KUBE,
     },
     "docs/tfjob.md": {
+        "framework run --local --logs examples/tfjob.yaml": LOCAL,
+        **_LOCAL_CLUSTER,
+        "kubectl create -f examples/tfjob.yaml": LOCAL,
+        "kubectl wait --for=jsonpath='{.status.phase}'=Done tfjob/tfjob --timeout=5m": LOCAL,
+        "kubectl get tfjobs": LOCAL,
+        "framework logs tfjob master/0": LOCAL,
         "framework convert tfjob.yaml | kubectl apply -f -": KUBE,
-        "framework run --local tfjob.yaml": ByTest(
-            "tests/cli/test_kinds_local.py::test_tfjob_of_the_second_dialect_runs_as_it_is"
-        ),
     },
     "docs/trainingjob.md": {
+        "framework run --local --logs examples/trainingjob.yaml": LOCAL,
+        **_LOCAL_CLUSTER,
+        "kubectl create -f examples/trainingjob-elastic.yaml": LOCAL,
+        "kubectl create -f examples/scaleout.yaml": LOCAL,
+        _WAIT % ("ScaleSucceeded", "scaleout/two-more"): LOCAL,
+        "kubectl create -f examples/scalein.yaml": LOCAL,
+        _WAIT % ("ScaleSucceeded", "scalein/one-less"): LOCAL,
+        "kubectl get trainingjobs,scaleouts,scaleins": LOCAL,
+        "framework logs elastic-training launcher/0": LOCAL,
+        "framework exec elastic-training launcher/0 -- touch /job/end": LOCAL,
+        _WAIT % ("Succeeded", "trainingjob/elastic-training"): LOCAL,
         "framework convert training_job.yaml | kubectl apply -f -": KUBE,
         "framework run --local training_job.yaml secret.yaml": ByTest(
             "tests/cli/test_kinds_local.py::test_trainingjob_finds_its_hosts"
@@ -119,6 +138,12 @@ COVERED: Mapping[str, Mapping[str, How]] = {
         "kubectl scale trainingjobs/elastic-training --replicas=4": ByTest(
             "tests/kube/test_kinds_controller.py"
         ),
+        "kubectl patch trainingjob/elastic-training --type=merge "
+        '-p \'{"spec":{"etReplicaSpecs":{"worker":{"replicas":4}}}}\'': LOCAL,
+    },
+    "docs/local-cluster.md": {
+        "kubectl create configmap settings --from-literal=steps=5 --dry-run=client -o yaml "
+        "| kubectl apply -f -": LOCAL,
     },
     "docs/install.md": {
         "make krew ARGS='--url https://HOST/FOLDER'": ByTest("tests/tools/test_krew.py"),

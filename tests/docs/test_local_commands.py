@@ -68,15 +68,75 @@ def run(folder: Path, *commands: str) -> str:
     return ran.stdout
 
 
+def run_on_a_cluster(folder: Path, commands: list[str]) -> str:
+    """Run commands of which one starts a local cluster."""
+    try:
+        return run(folder, *commands)
+    finally:
+        run(folder, "framework local down || true")
+
+
 def test_commands_of_the_readme_run_one_after_another(folder: Path) -> None:
     commands = list_local("README.md")
     assert commands[-1] == "framework local down"
-    try:
-        output = run(folder, *commands)
-    finally:
-        run(folder, "framework local down || true")
+    output = run_on_a_cluster(folder, commands)
     assert re.search(r"^retry-task +Completed", output, re.MULTILINE), output
     assert "nothing found" in output
+
+
+def test_commands_of_the_tfjob_page_run_its_first_job(folder: Path) -> None:
+    output = run_on_a_cluster(folder, list_local("docs/tfjob.md"))
+    # Of the first command; of the log, without the name of the Task.
+    found = ["found ps 0", "found worker 0", "found worker 1"]
+    lines = [line for line in output.splitlines() if "found " in line]
+    assert lines == [*(f"[master/0] {line}" for line in found), *found]
+    assert re.search(r"^tfjob +Done +Succeeded +", output, re.MULTILINE), output
+
+
+def test_commands_of_the_trainingjob_page_run_and_scale_its_jobs(folder: Path) -> None:
+    *commands, patch = list_local("docs/trainingjob.md")
+    assert patch.startswith("kubectl patch trainingjob")
+    end = commands.index("framework exec elastic-training launcher/0 -- touch /job/end")
+    output = run_on_a_cluster(folder, [*commands[:end], patch, *commands[end:]])
+    for worker in range(2):
+        assert f"[launcher/0] a process in trainingjob-worker-{worker}\n" in output
+    assert len(re.findall(r"^\[launcher/0\] \S+ slots=2$", output, re.MULTILINE)) == 2
+    for scaler in (
+        "scaleout.kai.alibabacloud.com/two-more",
+        "scalein.kai.alibabacloud.com/one-less",
+    ):
+        assert re.search(rf"^{scaler} +ScaleSucceeded ", output, re.MULTILINE), output
+
+
+def test_failed_scaler_shows_its_reason_and_message(folder: Path) -> None:
+    (up, export, job, create, *_) = [
+        command for command in list_local("docs/trainingjob.md") if "run --local" not in command
+    ]
+    too_many = f"sed 's/two-more/too-many/; s/count: 2/count: 9/' {create.split()[-1]}"
+    wait = "kubectl wait --for=jsonpath={.status.phase}=ScaleFailed scaleout/too-many --timeout=10m"
+    output = run_on_a_cluster(
+        folder,
+        [
+            up,
+            export,
+            job,
+            f"{too_many} | kubectl create -f -",
+            wait,
+            "kubectl get scaleouts -o wide",
+        ],
+    )
+    assert re.search(
+        r"^too-many +ScaleFailed +\S+ +AboveMaxReplicas +there would be 11 workers, and ",
+        output,
+        re.MULTILINE,
+    ), output
+
+
+def test_object_that_kubectl_makes_without_a_file_is_applied(folder: Path) -> None:
+    up, export = list_local("docs/tfjob.md")[1:3]
+    read = "kubectl get configmap settings -o jsonpath={.data.steps}"
+    output = run_on_a_cluster(folder, [up, export, *list_local("docs/local-cluster.md"), read])
+    assert output.endswith("5")
 
 
 def test_injected_file_of_the_command_line_page_has_no_fault(folder: Path) -> None:

@@ -49,21 +49,28 @@ OUTCOMES = {
         "Succeeded", "worker/0 worker/1 worker/3", "worker/2: Failed 0 1"
     ),
 }
+# They become Frameworks of the same names.
+KINDS = {
+    "tfjob.yaml": end("Succeeded", "master/0", "ps/0 worker/0 worker/1: Stopped 0 -220"),
+    "trainingjob.yaml": end("Succeeded", "launcher/0", "worker/0 worker/1: Stopped 0 -220"),
+}
+# Run by tests/docs/test_local_commands.py.
+SCALED = ("trainingjob-elastic.yaml", "scaleout.yaml", "scalein.yaml")
 # These end when their user stops them, or wait for a scheduler that a local cluster lacks.
 LASTING = ("coscheduling", "hived", "kueue", "rescale", "service", "service-stateful")
 
 
 def test_examples_are_all_tested_and_explained() -> None:
     files = sorted(path.name for path in EXAMPLES.glob("*.yaml"))
-    assert files == sorted([*OUTCOMES, *(f"{name}.yaml" for name in LASTING)])
+    assert files == sorted([*OUTCOMES, *KINDS, *SCALED, *(f"{name}.yaml" for name in LASTING)])
     readme = (EXAMPLES / "README.md").read_text()
     assert [name for name in files if f"[{name}]({name})" not in readme] == []
 
 
-@pytest.mark.parametrize("name", keep_first(OUTCOMES))
+@pytest.mark.parametrize("name", keep_first(OUTCOMES | KINDS))
 def test_example_ends_as_it_says(name: str, kubeconfig: str) -> None:
     run = call("run", f"examples/{name}", "--timeout", f"{HANG_SECONDS}s", KUBECONFIG=kubeconfig)
-    assert read_outcome(run) == OUTCOMES[name], run.stdout + run.stderr
+    assert read_outcome(run) == (OUTCOMES | KINDS)[name], run.stdout + run.stderr
 
 
 def run_alone(name: str, directory: Path, isolation: str) -> CompletedProcess[str]:

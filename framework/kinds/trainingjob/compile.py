@@ -181,7 +181,8 @@ def _explain(job: CompleteJob) -> Iterator[Note]:
     if _uses_kubexec(job):
         yield Note(
             "spec.launcherAttachMode",
-            "kubexec: the images of launcher and workers need python3, from 3.7, with TLS 1.3",
+            "kubexec: the images of launcher and workers need python3, 3.7 or newer, with OpenSSL "
+            "1.1.1 or newer",
         )
         return
     yield Note(

@@ -210,3 +210,13 @@ def test_events_that_the_cluster_has_deleted_are_told() -> None:
     assert gone not in describe(replace(sight, events=None), at(3601))
     kept = build_sight(build_running(1), events=[build_event("Started", "It runs.")])
     assert gone not in describe(kept, at(100_000))
+
+
+def test_remark_of_the_local_cluster_is_no_reason_why_a_task_waits() -> None:
+    pod = {"kind": "Pod", "name": "gang-worker-0"}
+    broken = build_event("FailedMount", 'secret "key" not found', type="Warning", **pod)
+    remark = build_event("SecurityContextIgnored", "no seccomp", type="Warning", seconds=2, **pod)
+    for event in (broken, remark):
+        event["involvedObject"]["uid"] = "p0"
+    sight = build_sight(build_role_status(), events=[broken, remark])
+    assert sight.build_world().warnings == {"p0": 'secret "key" not found'}

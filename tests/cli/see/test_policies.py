@@ -45,7 +45,7 @@ def test_retries_that_do_not_count_are_named() -> None:
     [
         (1, -1, "1 failed Task ends it as failed"),
         (2, 1, "2 failed Tasks end it as failed; 1 succeeded Task ends it as succeeded"),
-        (-1, 0, "the end of all Tasks ends it"),
+        (-1, 0, "only the end of all Tasks of all roles ends it"),
     ],
 )
 def test_completion_policy_in_words(failed: int, succeeded: int, expected: str) -> None:

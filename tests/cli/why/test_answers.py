@@ -47,7 +47,7 @@ def test_all_causes_are_printed_from_the_deepest_on() -> None:
 
 def test_answer_without_cause_says_what_the_gang_does() -> None:
     running = observe(task_state=TaskState.ATTEMPT_RUNNING)
-    assert render(running) == ["gang: nothing is wrong: of 2 Tasks, 2 run"]
+    assert render(running) == ["gang: nothing is wrong: all 2 Tasks run"]
 
 
 def test_answer_names_what_was_not_seen() -> None:
@@ -62,7 +62,7 @@ def test_answer_names_missing_rights_and_the_commands_that_grant_them() -> None:
         missing_rights=("list pods", "get pods/log", "list nodes"),
     )
     lines = render(observed)
-    assert lines[0] == "gang: nothing is wrong in what could be read: of 2 Tasks, 2 run"
+    assert lines[0] == "gang: nothing is wrong in what could be read: all 2 Tasks run"
     assert lines[2] == "missing rights: list pods, get pods/log, list nodes"
     create, user = "kubectl create", "--user=USER"
     nodes = "framework-why-nodes"
