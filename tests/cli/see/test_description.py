@@ -213,10 +213,12 @@ def test_events_that_the_cluster_has_deleted_are_told() -> None:
 
 
 def test_remark_of_the_local_cluster_is_no_reason_why_a_task_waits() -> None:
-    pod = {"kind": "Pod", "name": "gang-worker-0"}
-    broken = build_event("FailedMount", 'secret "key" not found', type="Warning", **pod)
-    remark = build_event("SecurityContextIgnored", "no seccomp", type="Warning", seconds=2, **pod)
-    for event in (broken, remark):
+    found = (("FailedMount", 'secret "key" not found'), ("SecurityContextIgnored", "no seccomp"))
+    events = [
+        build_event(reason, text, kind="Pod", name="gang-worker-0", seconds=second, type="Warning")
+        for second, (reason, text) in enumerate(found)
+    ]
+    for event in events:
         event["involvedObject"]["uid"] = "p0"
-    sight = build_sight(build_role_status(), events=[broken, remark])
+    sight = build_sight(build_role_status(), events=events)
     assert sight.build_world().warnings == {"p0": 'secret "key" not found'}
