@@ -9,6 +9,7 @@ from cli.why.cause import Cause
 from cli.why.observation import STARTING_STATES, Observation
 from cli.why.ranking import count_waiting
 from cli.why.remedies import build_grants
+from cli.why.scalers import FailedScaler
 from framework.api.endings import describe_framework_end
 from framework.api.naming import TaskKey
 from framework.api.states import FrameworkState, TaskState
@@ -39,6 +40,8 @@ def render_text(
         more = len(causes) - 1
         command = observation.commands.build_framework("why", observation.name, "--all")
         yield f"{more} more cause{'s' * (more > 1)}: {command}"
+    if observation.failed_scaler is not None:
+        yield _describe_scaler(observation.now, observation.failed_scaler)
     if observation.unseen:
         yield f"not seen, for lack of a right or of an answer: {', '.join(observation.unseen)}"
     if observation.missing_rights:
@@ -55,6 +58,7 @@ def build_structure(observation: Observation, causes: Sequence[Cause]) -> dict[s
         "healthy": not causes,
         "summary": _summarize(observation, causes[0]) if causes else describe_healthy(observation),
         "causes": [_build_cause(observation, cause) for cause in causes],
+        "failedScaler": _build_scaler(observation.failed_scaler),
         "notSeen": list(observation.unseen),
         "missingRights": list(observation.missing_rights),
     }
@@ -74,6 +78,24 @@ def describe_healthy(observation: Observation) -> str:
         since = f" at {format_time(status.completion_time)}" if status.completion_time else ""
         return f"{wrong}: {describe_framework_end(status)}{since}"
     return f"{wrong}: {_describe_tasks(observation)}"
+
+
+def _describe_scaler(now: datetime, scaler: FailedScaler) -> str:
+    time = f"{format_time(scaler.since)}{_describe_span(now, scaler.since)}"
+    text = f"{scaler.kind} {scaler.name} ({time}): {scaler.reason}: {scaler.message}"
+    return f"last failed scaler: {_fold(text, _MAX_QUOTE_BYTES)}"
+
+
+def _build_scaler(scaler: FailedScaler | None) -> dict[str, Any] | None:
+    if scaler is None:
+        return None
+    return {
+        "kind": str(scaler.kind),
+        "name": scaler.name,
+        "reason": scaler.reason,
+        "message": cut_text(scaler.message, _MAX_QUOTE_BYTES * 4),
+        "since": format_time(scaler.since),
+    }
 
 
 def _describe_tasks(observation: Observation) -> str:

@@ -26,6 +26,7 @@ from cli.why.observation import (
     read_status,
 )
 from cli.why.requests import LogRequest, Requests, plan_requests
+from cli.why.scalers import SCALERS, FailedScaler, find_job, find_last_failed
 from framework.api import constants
 from framework.api.naming import build_configmap_name
 from framework.kube.client import KubeClient
@@ -104,6 +105,7 @@ class Gatherer:
             events=events,
             configmap=configmap,
             lease=lease,
+            failed_scaler=await self._find_failed_scaler(framework),
             is_local=is_local,
         )
         return await self._read_more(observation, plan_requests(observation))
@@ -158,6 +160,18 @@ class Gatherer:
         except KubeError:
             return None
 
+    async def _find_failed_scaler(self, framework: Object) -> FailedScaler | None:
+        job = find_job(framework)
+        if job is None:
+            return None
+        lists = await asyncio.gather(*(self._list_scalers(each) for each in SCALERS.values()))
+        found = zip(SCALERS, lists, strict=True)
+        return find_last_failed(job, ((kind, body) for kind, bodies in found for body in bodies))
+
+    async def _list_scalers(self, resource: Resource) -> list[Object]:
+        right = f"list {resource.plural}"
+        return await self._try(f"{resource.kind}s", right, partial(self._list_first, resource), [])
+
     async def _list_events(self, selector: str, name: str) -> tuple[EventFacts, ...]:
         async def read() -> tuple[EventFacts, ...]:
             fields = f"{selector},involvedObject.name={name}"
@@ -187,11 +201,17 @@ class Gatherer:
         return nodes
 
     async def _list_first_nodes(self) -> dict[str, Object]:
-        pages = self._client.list_pages(NODES, timeout_seconds=_TIMEOUT_SECONDS)
+        nodes = await self._list_first(NODES)
+        return {str(node["metadata"]["name"]): node for node in nodes}
+
+    async def _list_first(self, resource: Resource) -> list[Object]:
+        """List the objects of the first page."""
+        namespace = self._namespace if resource.namespaced else None
+        pages = self._client.list_pages(resource, namespace, timeout_seconds=_TIMEOUT_SECONDS)
         async with aclosing(pages):
             async for page, _ in pages:
-                return {str(node["metadata"]["name"]): node for node in page["items"]}
-        return {}
+                return list(page["items"])
+        return []
 
     async def _get_node(self, name: str) -> Object | None:
         return await self._client.get(NODES, None, name, timeout_seconds=_TIMEOUT_SECONDS)

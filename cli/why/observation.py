@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from cli.objects import read_version
 from cli.why.commands import Commands
+from cli.why.scalers import FailedScaler
 from framework.api import constants
 from framework.api.codec import decode_status
 from framework.api.fielderrors import FieldErrors
@@ -174,6 +175,8 @@ class Observation:
     """The Lease of the controller."""
     logs: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     """The last lines of containers, by name of the Pod and of the container."""
+    failed_scaler: FailedScaler | None = None
+    """The scaler of its TrainingJob that failed last."""
     unseen: tuple[str, ...] = ()
     """What could not be read, and so is not in the answer."""
     missing_rights: tuple[str, ...] = ()

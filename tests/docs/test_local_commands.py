@@ -123,8 +123,10 @@ def test_failed_scaler_shows_its_reason_and_message(folder: Path) -> None:
             f"{too_many} | kubectl create -f -",
             wait,
             "kubectl get scaleouts -o wide",
+            "framework why elastic-training || true",  # the job may still be starting
         ],
     )
+    assert "last failed scaler: ScaleOut too-many (" in output
     assert re.search(
         r"^too-many +ScaleFailed +\S+ +AboveMaxReplicas +there would be 11 workers, and ",
         output,
