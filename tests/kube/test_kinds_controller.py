@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from framework.api import constants
 from framework.kube.client import KubeClient
 from framework.kube.resources import (
     CONFIGMAPS,
@@ -189,7 +190,13 @@ async def fill_configmap(stage: Stage, filler: str | None) -> None:
 
 
 async def check_refused_scaler(stage: Stage) -> None:
-    """A request that makes the ConfigMap of the attempt larger than 1 MiB is refused."""
+    """A request that makes the ConfigMap of the attempt larger than 1 MiB is refused.
+
+    An agent is asked for it, because it has acknowledged a generation.
+    """
+    acknowledged = {constants.ACKNOWLEDGED_GENERATION_ANNOTATION: "1"}
+    change = {"metadata": {"annotations": acknowledged}}
+    await stage.kube.patch(PODS, stage.namespace, "elastic-launcher-0", change)
     await fill_configmap(stage, "x" * (MAX_CONFIGMAP_BYTES - 20_000))
     env = [{"name": f"V{number}", "value": "x" * 4000} for number in range(10)]
     large = build_scaler_wire("ScaleIn", "large", script="/s.sh", timeout=600, env=env)

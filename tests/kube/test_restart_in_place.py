@@ -38,6 +38,7 @@ from tests.support.waiting import HANG_SECONDS, wait_until_async
 
 NAME, COUNT = "healed", 4
 ENDED, STARTED = constants.PROCESS_ENDED_ANNOTATION, constants.EPOCH_STARTED_ANNOTATION
+ACKNOWLEDGED = constants.ACKNOWLEDGED_GENERATION_ANNOTATION
 COMMAND = 'echo runs in $FB_EPOCH; while [ ! -e "$GATE" ]; do sleep 0.1; done'
 REPORT = Right("", "pods", "patch")
 STATUS = Right(constants.GROUP, "frameworks/status", "update")
@@ -163,7 +164,8 @@ class HealedGang:
             status = self.policed.admin.request("GET", f"{path}/{NAME}")[1].get("status") or {}
             roles = (status.get("attemptStatus") or {}).get("taskRoleStatuses") or ()
             states = [task["state"] for role in roles for task in role["taskStatuses"]]
-            return states == ["AttemptRunning"] * COUNT and status["state"] == "AttemptRunning"
+            is_running = states == ["AttemptRunning"] * COUNT and status["state"] == states[0]
+            return is_running and all(self.read_annotation(i, ACKNOWLEDGED) for i in range(COUNT))
 
         await wait_until_async(is_settled)
 

@@ -107,13 +107,14 @@ async def test_scalers_of_a_job_are_carried_out_one_after_the_other_the_oldest_f
     [
         ("ScaleIn", {"toDelete": {"count": 2}}, "BelowMinReplicas", "minReplicas of elastic is 1"),
         ("ScaleOut", {"toAdd": {"count": 8}}, "AboveMaxReplicas", "maxReplicas of elastic is 9"),
-        ("ScaleIn", {"toDelete": {"podNames": ["x-worker-0"]}}, "UnknownWorker", "x-worker-0"),
+        ("ScaleIn", {"toDelete": {"podNames": ["elastic-worker-9"]}}, "UnknownWorker", "worker-9"),
+        ("ScaleIn", {"toDelete": {"podNames": ["x-worker-0"]}}, "InvalidSpec", "x-worker-0"),
         ("ScaleOut", {"toAdd": {}}, "InvalidSpec", "spec.toAdd.count: is required"),
         ("ScaleOut", {"selector": {}}, "InvalidSpec", "spec.selector.name: is required"),
         ("ScaleOut", {"selector": {"name": "../x"}}, "InvalidSpec", "is not the name of a Tra"),
         ("ScaleOut", {"selector": {"name": "other"}}, "JobNotFound", "no TrainingJob other"),
     ],
-    ids=["min", "max", "name", "count", "selector", "path", "job"],
+    ids=["min", "max", "index", "name", "count", "selector", "path", "job"],
 )
 async def test_refused_scaler_says_why_and_changes_nothing(
     kind: str, spec: dict[str, Any], reason: str, message: str
