@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 # Processes for the tests: as many as cores, at most 4 (xdist's own start costs more than it gains).
 JOBS ?= auto
 # Of `make test`: its tests wait for programs about half of the time. With 4 processes on 2 cores it
-# takes 138 s, with 2 processes 197 s.
+# took 138 s, with 2 processes 197 s.
 TEST_JOBS ?= 4
 
 # The scripts in the .venv of a moved checkout have the old paths.
