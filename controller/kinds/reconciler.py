@@ -18,6 +18,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from controller.gate.write_gate import WriteGate
 from controller.kinds.decide.decision import Decision, Obstacle, Snapshot
@@ -45,6 +46,9 @@ from controller.queues.workqueue import WorkQueue
 from controller.report.events import EventRecorder
 from controller.serve.metrics import Metrics
 from framework.clock import Clock, KeySource, Random
+from framework.kinds.observing import AddedCondition
+from framework.kinds.tfjob import status as tfjob
+from framework.kinds.trainingjob import status as trainingjob
 from framework.kube.backoff import Backoff
 from framework.kube.client import KubeClient
 from framework.kube.errors import ConflictError, KubeError, NotFoundError
@@ -75,13 +79,17 @@ class JobKind:
 
     resource: Resource
     decide: Callable[[Snapshot], Decision]
+    build_condition: Callable[[AddedCondition, datetime], Object]
+    """Builds the JSON of a condition that the original does not have."""
     has_scalers: bool = False
     """Whether ScaleIns and ScaleOuts change its workers."""
 
 
 KINDS = {
-    "tfjob": JobKind(TFJOBS, decide_tfjob),
-    "trainingjob": JobKind(TRAININGJOBS, decide_trainingjob, has_scalers=True),
+    "tfjob": JobKind(TFJOBS, decide_tfjob, tfjob.build_added_condition),
+    "trainingjob": JobKind(
+        TRAININGJOBS, decide_trainingjob, trainingjob.build_added_condition, has_scalers=True
+    ),
 }
 """By the names in the configuration."""
 
@@ -307,7 +315,8 @@ class JobReconciler:
 
     async def _leave(self, key: str, snapshot: Snapshot, obstacle: Obstacle) -> None:
         """Tell the user why nothing is decided about the job."""
-        await self._executor.execute(snapshot.job, decide_undecided(snapshot, obstacle))
+        decision = decide_undecided(snapshot, obstacle, self._kind.build_condition)
+        await self._executor.execute(snapshot.job, decision)
         self._queue.add_after(key, _UNDECIDED_PAUSE_SECONDS)
 
     def _observe(self, key: str, job: Object) -> Snapshot:

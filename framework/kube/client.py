@@ -26,7 +26,7 @@ from framework.kube.errors import (
     build_event_error,
 )
 from framework.kube.pagejson import build_item_reader, decode_page
-from framework.kube.pages import MAX_PAGE_BYTES, PageLimit
+from framework.kube.pages import MAX_PAGE_BYTES, PAGES_AT_ONCE, PageLimit
 from framework.kube.resources import METADATA, Object, Resource
 from framework.kube.stream import BrokenStreamError, LineSplitter, decode_event, decode_object
 from framework.kube.throttle import Throttle, TokenBucket
@@ -34,8 +34,6 @@ from framework.kube.transport import JSON, Request, Transport
 
 # The most objects of a page of a list: a few hundred Pods are about a megabyte.
 PAGE_SIZE = 500
-# Pages that the lists of a client read at the same time, so that no number of lists takes more.
-PAGES_AT_ONCE = 2
 DEFAULT_TIMEOUT_SECONDS = 30.0
 
 WatchEvent: TypeAlias = tuple[str, Object]

@@ -18,6 +18,8 @@ FIRST_PAGE_SIZE = 50
 WANTED_PAGE_BYTES = 8 * 2**20
 # In JSON, the largest object that etcd stores takes less: a byte of it becomes 6 at most.
 MAX_PAGE_BYTES = 16 * 2**20
+# Pages that the lists of a client read at the same time, so that no number of lists takes more.
+PAGES_AT_ONCE = 2
 _GROWTH = 2
 _CUT = 4
 

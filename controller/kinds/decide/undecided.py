@@ -4,21 +4,19 @@ Only the condition Blocked with reason TooLarge or Undecidable is written, and a
 new.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime
 
 from controller.kinds.decide.decision import Decision, Obstacle, Snapshot
 from controller.kinds.decide.plan import Plan, build_decision
-from framework.api.wire import format_time
 from framework.kinds.compiled import Object
 from framework.kinds.observing import (
     BLOCKED,
-    MAX_MESSAGE,
     AddedCondition,
     read_conditions,
     split_added,
     update_added,
 )
-from framework.kinds.tfjob import types as tfjob
 
 UNDECIDABLE = "Undecidable"
 TOO_LARGE = "TooLarge"
@@ -42,31 +40,31 @@ def describe_error(error: Exception) -> str:
     )
 
 
-def decide_undecided(snapshot: Snapshot, obstacle: Obstacle) -> Decision:
-    """Decide to tell the user."""
+def decide_undecided(
+    snapshot: Snapshot,
+    obstacle: Obstacle,
+    build: Callable[[AddedCondition, datetime], Object],
+) -> Decision:
+    """Decide to tell the user.
+
+    Args:
+        snapshot: the job.
+        obstacle: why nothing else is decided.
+        build: builds the JSON of a condition, in the form of the kind.
+    """
     added = AddedCondition(BLOCKED, obstacle.reason, obstacle.message)
     status = snapshot.job.get("status")
     old = status if isinstance(status, Mapping) else {}
     ours, others = split_added(read_conditions(old))
 
-    def build(condition: AddedCondition) -> Object:
-        return _build_condition(snapshot, condition)
-
     # The others of ours stay as they are: nothing is known about them now.
     blocked = update_added(
-        [c for c in ours if c["type"] == BLOCKED], [added], build, _TIMES, is_still_blocked=True
+        [c for c in ours if c["type"] == BLOCKED],
+        [added],
+        lambda condition: build(condition, snapshot.now),
+        _TIMES,
+        is_still_blocked=True,
     )
     kept = [c for c in ours if c["type"] != BLOCKED]
     new = {**old, "conditions": [*blocked, *kept, *others]}
     return build_decision(snapshot, new, Plan(added_conditions=(added,)))
-
-
-def _build_condition(snapshot: Snapshot, added: AddedCondition) -> Object:
-    """Build the condition in the form of the kind."""
-    time, type_ = format_time(snapshot.now), added.type
-    if snapshot.job.get("kind") == tfjob.KIND:
-        reason = f"{added.reason}: {added.message}"[:MAX_MESSAGE]
-        return {"type": type_, "reason": reason, "transitionTime": time}
-    times = {"lastUpdateTime": time, "lastTransitionTime": time}
-    message = added.message[:MAX_MESSAGE]
-    return {"type": type_, "status": "True", "reason": added.reason, "message": message, **times}

@@ -155,7 +155,7 @@ def _update_conditions(
     added_conditions = update_added(
         ours,
         facts.added_conditions,
-        lambda added: _build_condition(added.type, f"{added.reason}: {added.message}", now),
+        lambda added: build_added_condition(added, now),
         _TIMES,
         is_still_blocked=facts.is_still_blocked,
     )
@@ -180,6 +180,11 @@ def _find_news(framework: Framework) -> tuple[str, str] | None:
     if is_complete and any(is_running(task) for _, task in tasks):
         return READY, "all replicas run"
     return None
+
+
+def build_added_condition(added: AddedCondition, now: datetime) -> Object:
+    """Build the JSON of a condition that the original does not have."""
+    return _build_condition(added.type, f"{added.reason}: {added.message}", now)
 
 
 def _build_condition(type_: str, reason: str, now: datetime) -> Object:

@@ -87,7 +87,7 @@ def map_trainingjob_status(
     added_conditions = update_added(
         ours,
         facts.added_conditions,
-        lambda c: _build_condition(c.type, c.reason, c.message, now),
+        lambda added: build_added_condition(added, now),
         _TIMES,
         is_still_blocked=facts.is_still_blocked,
     )
@@ -190,6 +190,11 @@ def _set_condition(conditions: list[Object], news: _News, now: datetime) -> list
     if news.type in {FAILED, SUCCEEDED}:
         kept = [_set_false(c, now) if c["type"] == RUNNING else c for c in kept]
     return [*kept, _build_condition(news.type, news.reason, news.message, now)]
+
+
+def build_added_condition(added: AddedCondition, now: datetime) -> Object:
+    """Build the JSON of a condition that the original does not have."""
+    return _build_condition(added.type, added.reason, added.message, now)
 
 
 def _build_condition(type_: str, reason: str, message: str, now: datetime) -> Object:
