@@ -5,16 +5,22 @@ No I/O, no clock: times are given. Steps:
 1. Each agent reports its processes every few seconds, and gets an answer at once.
 2. If the gang stands still (``core.progress``), the next answers ask all agents for stacks.
 3. When all have answered, or after 10 s, the verdict names the ranks that are behind. It is in all
-   further answers, until the gang moves or its processes are started anew.
+   further answers, until the gang moves, its members change, or a process is started anew.
 4. The agents of the members that are to act end their processes. These are the members with a rank
    that is behind, without those whose agent is silent; the first other member if none is left, or
    if no rank differs from the others.
+5. If the gang still stands still after 60 s, the watch asks again, for another verdict: an action
+   may be lost with its agent.
+
+The watch waits for a report of each member, for 20 s at most since the members or the run changed:
+one that has not reported may be in a declared pause. A member that reports no process has none that
+can be judged, so the gang is not judged.
 
 An agent is silent if it has not reported for 10 s. Its processes count as stopped: its Pod may be
 frozen, or its node lost.
 
 Invariants: if a step ends after the stacks were asked for, there is no verdict; a verdict has a
-member that acts, if an agent reports.
+member that acts, if an agent reports; no answer to a Pod has a verdict about its predecessor.
 
 Example: worker/3 hangs in step 41. After 60 s without a step, answers have ``ask: 1``. The stacks
 of seven workers are equal. The verdict is ``worker/3``, which ends its process; the others restart
@@ -22,7 +28,7 @@ because it has failed.
 """
 
 import json
-from typing import Any, Collection, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from rendezvous.core.progress import (
     Limits,
@@ -30,6 +36,7 @@ from rendezvous.core.progress import (
     Standstill,
     find_standstill,
     find_stragglers,
+    is_active,
 )
 
 MAX_PROCESSES = 32
@@ -38,6 +45,9 @@ MAX_NAMED = 10
 _STACKS_SECONDS = 10.0
 _SILENT_SECONDS = 10.0
 _DECIDE_SECONDS = 0.2
+# Two reports of the slowest agents, and the time for a connection.
+_COMPLETE_SECONDS = 20.0
+_REPEAT_SECONDS = 60.0
 _MAX_STACK = 64
 _MAX_REPORT_BYTES = 3500
 _MAX_NUMBER = 2**62
@@ -45,6 +55,8 @@ _FACTOR = 1.5
 
 Member = Tuple[str, int]
 """The role and the index of a Task."""
+Acting = Tuple[str, int, str]
+"""The role and the index of a Task, and the fingerprint of its Pod."""
 
 
 class ProcessReport(NamedTuple):
@@ -76,7 +88,7 @@ class AgentReport(NamedTuple):
     answered: int
     """The number of the request for stacks that it has answered last; 0 if there was none."""
     processes: Tuple[ProcessReport, ...]
-    """Its processes, at most 32."""
+    """Its processes, at most 32; none if no command runs, or those that had reported have ended."""
 
 
 class Verdict(NamedTuple):
@@ -98,7 +110,7 @@ class Verdict(NamedTuple):
     """The step of those that are behind; -1 before the first."""
     seconds: float
     """For how long no rank was active."""
-    acting: Tuple[Member, ...]
+    acting: Tuple[Acting, ...]
     """The members that end their processes, at most 10."""
 
 
@@ -114,6 +126,7 @@ class Answer(NamedTuple):
 class _Known(NamedTuple):
     """The newest report of a member, and when it came."""
 
+    fingerprint: str
     report: AgentReport
     at: float
 
@@ -129,30 +142,62 @@ class GangWatch:
         """
         self._limits = limits
         self._known: Dict[Member, _Known] = {}
+        self._members: Mapping[Member, str] = {}
         self._run = (0, 0)
+        self._changed_at: Optional[float] = None
+        self._verdict_at = 0.0
         self._ask = first_ask
         self._asked_at: Optional[float] = None
         self._decided_at = float("-inf")
         self._verdict: Optional[Verdict] = None
 
-    def take(self, member: Member, report: AgentReport, now: float) -> Answer:
-        """Take the report of a member; return the answer."""
-        if report.run > self._run:
+    def take(
+        self, member: Member, report: AgentReport, now: float, fingerprint: str = ""
+    ) -> Answer:
+        """Take the report of the Pod of a member; return the answer."""
+        if report.run > self._run or self._changed_at is None:
             self._run = report.run
             self._known.clear()
-            self._asked_at, self._verdict = None, None
+            self._start_anew(now)
         if report.run < self._run:
             return Answer()
-        self._known[member] = _Known(report, now)
+        before = self._known.get(member)
+        known = self._known[member] = _Known(fingerprint, report, now)
+        if before is not None and before.fingerprint != fingerprint:
+            self._start_anew(now)
+        elif self._moves(known, now):
+            # At once: this answer must not have a verdict about the process before.
+            self._asked_at, self._verdict = None, None
         if now - self._decided_at >= _DECIDE_SECONDS:
             self._decided_at = now
             self._decide(now)
         return Answer(self._ask if self._asked_at is not None else 0, self._verdict)
 
-    def keep(self, members: Collection[Member]) -> None:
-        """Forget the members that are none any more."""
-        for member in [each for each in self._known if each not in members]:
-            del self._known[member]
+    def expect(self, members: Mapping[Member, str], now: float) -> None:
+        """Take the members with a rank, with the fingerprints of their Pods; forget others."""
+        if members == self._members:
+            return
+        self._members = dict(members)
+        for member, known in list(self._known.items()):
+            if self._members.get(member) != known.fingerprint:
+                del self._known[member]
+        self._start_anew(now)
+
+    def _start_anew(self, now: float) -> None:
+        self._asked_at, self._verdict = None, None
+        self._changed_at = now
+
+    def _moves(self, known: _Known, now: float) -> bool:
+        """Return whether the gang moves by what this member reports."""
+        if not known.report.processes:
+            return not _is_silent(known.at, now)
+        ranks = (_place(0, process, known.at, now) for process in known.report.processes)
+        return any(is_active(rank, self._limits, now) for rank in ranks)
+
+    def _is_complete(self, now: float) -> bool:
+        """Return whether all members have reported, or had the time to."""
+        late = self._changed_at is not None and now - self._changed_at >= _COMPLETE_SECONDS
+        return late or all(member in self._known for member in self._members)
 
     def list_stragglers(self) -> Tuple[str, ...]:
         """List the ranks whose own part of a step takes longer than 1.5 times the median's."""
@@ -164,11 +209,14 @@ class GangWatch:
         names, processes = self._list_processes()
         ranks = [_place(i, process, at, now) for i, (process, at) in enumerate(processes)]
         found = find_standstill(ranks, self._limits, now)
-        if found is None:
+        is_moving = found is None or any(self._moves(known, now) for known in self._known.values())
+        if found is None or is_moving or not self._is_complete(now):
             self._asked_at, self._verdict = None, None
             return
         if self._verdict is not None:
-            return
+            if now - self._verdict_at < _REPEAT_SECONDS:
+                return
+            self._asked_at, self._verdict = None, None
         if self._asked_at is None:
             self._ask += 1
             self._asked_at = now
@@ -178,6 +226,7 @@ class GangWatch:
             return
         behind, waiting = ([names[i] for i in part] for part in (found.behind, found.waiting))
         steps = [processes[i][0].step for i in found.behind]
+        self._verdict_at = now
         self._verdict = Verdict(
             number=self._ask,
             run=self._run,
@@ -192,11 +241,12 @@ class GangWatch:
 
     def _choose_acting(
         self, behind: Sequence[Member], found: Standstill, now: float
-    ) -> Tuple[Member, ...]:
+    ) -> Tuple[Acting, ...]:
         heard = [each for each in sorted(self._known) if not _is_silent(self._known[each].at, now)]
         acting = [member for member in dict.fromkeys(behind) if member in heard]
         # Without a difference between the ranks, one member is enough for a restart of all.
-        return tuple(acting[:MAX_NAMED]) if acting and found.waiting else tuple(heard[:1])
+        chosen = acting[:MAX_NAMED] if acting and found.waiting else heard[:1]
+        return tuple((*member, self._known[member].fingerprint) for member in chosen)
 
     def _list_processes(
         self,
@@ -204,7 +254,7 @@ class GangWatch:
         """List members with the names of their ranks, and processes with the times they came."""
         names, processes = [], []
         for member in sorted(self._known):
-            report, at = self._known[member]
+            _, report, at = self._known[member]
             for process in report.processes:
                 names.append((member, _name(member, process.rank, len(report.processes))))
                 processes.append((process, at))
@@ -318,7 +368,7 @@ def decode_answer(wire: Any) -> Answer:
         waiting_count=_check_number(waiting_count),
         step=_check_number(step),
         seconds=_check_seconds(seconds),
-        acting=tuple((str(role), _check_number(index)) for role, index in acting),
+        acting=tuple((str(role), _check_number(index), str(pod)) for role, index, pod in acting),
     )
     return Answer(_check_number(wire["ask"]), verdict)
 

@@ -69,7 +69,7 @@ def find_standstill(
     ranks: Sequence[RankProgress], limits: Limits, now: float
 ) -> Optional[Standstill]:
     """Find whether the gang stands still; None if it moves, or has no ranks."""
-    if not ranks or any(_is_active(rank, limits, now) for rank in ranks):
+    if not ranks or any(is_active(rank, limits, now) for rank in ranks):
         return None
     behind = {rank.rank for rank in _find_behind(ranks)}
     return Standstill(
@@ -77,6 +77,12 @@ def find_standstill(
         waiting=tuple(sorted(rank.rank for rank in ranks if rank.rank not in behind)),
         since=max(_get_active_at(rank) for rank in ranks),
     )
+
+
+def is_active(rank: RankProgress, limits: Limits, now: float) -> bool:
+    """Return whether a rank was active within its limit."""
+    limit = limits.first_seconds if rank.step is None else limits.step_seconds
+    return now - _get_active_at(rank) < limit
 
 
 def find_stragglers(step_seconds: Mapping[int, Sequence[float]], factor: float) -> Tuple[int, ...]:
@@ -91,11 +97,6 @@ def find_stragglers(step_seconds: Mapping[int, Sequence[float]], factor: float) 
         return ()
     usual = statistics.median(medians.values())
     return tuple(sorted(rank for rank, own in medians.items() if own > factor * usual))
-
-
-def _is_active(rank: RankProgress, limits: Limits, now: float) -> bool:
-    limit = limits.first_seconds if rank.step is None else limits.step_seconds
-    return now - _get_active_at(rank) < limit
 
 
 def _get_active_at(rank: RankProgress) -> float:

@@ -10,9 +10,9 @@ Phases of the process::
     Running   --process ended, no member----------> Left
     Running   --process hangs---------------------> Hung
     Stopping  --process ended---------------------> Gathering
-    Hung      --process ended---------------------> Reported
-    Hung      --process ended, next generation----> Gathering
-    Hung      --process ended, no member----------> Left
+    Hung      --process ended, or 10 s------------> Reported
+    Hung      --the same, next generation---------> Gathering
+    Hung      --the same, no member---------------> Left
     Reported  --next epoch------------------------> Gathering
     Reported  --refused, or no answer for 60 s----> Left
     Reported  --no member-------------------------> Left
@@ -41,6 +41,8 @@ import enum
 from typing import NamedTuple, Tuple, Union
 
 ANSWER_SECONDS = 60.0
+# A process that waits in the kernel does not end by SIGKILL.
+_KILL_SECONDS = 10.0
 # Why an agent ends with the code of its process.
 REFUSED = "the controller refuses to restart it in place"
 UNANSWERED = f"the controller has not answered for {ANSWER_SECONDS:.0f} s"
@@ -171,6 +173,8 @@ class RecoveryMemory(NamedTuple):
     """The start barrier after which the last process was started."""
     code: int = 0
     """Exit code of the process that is reported."""
+    killed_at: float = 0.0
+    """When the process was killed because it hung."""
     reported_at: float = 0.0
     """When the report was written first."""
 
@@ -195,11 +199,14 @@ def step(memory: RecoveryMemory, event: Event, now: float) -> RecoverySteps:
     if isinstance(event, Released):
         return _start(memory, event.target)
     if isinstance(event, ProcessHung):
-        return _kill(memory, event)
+        return _kill(memory, event, now)
     return _follow_time(memory, now)
 
 
 def _follow_time(memory: RecoveryMemory, now: float) -> RecoverySteps:
+    if memory.phase is Phase.HUNG and now - memory.killed_at >= _KILL_SECONDS:
+        # As if it had ended. The next start barrier waits until it is gone.
+        return _follow_end(memory._replace(is_gone=False), memory.code, now)
     if memory.phase is not Phase.REPORTED:
         return RecoverySteps((), memory)
     if now - memory.reported_at >= ANSWER_SECONDS:
@@ -235,11 +242,12 @@ def _end(memory: RecoveryMemory) -> RecoverySteps:
     return RecoverySteps((EndProcess(),), memory._replace(phase=Phase.STOPPING))
 
 
-def _kill(memory: RecoveryMemory, event: ProcessHung) -> RecoverySteps:
+def _kill(memory: RecoveryMemory, event: ProcessHung, now: float) -> RecoverySteps:
     is_running = memory.phase is Phase.RUNNING and event.target == memory.running
     if not is_running or not memory.is_member:
         return RecoverySteps((), memory)
-    return RecoverySteps((KillProcess(),), memory._replace(phase=Phase.HUNG, code=event.code))
+    memory = memory._replace(phase=Phase.HUNG, code=event.code, killed_at=now)
+    return RecoverySteps((KillProcess(),), memory)
 
 
 def _follow_end(memory: RecoveryMemory, code: int, now: float) -> RecoverySteps:

@@ -10,7 +10,7 @@ A thread of its own, in each agent of ``run`` with FB_PROGRESS_TIMEOUT_SEC. Each
 
 The agent of rank 0 also answers all reports, in the thread of its hub (``core.hangs``).
 
-Invariant: an agent acts at most once in each run of its processes.
+Invariant: an agent acts at most once for each verdict, and only on one that names its own Pod.
 
 Rules: docs/design/recovery.md, "Hangs".
 """
@@ -51,6 +51,8 @@ class Member(NamedTuple):
 
     task: Tuple[str, int]
     """Its role and index."""
+    fingerprint: str
+    """That of the Pod."""
     get_run: Callable[[], Tuple[int, int]]
     """Returns the run of its processes; a greater one is newer."""
     end: Callable[[Tuple[int, int]], None]
@@ -132,12 +134,14 @@ class HangWatcher:
     def _follow(self, verdict: Verdict) -> None:
         if self._judged == (verdict.number, verdict.run):
             return
-        self._judged = verdict.number, verdict.run
         self._say(verdict)
-        is_acting = self._member.task in verdict.acting and verdict.run == self._member.get_run()
-        if is_acting and self._is_still_true(verdict):
+        own = (*self._member.task, self._member.fingerprint)
+        if own in verdict.acting and verdict.run == self._member.get_run():
+            if not self._is_still_true(verdict):
+                return  # or the answer was lost: then the next one has the verdict again
             self._reporter.say("the processes of this Pod are killed, because the gang hangs")
             self._member.end(verdict.run)
+        self._judged = verdict.number, verdict.run
 
     def _say(self, verdict: Verdict) -> None:
         """Log a verdict, once; in rank 0, two threads get it."""
@@ -162,11 +166,12 @@ class HangWatcher:
     def _answer(self, member: Tuple[str, int, str], wire: Any) -> Dict[str, Any]:
         """Answer the report of a member; called by the thread of the hub, in rank 0."""
         gang = roster()
+        now = self._clock.monotonic()
         if gang.generation != self._generation:
             self._generation = gang.generation
-            self._watch.keep({(peer.role, peer.index) for peer in gang.ranked})
-        now = self._clock.monotonic()
-        answer = self._watch.take(member[:2], decode_report(wire), now)
+            pods = {(peer.role, peer.index): peer.fingerprint for peer in gang.ranked}
+            self._watch.expect(pods, now)
+        answer = self._watch.take(member[:2], decode_report(wire), now, member[2])
         if answer.verdict is not None:
             # Now: when the first member acts, the gang may start again before the next report.
             self._say(answer.verdict)

@@ -10,6 +10,7 @@ from typing import Callable, Mapping, Optional, Tuple
 
 from framework.agent.exitcodes import ExitCode
 from framework.api import constants
+from framework.api.roster import fingerprint_uid
 from rendezvous.agent import Agent, Setup
 from rendezvous.core.progress import Limits
 from rendezvous.core.refusal import RefusedError
@@ -54,6 +55,7 @@ def prepare_pages(
     pages = ProgressPages(
         setup.options.directory, lambda: roster().rank, setup.reporter, setup.clock, read_text
     )
+    pages.is_command_running = lambda: wrapper.is_running
     wrapper.follow_starts(pages.note_start)
     return pages
 
@@ -74,7 +76,8 @@ def start_watcher(
             wrapper.fail(ExitCode.HUNG)
 
     limits = Limits(options.progress_seconds, options.first_progress_seconds or float("inf"))
-    member = Member((identity.role, identity.index), get_run, end)
+    fingerprint = fingerprint_uid(identity.pod_uid)
+    member = Member((identity.role, identity.index), fingerprint, get_run, end)
     watcher = HangWatcher(limits, member, pages, setup.reporter, setup.clock)
     watcher.start()
     return watcher

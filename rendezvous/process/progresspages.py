@@ -3,13 +3,16 @@
 ``observe`` reads at most 32 pages. ``take_stacks`` sends the signal that each process has taken for
 it, and never to a process without a handler, which would end. A process that does not react within
 2 s has no stack.
+
+Any process of the Pod may replace the folder, and the agent may be root. So the folder is opened
+once for each use, never through a link, and its files are named relative to that descriptor.
 """
 
 import contextlib
 import os
 from collections import deque
 from itertools import islice
-from typing import Callable, Deque, Dict, List, Optional, Tuple
+from typing import Callable, Deque, Dict, Iterator, List, Optional, Tuple
 
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
@@ -26,6 +29,8 @@ _WINDOW_SECONDS = 60.0
 _MAX_WINDOW = 64
 _STACKS_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
+# All may make files in it, but remove only their own.
+_OPEN_TO_ALL = 0o1777
 
 
 class _Seen:
@@ -62,34 +67,46 @@ class ProgressPages:
         self._reporter = reporter
         self._clock = clock
         self._seen: Dict[int, _Seen] = {}
+        self._had_page = False
+        self.is_command_running: Callable[[], bool] = lambda: True
         self._started_at = clock.monotonic()
 
     def note_start(self) -> None:
         """Forget the processes of the command before; a new command is started now."""
-        self._started_at, self._seen = self._clock.monotonic(), {}
+        self._started_at, self._seen, self._had_page = self._clock.monotonic(), {}, False
         # A file may still have the last step of the command before.
         self._text = self._old_text = self._read_text()
         # A process may run as another user than the agent, so the folder is as /tmp is.
         with contextlib.suppress(OSError):
             os.makedirs(self._directory, exist_ok=True)
-            _open_to_all(self._directory)
-        for name in self._list_files():
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(self._directory, name))
+        with self._open_folder() as folder:
+            if folder:
+                with contextlib.suppress(OSError):
+                    os.chmod(folder, _OPEN_TO_ALL)
+            for name in _list_files(folder):
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(folder, name))
 
     def observe(self) -> Tuple[ProcessReport, ...]:
-        """Report the processes; without any, the Pod as a process before its first step."""
+        """Report the processes; none if no command runs, or those that had reported have ended.
+
+        Until the first page of a command, the Pod is reported as a process before its first step.
+        """
+        if not self.is_command_running():
+            return ()
         now, seen = self._clock.monotonic(), self._seen
         running: Dict[int, _Seen] = {}
-        for name in self._list_files():
-            if name.isdigit() and len(running) < MAX_PROCESSES and _is_running(int(name)):
-                page = read_page(os.path.join(self._directory, name))
-                if page is not None:
-                    running[page.pid] = _follow(seen.get(page.pid), page, now)
+        with self._open_folder() as folder:
+            for name in _list_files(folder):
+                if _is_pid(name) and len(running) < MAX_PROCESSES and _is_running(int(name)):
+                    page = read_page(os.path.join(folder, name))
+                    if page is not None:
+                        running[page.pid] = _follow(seen.get(page.pid), page, now)
         if seen is self._seen:
             self._seen = running
+            self._had_page = self._had_page or bool(running)
         if not running:
-            return (self._report_text(now),)
+            return () if self._had_page else (self._report_text(now),)
         return tuple(self._report(each, now) for each in running.values())
 
     def _report_text(self, now: float) -> ProcessReport:
@@ -104,9 +121,13 @@ class ProgressPages:
 
     def take_stacks(self) -> None:
         """Print the stacks of all processes, and keep where their main threads are."""
+        with self._open_folder() as folder:
+            self._take_stacks(folder)
+
+    def _take_stacks(self, folder: str) -> None:
         asked: Dict[int, str] = {}
         for pid, each in self._seen.items():
-            path = find_stacks(os.path.join(self._directory, str(pid)))
+            path = find_stacks(os.path.join(folder, str(pid)))
             if _is_stopped(pid):
                 self._reporter.say(f"stacks of process {pid}: none, it is stopped")
             elif not each.page.signal or not is_caught(pid, each.page.signal):
@@ -127,7 +148,7 @@ class ProgressPages:
         for pid, path in asked.items():
             self._keep(pid, read_stacks(path))
         if not self._seen:
-            self._reporter.say("stacks: none, no process of this Pod has called peers.progress")
+            self._reporter.say("stacks: none, no running process has called peers.progress")
 
     def _keep(self, pid: int, stacks: Stacks) -> None:
         if pid in self._seen:
@@ -151,12 +172,37 @@ class ProgressPages:
             busy_seconds=_compute_busy(seen),
         )
 
-    def _list_files(self) -> List[str]:
+    @contextlib.contextmanager
+    def _open_folder(self) -> Iterator[str]:
+        """Open the folder; return a path of it that nobody else can replace."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            with os.scandir(self._directory) as entries:
-                return sorted(entry.name for entry in islice(entries, _MAX_FILES))
-        except OSError:
-            return []
+            descriptor = os.open(self._directory, flags)
+        except FileNotFoundError:
+            yield ""
+            return
+        except OSError as e:
+            self._reporter.say_once(f"progress: the pages are not read: {e}", "warning")
+            yield ""
+            return
+        try:
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+
+
+def _list_files(folder: str) -> List[str]:
+    if not folder:
+        return []
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in islice(entries, _MAX_FILES))
+    except OSError:
+        return []
+
+
+def _is_pid(name: str) -> bool:
+    return name.isascii() and name.isdigit() and not name.startswith("0")
 
 
 def _follow(seen: Optional[_Seen], page: Page, now: float) -> _Seen:
@@ -188,13 +234,3 @@ def _is_running(pid: int) -> bool:
 
 def _is_stopped(pid: int) -> bool:
     return (read_stat(pid) or [b"X"])[0] in {b"T", b"t"}
-
-
-def _open_to_all(directory: str) -> None:
-    """Let processes of any user make files in a folder, but remove only their own."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(directory, flags)
-    try:
-        os.fchmod(descriptor, 0o1777)
-    finally:
-        os.close(descriptor)

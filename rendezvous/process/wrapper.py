@@ -62,6 +62,8 @@ FORWARDED = (
 _ORDER_SECONDS = 5.0
 # Between two looks whether what a command left is gone.
 _LEFTOVER_SECONDS = 0.5
+# A process that waits in the kernel does not end by SIGKILL.
+_FAIL_SECONDS = 10.0
 
 
 class _Order(NamedTuple):
@@ -109,6 +111,7 @@ class Wrapper:
         self._has_leftovers = False
         self._on_start: Optional[Callable[[], None]] = None
         self._fail_code: Optional[int] = None
+        self._fail_at = float("inf")
         self._tap: Optional[OutputTap] = None
         self._lock = -1
         self._kill_at: Optional[float] = None
@@ -159,12 +162,17 @@ class Wrapper:
         """Let the output of each command that starts go through ``tap``."""
         self._tap = tap
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the command runs."""
+        return self._pid != 0
+
     def kill(self) -> None:
         """Have the command killed, and nothing else."""
         self._order("kill")
 
     def fail(self, exit_code: int) -> None:
-        """Have the command killed, and the program ended with a code of its own."""
+        """Have the command killed, and the program ended with this code, in 10 s at most."""
         self._order("fail", exit_code=exit_code)
 
     def end(self) -> None:
@@ -208,6 +216,8 @@ class Wrapper:
             timeout = max(0.0, self._kill_at - self._clock.monotonic())
         elif self._has_leftovers:
             timeout = _LEFTOVER_SECONDS
+        if self._fail_code is not None:
+            timeout = min(timeout or _FAIL_SECONDS, _LEFTOVER_SECONDS)
         readable, _, _ = select.select([self._wakeup_read], [], [], timeout)
         for number in os.read(self._wakeup_read, 4096) if readable else b"":
             if number and number != signal.SIGCHLD:
@@ -215,6 +225,9 @@ class Wrapper:
         self._children.reap()
         self._take_end()
         self._end_leftovers()
+        if self._exit_code is None and self._clock.monotonic() >= self._fail_at:
+            self._reporter.say("the command does not end though it is killed", "error")
+            self._exit_code = self._fail_code
         while self._exit_code is None and not self._orders.empty():
             self._obey(self._orders.get())
         if self._kill_at is not None and self._clock.monotonic() >= self._kill_at:
@@ -267,6 +280,7 @@ class Wrapper:
             return
         if order.word == "fail":
             self._fail_code = order.exit_code
+            self._fail_at = min(self._fail_at, self._clock.monotonic() + _FAIL_SECONDS)
         self._children.kill_session(self._pid)
 
     def _end_command(self) -> None:

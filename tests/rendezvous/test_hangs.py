@@ -2,11 +2,13 @@
 
 import json
 import random
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from framework.agent.report import LineReporter
 from rendezvous.core.hangs import (
     MAX_NAMED,
     MAX_PROCESSES,
@@ -21,7 +23,9 @@ from rendezvous.core.hangs import (
     encode_report,
 )
 from rendezvous.core.progress import Limits
+from rendezvous.process import hangs
 from rendezvous.site.peers.barrier_protocol import MAX_LINE_BYTES
+from tests.support.fakes.agentclock import VirtualClock
 
 LIMITS = Limits(step_seconds=60.0, first_seconds=600.0)
 RANKS = 8
@@ -103,10 +107,10 @@ def test_hung_rank_is_named_once_and_acts(where: str, seed: int) -> None:
     gang.stopped[hung] = where == "stopped"
     gang.stacks[hung] = where
     started = gang.now
-    found = gang.let_pass(80.0)
+    found = gang.let_pass(69.0)
     assert len(found) == 1
     assert found[0].behind == (f"worker/{hung}",)
-    assert found[0].acting == (("worker", hung),)
+    assert found[0].acting == (("worker", hung, ""),)
     assert (found[0].waiting_count, found[0].step) == (RANKS - 1, before)
     assert found[0].waiting == tuple(f"worker/{i}" for i in range(RANKS) if i != hung)
     seconds = gang.answers[0].verdict.seconds if gang.answers[0].verdict else 0.0
@@ -144,7 +148,7 @@ def test_agent_that_is_silent_is_behind_and_another_one_acts() -> None:
     gang.silent = {5}
     found = gang.let_pass(80.0)
     assert [verdict.behind for verdict in found] == [("worker/5",)]
-    assert found[0].acting == (("worker", 0),)
+    assert found[0].acting == (("worker", 0, ""),)
 
 
 def test_agent_without_stacks_holds_the_verdict_for_10_seconds_only() -> None:
@@ -168,7 +172,7 @@ def test_ranks_that_do_not_differ_are_all_named_and_one_member_acts() -> None:
     gang.step()
     found = gang.let_pass(80.0)
     assert [verdict.behind for verdict in found] == [tuple(f"worker/{i}" for i in range(RANKS))]
-    assert found[0].acting == (("worker", 0),)
+    assert found[0].acting == (("worker", 0, ""),)
 
 
 def test_new_run_starts_from_nothing_and_an_old_one_is_ignored() -> None:
@@ -190,7 +194,7 @@ def test_member_that_is_none_any_more_is_forgotten() -> None:
     gang.let_pass(4.0)
     gang.steps[1:] = [step + 1 for step in gang.steps[1:] if step is not None]
     gang.silent = {0}
-    gang.watch.keep([("worker", index) for index in range(1, RANKS)])
+    gang.watch.expect({("worker", index): "" for index in range(1, RANKS)}, gang.now)
     gang.stacks[2] = "sleep"
     assert [verdict.behind for verdict in gang.let_pass(80.0)] == [("worker/2",)]
 
@@ -217,8 +221,111 @@ def test_process_of_a_pod_with_several_is_named_by_its_rank() -> None:
             report = AgentReport((0, 0), 1, tuple(processes[4 * index : 4 * index + 4]))
             verdict = watch.take(("worker", index), report, now).verdict
     assert verdict is not None
-    assert (verdict.behind, verdict.acting) == (("worker/1 rank 5",), (("worker", 1),))
+    assert (verdict.behind, verdict.acting) == (("worker/1 rank 5",), (("worker", 1, ""),))
     assert (verdict.step, verdict.waiting_count) == (4, 7)
+
+
+def test_answer_to_a_new_pod_has_no_verdict_about_its_predecessor() -> None:
+    gang = Gang()
+    gang.step()
+    gang.stacks[3] = "sleep"
+    assert gang.let_pass(80.0)
+    gang.report(0)
+    start = AgentReport(gang.run, 0, (ProcessReport(3, None, None, 0.1),))
+    answer = gang.watch.take(("worker", 3), start, gang.now + 0.01, "another Pod")
+    assert answer == Answer()
+
+
+def test_answer_to_a_process_that_moves_has_no_verdict() -> None:
+    gang = Gang()
+    gang.step()
+    assert gang.let_pass(80.0)
+    gang.report(0)
+    gang.now += 0.01
+    gang.steps[3], gang.changed[3] = 7, gang.now
+    assert gang.report(3) == Answer()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_new_rank_0_judges_nobody_before_all_have_reported(seed: int) -> None:
+    gang = Gang(seed)
+    gang.step()
+    gang.changed = [gang.now - 300.0] * RANKS
+    gang.watch.expect({("worker", index): "" for index in range(RANKS)}, gang.now)
+    saver = gang.random.randrange(RANKS)
+    gang.paused[saver] = gang.now + 300.0
+    gang.silent = {saver}
+    assert gang.let_pass(19.0) == []
+    gang.silent = set()
+    assert gang.let_pass(270.0) == []
+
+
+def test_member_that_never_reports_holds_the_verdict_for_20_seconds() -> None:
+    gang = Gang()
+    gang.step()
+    gang.changed = [gang.now - 300.0] * RANKS
+    gang.watch.expect({("worker", index): "" for index in range(RANKS + 1)}, gang.now)
+    assert gang.let_pass(19.0) == []
+    assert gang.let_pass(20.0)
+
+
+def test_standstill_that_lasts_gets_another_verdict_with_another_member_that_acts() -> None:
+    gang = Gang()
+    gang.step()
+    gang.stacks[3] = "sleep"
+    (first,) = gang.let_pass(70.0)
+    assert first.acting == (("worker", 3, ""),)
+    gang.silent = {3}
+    *_, last = gang.let_pass(80.0)
+    assert last.number > first.number
+    assert (last.behind, last.acting) == (("worker/3",), (("worker", 0, ""),))
+
+
+def test_gang_is_not_judged_while_a_member_has_no_process() -> None:
+    gang = Gang()
+    gang.step()
+    for _ in range(200):
+        gang.let_pass(1.0)
+        answer = gang.watch.take(("worker", 3), AgentReport(gang.run, 0, ()), gang.now)
+        assert answer == Answer()
+
+
+class Pages:
+    """Those of rank 0, which is behind."""
+
+    def observe(self) -> tuple[ProcessReport, ...]:
+        return (ProcessReport(0, 9, None, 300.0),)
+
+
+class Link:
+    """Answers with a verdict; the second answer is lost."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+        self.count = 0
+
+    def exchange(self, _report: object) -> object:
+        self.count += 1
+        if self.count == 2:
+            raise OSError("timed out")
+        return encode_answer(Answer(0, self.verdict))
+
+
+@pytest.mark.parametrize(("pod", "ended"), [("own", [(1, 0)]), ("of before", [])])
+def test_rank_0_acts_once_though_an_answer_is_lost(
+    pod: str, ended: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acted: list[tuple[int, int]] = []
+    monkeypatch.setattr(hangs, "roster", lambda: SimpleNamespace(rank=0))
+    member = hangs.Member(("worker", 0), "own", lambda: (1, 0), acted.append)
+    reporter = LineReporter("test", is_json=False)
+    watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, VirtualClock())  # type: ignore[arg-type]
+    acting = (("worker", 0, pod),)
+    verdict = Verdict(5, (1, 0), ("worker/0",), 1, ("worker/1",), 1, 9, 70.0, acting)
+    watcher._link = Link(verdict)  # type: ignore[assignment]
+    for _ in range(5):
+        watcher.turn()
+    assert acted == ended
 
 
 def test_straggler_is_named_though_all_end_a_step_together() -> None:
@@ -241,7 +348,9 @@ def test_lines_of_the_largest_gang_fit() -> None:
     assert len(verdicts[0].behind) == MAX_NAMED
     longest = "r" * 63
     names = (f"{longest}/9999 rank 99999",) * MAX_NAMED
-    named = verdicts[0]._replace(behind=names, waiting=names, acting=((longest, 9999),) * MAX_NAMED)
+    named = verdicts[0]._replace(
+        behind=names, waiting=names, acting=((longest, 9999, "f" * 16),) * MAX_NAMED
+    )
     assert len(json.dumps(encode_answer(Answer(1, named)))) < MAX_LINE_BYTES - 500
     process = ProcessReport(
         10**6, 10**9, 10**9, 10**6, 10**6, stack="f" * 32, busy_seconds=10**4 + 0.123456

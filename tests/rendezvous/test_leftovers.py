@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +12,9 @@ from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
 from rendezvous.process import children as module
 from rendezvous.process.children import Children
-from rendezvous.process.wrapper import Wrapper
+from rendezvous.process.wrapper import Wrapper, _Order
 from rendezvous.settings.options import Options
+from tests.support.fakes.agentclock import VirtualClock
 
 PID = 7
 
@@ -62,6 +64,30 @@ def test_end_is_told_at_once_and_then_that_nothing_is_left(looks: int) -> None:
     while len(told) < 2:
         wrapper._turn()
     assert told == [(9, looks), ("gone", 0)]
+    for descriptor in (wrapper._wakeup_read, wrapper._wakeup_write):
+        os.close(descriptor)
+
+
+def test_program_ends_though_a_killed_command_does_not() -> None:
+    children: Any = StuckChildren(1)
+    children.codes.clear()
+    clock = VirtualClock()
+    setup: Any = SimpleNamespace(
+        options=Options(),
+        target=SimpleNamespace(identity=None),
+        reporter=LineReporter("test", is_json=False),
+        clock=clock,
+    )
+    wrapper = Wrapper(["train"], setup, children)
+    wrapper._pid = 9
+    wrapper._obey(_Order("fail", threading.Event(), {}, 202))
+    wrapper._wake()
+    wrapper._turn()
+    assert wrapper._exit_code is None
+    clock.now += 10.0
+    wrapper._wake()
+    wrapper._turn()
+    assert wrapper._exit_code == 202
     for descriptor in (wrapper._wakeup_read, wrapper._wakeup_write):
         os.close(descriptor)
 

@@ -200,6 +200,42 @@ def test_link_in_place_of_the_folder_is_not_opened_to_all(tmp_path: Path) -> Non
     assert other.stat().st_mode & 0o7777 == 0o755
 
 
+def test_files_behind_a_link_in_place_of_the_folder_stay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "model").touch()
+    (tmp_path / "progress").symlink_to(other)
+    pages = build_pages(tmp_path)
+    pages.note_start()
+    assert [each.name for each in other.iterdir()] == ["model"]
+    assert "the pages are not read" in capsys.readouterr().err
+
+
+def test_command_whose_process_has_ended_has_no_process_to_judge(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    pages = build_pages(tmp_path, clock)
+    code = "import peers; peers.progress(1); print(flush=True); input()"
+    site = str(Path(peers.__file__).parent.parent)
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": site},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        clock.now += 7200.0
+        assert [each.step for each in pages.observe()] == [1]
+        process.communicate(b"\n")
+    assert pages.observe() == ()
+    peers.progress(0)
+    assert [each.step for each in pages.observe()] == [0], "a launcher has started the next one"
+    pages.is_command_running = lambda: False
+    assert pages.observe() == ()
+
+
 def test_no_more_files_are_looked_at_than_a_pod_has_processes(tmp_path: Path) -> None:
     peers.progress(1)
     page = (tmp_path / "progress" / str(os.getpid())).read_bytes()

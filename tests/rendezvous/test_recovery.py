@@ -142,6 +142,16 @@ def test_hung_process_is_killed_and_reported_with_the_code_of_a_hang() -> None:
     assert step(reported, Tick(), 70.0).actions == (Exit(202, UNANSWERED),)
 
 
+def test_hung_process_that_does_not_end_is_reported_after_10_seconds() -> None:
+    _, memory = step(RUNNING, ProcessHung(Target(7, 4), 202), 10.0)
+    assert step(memory, Tick(), 19.0) == ((), memory)
+    actions, memory = step(memory, Tick(), 20.0)
+    assert actions == (WriteReport(4, 202),)
+    waiting, memory = follow(memory, RosterSeen(Target(7, 5)))
+    assert waiting == [], "the next epoch waits until the process is gone"
+    assert follow(memory, ProcessEnded(137), ProcessGone())[0] == [Gather(Target(7, 5))]
+
+
 def test_hung_process_is_not_reported_when_another_one_has_failed_meanwhile() -> None:
     _, memory = step(RUNNING, ProcessHung(Target(7, 4), 202), 10.0)
     actions, memory = step(memory, RosterSeen(Target(7, 5)), 10.0)
@@ -220,6 +230,9 @@ class Model:
         for action in actions:
             if isinstance(action, WriteReport):
                 agent.report = (action.epoch, action.code)
+                if agent.process is not None:  # SIGKILL does not end it
+                    self.failed_epochs.add(agent.process)
+                    agent.failed = agent.process
             elif isinstance(action, EndProcess | KillProcess):
                 agent.is_ending = True
             elif isinstance(action, StartProcess):

@@ -89,6 +89,19 @@ def test_pause_ends_with_its_block_and_may_be_nested(page: Path) -> None:
     assert (ended.pause, ended.step) == ("", 1)
 
 
+def test_pauses_of_two_threads_end_in_any_order(page: Path) -> None:
+    checkpoint = peers.pause("checkpoint", limit_seconds=600.0)
+    evaluation = peers.pause("evaluation", limit_seconds=3600.0)
+    checkpoint.__enter__()
+    evaluation.__enter__()
+    checkpoint.__exit__(None, None, None)
+    assert read(page).pause == "evaluation"
+    assert read(page).paused_until > time.monotonic() + 3000.0
+    evaluation.__exit__(None, None, None)
+    assert read(page).pause == ""
+    assert read(page).paused_until <= time.monotonic()
+
+
 def test_pause_ends_when_its_block_fails(page: Path) -> None:
     with pytest.raises(RuntimeError), peers.pause("x" * 500, limit_seconds=1000.0):
         raise RuntimeError

@@ -18,7 +18,7 @@ import os
 import signal
 import threading
 import time
-from typing import Any, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from . import progress_page
 from .generations import find_current
@@ -42,7 +42,8 @@ def progress(step: int, total: Optional[int] = None, **metrics: float) -> None:
     """
     page = _pages[0] if _pages else _open_page()
     if page is not None:
-        page.write_step(step, total, metrics)
+        with page.writing:
+            page.write_step(step, total, metrics)
 
 
 @contextlib.contextmanager
@@ -50,19 +51,19 @@ def pause(name: str, limit_seconds: float) -> Iterator[None]:
     """Declare that no step ends for a while: a checkpoint, an evaluation, a compilation.
 
     The gang does not count as hung until ``limit_seconds`` have passed, or this block ends. Pauses
-    may be nested: the latest end counts.
+    may be nested, and those of several threads may overlap: the latest end counts.
     """
     page = _pages[0] if _pages else _open_page()
     if page is None:
         yield
         return
-    before = page.paused_until, page.pause
-    page.write_pause(name, max(before[0], time.monotonic() + limit_seconds))
+    pause_of_this_block = page.open_pause(name, time.monotonic() + limit_seconds)
     try:
         yield
     finally:
-        # Not at 0: the time until the next step counts from now.
-        page.write_pause(before[1], max(before[0], time.monotonic()))
+        # A child that was forked in this block has another page.
+        if _pages and _pages[0] is page:
+            page.close_pause(pause_of_this_block)
 
 
 class _OpenPage:
@@ -77,8 +78,10 @@ class _OpenPage:
         self._busy = 0.0
         self._stepped_at = 0.0
         self._metrics_at = 0.0
-        self.paused_until = 0.0
-        self.pause = ""
+        self._paused_until = 0.0
+        self._pauses: Dict[object, Tuple[str, float]] = {}
+        # A handler of a signal may report, too, while its thread does.
+        self.writing = threading.RLock()
 
     def close(self) -> None:
         """Give back the signal and the descriptors; the page stays."""
@@ -98,7 +101,7 @@ class _OpenPage:
             busy = None
         if busy is None:
             # A pause is no part of a step.
-            since = max(self._stepped_at, min(self.paused_until, now))
+            since = max(self._stepped_at, min(self._paused_until, now))
             busy = now - since if self._stepped_at else 0.0
         self._busy += busy
         self._stepped_at = now
@@ -106,8 +109,23 @@ class _OpenPage:
         self._total = int(total) if total is not None and 0 <= total < MAX_STEP else NONE
         self._write()
 
-    def write_pause(self, name: str, until: float) -> None:
-        self.pause, self.paused_until = name, min(until, _LAST_SECOND)
+    def open_pause(self, name: str, until: float) -> object:
+        key = object()
+        with self.writing:
+            self._pauses[key] = name, min(until, _LAST_SECOND)
+            self._write_pauses(0.0)
+        return key
+
+    def close_pause(self, key: object) -> None:
+        with self.writing:
+            del self._pauses[key]
+            # Not at 0: the time until the next step counts from now.
+            self._write_pauses(time.monotonic())
+
+    def _write_pauses(self, earliest: float) -> None:
+        pauses = list(self._pauses.values())
+        name = pauses[-1][0] if pauses else ""
+        self._paused_until = max([earliest, *(until for _, until in pauses)])
         text = name[:_MAX_NAME].encode("utf-8", "replace")[: progress_page.PAUSE_BYTES]
         progress_page.write_text(
             self._page, progress_page.PAUSE_OFFSET, progress_page.PAUSE_BYTES, text
@@ -123,7 +141,7 @@ class _OpenPage:
             self._step,
             self._total,
             self._busy,
-            self.paused_until,
+            self._paused_until,
             number,
         )
 
