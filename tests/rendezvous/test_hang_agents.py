@@ -142,6 +142,16 @@ def test_declared_pause_is_no_hang(open_training: Open) -> None:
         assert "stands still" not in "".join(agent.text for agent in gang.agents)
 
 
+@pytest.mark.parametrize("in_place", [False, True])
+def test_program_after_the_training_is_no_hang(open_training: Open, in_place: bool) -> None:  # noqa: FBT001  a parameter
+    train = "import peers, time; [(peers.progress(s), time.sleep(0.1)) for s in range(20)]"
+    command = ["sh", "-c", f"{sys.executable} -c '{train}'; sleep 6"]
+    settings = {"FB_FIRST_PROGRESS_TIMEOUT_SEC": "1", "FB_PROGRESS_TIMEOUT_SEC": "4"}
+    with open_training("", in_place=in_place, command=command, settings=settings) as gang:
+        assert [agent.wait() for agent in gang.agents] == [0, 0, 0]
+        assert "stands still" not in "".join(agent.text for agent in gang.agents)
+
+
 PRINTING = """
 for step in 1 2 3; do echo "Step   $step/9 loss 0.5" >&2; sleep 0.1; done
 [ $FC_TASK_INDEX = 1 ] || echo "Step 4/9" >&2
