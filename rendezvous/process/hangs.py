@@ -15,6 +15,7 @@ Invariant: an agent acts at most once for each verdict, and only on one that nam
 Rules: docs/design/recovery.md, "Hangs".
 """
 
+import contextlib
 import os
 import threading
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
@@ -42,6 +43,11 @@ _LEAST_SECONDS, _MOST_SECONDS = 0.1, 5.0
 # An agent that starts, or a rank 0 that moves, is no fault.
 _UNREACHABLE_SECONDS = 60.0
 _COMPARE_SECONDS = 10.0
+_LOOK_SECONDS = 0.5
+PORT_TAKEN = (
+    "progress: no hang is found, because another program of this Pod, which is rank 0, uses the "
+    "port of FB_BARRIER_PORT"
+)
 _ASK_BYTES = 6
 _GRACE_REPORTS = 2
 
@@ -105,7 +111,16 @@ class HangWatcher:
                 self.turn()
             except Exception as e:  # noqa: BLE001  (a fault of ours must not fail the Pod)
                 self._reporter.say_once(f"progress: {type(e).__name__}: {e}", "error")
-            self._clock.sleep(self._seconds)
+            self._rest()
+
+    def _rest(self) -> None:
+        """Wait for the next turn; look often whether this Pod is rank 0 now, and serve then."""
+        end = self._clock.monotonic() + self._seconds
+        while self._clock.monotonic() < end:
+            self._clock.sleep(min(_LOOK_SECONDS, self._seconds))
+            with contextlib.suppress(OSError, ValueError, GangKeyError):  # the turn says so
+                if not self._link.serve():
+                    self._reporter.say_once(PORT_TAKEN, "warning")
 
     def turn(self) -> None:
         """Report once, and follow the answer."""

@@ -21,6 +21,7 @@ from rendezvous.process.recovery import Recovery
 from rendezvous.process.wrapper import Wrapper
 from rendezvous.settings.kinds import RANKED_KINDS, map_roles
 from rendezvous.settings.progresspattern import TextStep
+from rendezvous.site.peers.barrier_client import SERVED_BY_ENV
 
 _ANY_RUN = (0, 0)
 
@@ -47,6 +48,8 @@ def prepare_pages(
         raise RefusedError(f"FB_PROGRESS_TIMEOUT_SEC: {e}") from e
     # The package of training code finds the volume by it.
     os.environ[constants.WORKING_DIR_ENV] = setup.options.directory
+    # Processes of the command serve no hub: theirs would take no reports.
+    os.environ[SERVED_BY_ENV] = str(os.getpid())
     read_text: Callable[[], Optional[TextStep]] = partial(read_step, setup.options.progress_file)
     if setup.options.progress_pattern is not None:
         tap = OutputTap(setup.options.progress_pattern)

@@ -2,6 +2,9 @@
 
 It is one of the barrier's hub (``site/peers/barrier_hub.py``), so the gang key authenticates it. It
 stays open. When it breaks, or when another Pod is rank 0, the next report makes a new one.
+
+The agent of rank 0 serves the hub. A training process of its Pod must not, because its hub would
+answer no report: ``SERVED_BY_ENV`` says so.
 """
 
 import os
@@ -9,13 +12,11 @@ import socket
 import time
 from typing import Any, Optional
 
-from rendezvous.site.peers.barrier_client import DEFAULT_PORT, prove, read_line
-from rendezvous.site.peers.barrier_hub import serve
-from rendezvous.site.peers.barrier_limits import Limits, make_room
+from rendezvous.site.peers.barrier_client import DEFAULT_PORT, prove, read_line, start_hub
 from rendezvous.site.peers.barrier_protocol import encode_line
 from rendezvous.site.peers.connecting import connect
 from rendezvous.site.peers.gang_key import GangKeyError, read_gang_key
-from rendezvous.site.peers.generations import Peer, roster
+from rendezvous.site.peers.generations import Peer, Roster, roster
 
 _ANSWER_SECONDS = 5.0
 
@@ -27,6 +28,7 @@ class ProgressLink:
         """Connect with the first report."""
         self._connection: Optional[socket.socket] = None
         self._first: Optional[Peer] = None
+        self._served: Optional[Roster] = None
 
     def exchange(self, report: Any) -> Any:
         """Send a report; return the answer.
@@ -43,7 +45,21 @@ class ProgressLink:
             self.close()
             raise
 
+    def serve(self) -> bool:
+        """Serve the hub if this Pod is rank 0; return False if another process has its port.
+
+        Raises:
+            OSError, ValueError, GangKeyError: The volume or the gang key cannot be read now.
+        """
+        gang = roster()
+        if gang.rank != 0 or gang is self._served:
+            return True
+        is_served = start_hub(gang, _find_port(), read_gang_key(gang.attempt))
+        self._served = gang if is_served else None
+        return is_served
+
     def _exchange(self, report: Any) -> Any:
+        self.serve()
         gang = roster()
         own = next((p for p in gang.peers if (p.role, p.index) == (gang.role, gang.index)), None)
         if own is None or not gang.ranked:
@@ -51,12 +67,8 @@ class ProgressLink:
         first = gang.ranked[0]
         if self._connection is None or self._first != first:
             self.close()
-            port = int(os.environ.get("FB_BARRIER_PORT") or DEFAULT_PORT)
             key = read_gang_key(gang.attempt)
-            if gang.rank == 0:
-                make_room(Limits(gang, {}).wanted)
-                serve(gang, port, key)
-            self._connection, self._first = connect(own, first.address, port), first
+            self._connection, self._first = connect(own, first.address, _find_port()), first
             if key is not None:
                 prove(self._connection, key, gang.attempt)
         line = {
@@ -74,3 +86,7 @@ class ProgressLink:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _find_port() -> int:
+    return int(os.environ.get("FB_BARRIER_PORT") or DEFAULT_PORT)

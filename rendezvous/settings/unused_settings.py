@@ -18,6 +18,7 @@ _NO_SETTINGS = frozenset(
         "FB_ADDRESS",
         "FB_ANNOTATIONS_FILE",
         "FB_BARRIER_PORT",
+        "FB_BARRIER_SERVED_BY",
         "FB_COORDINATOR_IP",
         "FB_FRAMEWORK",
         "FB_GENERATION",

@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
+from rendezvous.process.progresslink import ProgressLink
+from rendezvous.site import peers
 from tests.rendezvous.test_peers import (
     Member,
     build_arrival,
     build_local_gang,
     connect,
     open_members,
+    write,
 )
+from tests.support.servers.childprocess import find_free_ports
 
 WATCH = (
     "from peers import barrier_hub\n"
@@ -91,3 +95,46 @@ def test_report_without_a_proof_of_the_gang_key_is_not_answered(tmp_path: Path) 
         with connect(members[0]) as connection:
             assert b"nonce" in connection.recv(4096)
             assert exchange(connection, build_report({"step": 1})) == b""
+
+
+@pytest.fixture
+def own_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    (port,) = find_free_ports(1)
+    monkeypatch.setenv("BARRIER_WORKING_DIR", str(tmp_path))
+    monkeypatch.setenv("FB_BARRIER_PORT", str(port))
+    return port
+
+
+def is_served(port: int, index: int) -> bool:
+    try:
+        socket.create_connection((f"127.0.9.{index + 1}", port)).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def test_training_process_of_a_watched_rank_0_serves_no_hub(
+    tmp_path: Path, own_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, GANG)
+    monkeypatch.setenv("FB_BARRIER_SERVED_BY", "1")
+    with pytest.raises(TimeoutError):
+        peers.barrier("start", timeout=0.2)
+    assert not is_served(own_port, 0)
+
+
+def test_agent_serves_when_its_pod_becomes_rank_0(tmp_path: Path, own_port: int) -> None:
+    write(tmp_path, GANG, index=1)
+    link = ProgressLink()
+    assert link.serve()
+    assert not is_served(own_port, 1)
+    write(tmp_path, build_local_gang([1], 2), index=1)
+    assert link.serve()
+    assert is_served(own_port, 1)
+    assert ProgressLink().serve(), "it is the own hub"
+
+
+def test_agent_knows_that_another_program_has_its_port(tmp_path: Path, own_port: int) -> None:
+    write(tmp_path, GANG)
+    with socket.create_server(("127.0.9.1", own_port)):
+        assert not ProgressLink().serve()

@@ -3,7 +3,8 @@
 ``barrier_protocol`` says what is sent. Until this process is let go:
 
 1. Wait for a generation with a member that computes.
-2. In the process of rank 0, start the hub, unless a process of this Pod serves it already.
+2. In the process of rank 0, start the hub, unless a process of this Pod serves it already, or
+   $FB_BARRIER_SERVED_BY is the id of another process: an agent, whose hub also takes reports.
 3. Connect to rank 0 (2 s at most), prove the gang key if it is mounted, and arrive.
 4. Wait for the release. Every 0.5 s look whether rank 0 is still the same, and whether this Pod is
    still a member or still none; if not, begin again. Begin again also where the connection fails,
@@ -34,6 +35,7 @@ from .generations import LOOK_SECONDS, Roster, roster, wait
 from .logs import warn_once
 
 DEFAULT_PORT = 29600
+SERVED_BY_ENV = "FB_BARRIER_SERVED_BY"
 _LONGEST_PAUSE_SECONDS = 1.0
 
 
@@ -101,9 +103,9 @@ def _await_release(
     key = read_gang_key(gang.attempt)
     if key is None:
         warn_once("barrier: connections are not authenticated, because no gang key is mounted")
-    if gang.rank == 0:
-        make_room(Limits(gang, {}).wanted)
-        serve(gang, port, key)
+    own_id = str(os.getpid())
+    if gang.rank == 0 and os.environ.get(SERVED_BY_ENV, own_id) == own_id:
+        start_hub(gang, port, key)
     arrival = {
         "name": name,
         "token": token,
@@ -131,6 +133,16 @@ def _await_release(
                 warn_once("barrier: rank 0 requires the gang key; mount it here, too")
             return answer.startswith(GO[:2])
     return False
+
+
+def start_hub(gang: Roster, port: int, key: Optional[bytes]) -> bool:
+    """Serve in this process, with files for all connections; return whether it serves.
+
+    Raises:
+        ValueError: $FB_BARRIER_SOURCES is neither roster nor any.
+    """
+    make_room(Limits(gang, {}).wanted)
+    return serve(gang, port, key)
 
 
 def prove(connection: socket.socket, key: bytes, attempt: str) -> None:

@@ -47,8 +47,11 @@ _MAX_TOKEN_LENGTH = 64
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-def serve(gang: Roster, port: int, key: Optional[bytes]) -> None:
+def serve(gang: Roster, port: int, key: Optional[bytes]) -> bool:
     """Start the hub, unless this process or another one of the Pod has.
+
+    Returns:
+        Whether this process serves.
 
     Raises:
         ValueError: $FB_BARRIER_SOURCES is neither roster nor any.
@@ -58,6 +61,8 @@ def serve(gang: Roster, port: int, key: Optional[bytes]) -> None:
         raise ValueError(f"FB_BARRIER_SOURCES={sources!r:.80}: write roster or any")
     address = gang.ranked[0].address
     with _serving:
+        if any(hub.place == (address, port) for hub in _hubs):
+            return True
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -66,11 +71,13 @@ def serve(gang: Roster, port: int, key: Optional[bytes]) -> None:
             listener.listen(4096)
         except OSError:
             listener.close()
-            return
+            return False
         hub = Hub(listener, gang, key, takes_any=sources == "any")
         os.register_at_fork(after_in_child=hub.leave_to_parent)
+        hub.place = address, port
         hub.start()
         _hubs.append(hub)
+        return True
 
 
 def list_missing(name: str) -> Tuple[str, ...]:
@@ -136,6 +143,8 @@ class Hub(threading.Thread):
         self, listener: socket.socket, gang: Roster, key: Optional[bytes], *, takes_any: bool
     ) -> None:
         super().__init__(name="peers-barrier", daemon=True)
+        # The address and the port that it serves; None in a forked child.
+        self.place: Optional[Tuple[str, int]] = None
         self._listener = listener
         self._key = key
         self._takes_any = takes_any
@@ -180,6 +189,7 @@ class Hub(threading.Thread):
 
     def leave_to_parent(self) -> None:
         """Close everything in a forked child, which would hold port and callers without serving."""
+        self.place = None
         for held in [self._listener, *(connection.socket for connection in self._held)]:
             held.close()
         self._selector.close()
