@@ -31,12 +31,13 @@ import json
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from rendezvous.core.progress import (
+    LONGEST_FIRST_SECONDS,
     Limits,
     RankProgress,
     Standstill,
+    compute_active_until,
     find_standstill,
     find_stragglers,
-    is_active,
 )
 
 MAX_PROCESSES = 32
@@ -44,7 +45,9 @@ MAX_PROCESSES = 32
 MAX_NAMED = 10
 _STACKS_SECONDS = 10.0
 _SILENT_SECONDS = 10.0
-_DECIDE_SECONDS = 0.2
+# A decision takes some microseconds for each process, in the thread of the hub.
+_LEAST_DECIDE_SECONDS = 0.2
+_DECIDE_SECONDS_PER_RANK = 1e-4
 # Two reports of the slowest agents, and the time for a connection.
 _COMPLETE_SECONDS = 20.0
 _REPEAT_SECONDS = 60.0
@@ -78,6 +81,8 @@ class ProcessReport(NamedTuple):
     """Where its main thread is, as ``core.progress`` compares it; "" if it is not known."""
     busy_seconds: float = 0.0
     """How long a step took of late without the wait for other ranks; 0 if it is not known."""
+    moved_seconds: Optional[float] = None
+    """How long ago the step before its newest one was reported; None if there was none."""
 
 
 class AgentReport(NamedTuple):
@@ -149,7 +154,13 @@ class GangWatch:
         self._ask = first_ask
         self._asked_at: Optional[float] = None
         self._decided_at = float("-inf")
+        self._decide_seconds = _LEAST_DECIDE_SECONDS
         self._verdict: Optional[Verdict] = None
+        # Until then the gang moves for sure, by what one member has reported. So while it trains,
+        # a report costs nothing for the other members.
+        self._moving_until, self._mover = float("-inf"), ("", 0)
+        first_seconds = min(limits.first_seconds, LONGEST_FIRST_SECONDS)
+        self._shortest = limits._replace(first_seconds=first_seconds)
 
     def take(
         self, member: Member, report: AgentReport, now: float, fingerprint: str = ""
@@ -158,17 +169,24 @@ class GangWatch:
         if report.run > self._run or self._changed_at is None:
             self._run = report.run
             self._known.clear()
+            self._moving_until = float("-inf")
             self._start_anew(now)
         if report.run < self._run:
             return Answer()
         before = self._known.get(member)
         known = self._known[member] = _Known(fingerprint, report, now)
+        moving_until = self._compute_moving_until(known)
         if before is not None and before.fingerprint != fingerprint:
             self._start_anew(now)
-        elif self._moves(known, now):
+        elif now < moving_until:
             # At once: this answer must not have a verdict about the process before.
             self._asked_at, self._verdict = None, None
-        if now - self._decided_at >= _DECIDE_SECONDS:
+        if moving_until >= self._moving_until:
+            self._moving_until, self._mover = moving_until, member
+        elif self._mover == member:
+            self._find_mover()
+        is_due = now - self._decided_at >= self._decide_seconds
+        if now >= self._moving_until and is_due:
             self._decided_at = now
             self._decide(now)
         return Answer(self._ask if self._asked_at is not None else 0, self._verdict)
@@ -181,18 +199,25 @@ class GangWatch:
         for member, known in list(self._known.items()):
             if self._members.get(member) != known.fingerprint:
                 del self._known[member]
+        self._find_mover()
         self._start_anew(now)
 
     def _start_anew(self, now: float) -> None:
         self._asked_at, self._verdict = None, None
         self._changed_at = now
 
-    def _moves(self, known: _Known, now: float) -> bool:
-        """Return whether the gang moves by what this member reports."""
+    def _compute_moving_until(self, known: _Known) -> float:
+        """Compute until when the gang moves at least, by what this member has reported."""
         if not known.report.processes:
-            return not _is_silent(known.at, now)
-        ranks = (_place(0, process, known.at, now) for process in known.report.processes)
-        return any(is_active(rank, self._limits, now) for rank in ranks)
+            return known.at + _SILENT_SECONDS
+        ranks = (_place(0, process, known.at, known.at) for process in known.report.processes)
+        return max(compute_active_until(rank, self._shortest) for rank in ranks)
+
+    def _find_mover(self) -> None:
+        """Find the member by which the gang moves longest."""
+        ends = {member: self._compute_moving_until(k) for member, k in self._known.items()}
+        self._mover = max(ends, key=ends.__getitem__, default=("", 0))
+        self._moving_until = ends.get(self._mover, float("-inf"))
 
     def _is_complete(self, now: float) -> bool:
         """Return whether all members have reported, or had the time to."""
@@ -205,12 +230,21 @@ class GangWatch:
         busy = {i: [p.busy_seconds] for i, (p, _) in enumerate(processes) if p.busy_seconds > 0}
         return tuple(names[i][1] for i in find_stragglers(busy, _FACTOR))
 
+    def list_without_steps(self, now: float) -> Tuple[str, ...]:
+        """List the ranks that report no step, though others do, after the time for the first."""
+        names, processes = self._list_processes()
+        return tuple(
+            names[rank.rank][1]
+            for rank in _place_all(processes, now)
+            if rank.has_no_steps and now >= compute_active_until(rank, self._shortest)
+        )
+
     def _decide(self, now: float) -> None:
         names, processes = self._list_processes()
-        ranks = [_place(i, process, at, now) for i, (process, at) in enumerate(processes)]
+        self._decide_seconds = max(_LEAST_DECIDE_SECONDS, len(processes) * _DECIDE_SECONDS_PER_RANK)
+        ranks = _place_all(processes, now)
         found = find_standstill(ranks, self._limits, now)
-        is_moving = found is None or any(self._moves(known, now) for known in self._known.values())
-        if found is None or is_moving or not self._is_complete(now):
+        if found is None or not self._is_complete(now):
             self._asked_at, self._verdict = None, None
             return
         if self._verdict is not None:
@@ -225,7 +259,6 @@ class GangWatch:
         if not is_answered and now - self._asked_at < _STACKS_SECONDS:
             return
         behind, waiting = ([names[i] for i in part] for part in (found.behind, found.waiting))
-        steps = [processes[i][0].step for i in found.behind]
         self._verdict_at = now
         self._verdict = Verdict(
             number=self._ask,
@@ -234,7 +267,7 @@ class GangWatch:
             behind_count=len(behind),
             waiting=tuple(name for _, name in waiting[:MAX_NAMED]),
             waiting_count=len(waiting),
-            step=min(-1 if step is None else step for step in steps),
+            step=_find_step([ranks[i] for i in found.behind], ranks),
             seconds=now - found.since,
             acting=self._choose_acting([member for member, _ in behind], found, now),
         )
@@ -270,14 +303,36 @@ def _is_silent(at: float, now: float) -> bool:
     return now - at >= _SILENT_SECONDS
 
 
+def _find_step(behind: Sequence[RankProgress], ranks: Sequence[RankProgress]) -> int:
+    """Find the lowest step of those behind; if they report none, of all. -1: before the first."""
+    reporting = [each for each in behind if not each.has_no_steps]
+    reporting = reporting or [each for each in ranks if not each.has_no_steps]
+    return min((-1 if each.step is None else each.step for each in reporting), default=-1)
+
+
+def _place_all(processes: Sequence[Tuple[ProcessReport, float]], now: float) -> List[RankProgress]:
+    """Place all ranks; those without a step are seen beside those that have moved since."""
+    moved = [at - each.moved_seconds for each, at in processes if each.moved_seconds is not None]
+    moved_at = max(moved, default=float("-inf"))
+    return [
+        _place(index, process, at, now)._replace(
+            has_no_steps=process.step is None and at - process.quiet_seconds < moved_at
+        )
+        for index, (process, at) in enumerate(processes)
+    ]
+
+
 def _place(index: int, process: ProcessReport, at: float, now: float) -> RankProgress:
+    step, total = process.step, process.total
     return RankProgress(
         rank=index,
-        step=process.step,
+        step=step,
         changed_at=at - process.quiet_seconds,
         paused_until=at + process.pause_seconds if process.pause_seconds > 0 else float("-inf"),
         is_stopped=process.is_stopped or _is_silent(at, now),
         stack=process.stack,
+        # Steps count from 0 or from 1.
+        is_last=step is not None and total is not None and step >= total - 1,
     )
 
 
@@ -296,6 +351,7 @@ def encode_report(report: AgentReport) -> Dict[str, Any]:
             int(p.is_stopped),
             p.stack,
             round(p.busy_seconds, 6),
+            *([] if p.moved_seconds is None else [round(p.moved_seconds, 1)]),
         ]
         for p in report.processes[:MAX_PROCESSES]
     ]
@@ -318,13 +374,14 @@ def decode_report(wire: Any) -> AgentReport:
     return AgentReport(
         run=(_check_number(generation), _check_number(epoch)),
         answered=_check_number(wire["answered"]),
-        processes=tuple(_decode_process(*values) for values in processes),
+        processes=tuple(_decode_process(values) for values in processes),
     )
 
 
-def _decode_process(
-    rank: Any, step: Any, total: Any, quiet: Any, pause: Any, stopped: Any, stack: Any, busy: Any
-) -> ProcessReport:
+def _decode_process(values: Any) -> ProcessReport:
+    rank, step, total, quiet, pause, stopped, stack, busy, *moved = values
+    if len(moved) > 1:
+        raise ValueError("too many values")
     if not isinstance(stack, str) or len(stack) > _MAX_STACK:
         raise ValueError("no stack")
     return ProcessReport(
@@ -336,6 +393,7 @@ def _decode_process(
         is_stopped=bool(stopped),
         stack=stack,
         busy_seconds=_check_seconds(busy),
+        moved_seconds=_check_seconds(moved[0]) if moved else None,
     )
 
 

@@ -5,8 +5,10 @@ in each step, so the hang of one soon stops all. Steps of ``find_standstill``:
 
 1. A rank was active when its step increased last, or when the pause that it has declared ends.
 2. The gang moves if a rank was active within the limit: ``first_seconds`` before its first step,
-   ``step_seconds`` after it.
-3. Else it stands still. Behind are the ranks with the lowest step.
+   ``step_seconds`` after it. When all ranks with steps may have ended the last one, the longer of
+   both: an evaluation or an export may follow.
+3. Else it stands still. Behind are the ranks with the lowest step. Without those that report none
+   though others do: often only rank 0 prints its steps, and nothing is known of the others.
 4. If all have the same step, behind are those whose process is stopped; else those whose stack is
    another one than that of most ranks; else all. Stacks are compared from their outermost frame.
    The first frame that is not the same in all decides: those that wait may be anywhere in a loop.
@@ -26,6 +28,8 @@ from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 _LEAST_COMPARED = 3
 # Characters of a frame in a stack.
 FRAME_LENGTH = 4
+# With no limit for the first step, such a rank would be active for ever.
+LONGEST_FIRST_SECONDS = 1800.0
 
 
 class RankProgress(NamedTuple):
@@ -43,6 +47,10 @@ class RankProgress(NamedTuple):
     """Whether its process is stopped (SIGSTOP, a debugger), so that it gives no stack."""
     stack: str = ""
     """Where its main thread is: 4 characters for each frame, the outermost first; "" if unknown."""
+    has_no_steps: bool = False
+    """Whether it reports no step, though another rank has reported two since it was started."""
+    is_last: bool = False
+    """Whether the step may be the last one of the training."""
 
 
 class Limits(NamedTuple):
@@ -69,7 +77,10 @@ def find_standstill(
     ranks: Sequence[RankProgress], limits: Limits, now: float
 ) -> Optional[Standstill]:
     """Find whether the gang stands still; None if it moves, or has no ranks."""
-    if not ranks or any(is_active(rank, limits, now) for rank in ranks):
+    reporting = [rank for rank in ranks if rank.step is not None]
+    if reporting and all(rank.is_last for rank in reporting):
+        limits = limits._replace(step_seconds=max(limits))  # an evaluation, an export
+    if not ranks or any(now < compute_active_until(rank, limits) for rank in ranks):
         return None
     behind = {rank.rank for rank in _find_behind(ranks)}
     return Standstill(
@@ -79,10 +90,14 @@ def find_standstill(
     )
 
 
-def is_active(rank: RankProgress, limits: Limits, now: float) -> bool:
-    """Return whether a rank was active within its limit."""
-    limit = limits.first_seconds if rank.step is None else limits.step_seconds
-    return now - _get_active_at(rank) < limit
+def compute_active_until(rank: RankProgress, limits: Limits) -> float:
+    """Compute until when a rank is active, if it reports nothing new."""
+    limit = limits.step_seconds
+    if rank.step is None:
+        limit = limits.first_seconds
+    if rank.has_no_steps:
+        limit = min(limit, LONGEST_FIRST_SECONDS)
+    return _get_active_at(rank) + limit
 
 
 def find_stragglers(step_seconds: Mapping[int, Sequence[float]], factor: float) -> Tuple[int, ...]:
@@ -105,9 +120,10 @@ def _get_active_at(rank: RankProgress) -> float:
 
 def _find_behind(ranks: Sequence[RankProgress]) -> Sequence[RankProgress]:
     """Find the ranks that the others wait for, of a gang that stands still."""
-    lowest = min(_get_step(rank) for rank in ranks)
-    behind = [rank for rank in ranks if _get_step(rank) == lowest]
-    if len(behind) < len(ranks):
+    compared = [rank for rank in ranks if not rank.has_no_steps]
+    lowest = min((_get_step(rank) for rank in compared), default=-1)
+    behind = [rank for rank in compared if _get_step(rank) == lowest]
+    if len(behind) < len(compared):
         return behind
     stopped = [rank for rank in ranks if rank.is_stopped]
     if stopped:

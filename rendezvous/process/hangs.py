@@ -23,6 +23,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
 from rendezvous.core.hangs import (
+    MAX_NAMED,
     AgentReport,
     Answer,
     GangWatch,
@@ -193,6 +194,7 @@ class HangWatcher:
         if now - self._compared_at >= _COMPARE_SECONDS:
             self._compared_at = now
             self._report_stragglers()
+            self._report_without_steps(now)
         return encode_answer(answer)
 
     def _report_stragglers(self) -> None:
@@ -201,6 +203,14 @@ class HangWatcher:
         self._stragglers = stragglers
         for name in new:
             self._reporter.say_once(f"progress: {name} is slower than the others", "warning")
+
+    def _report_without_steps(self, now: float) -> None:
+        names = self._watch.list_without_steps(now)
+        if names:
+            listed = _list_names(names[:MAX_NAMED], len(names))
+            verb = "reports" if len(names) == 1 else "report"
+            text = f"progress: {listed} {verb} no step, though others do: their hangs are not named"
+            self._reporter.say_once(text, "warning")
 
 
 def render_verdict(verdict: Verdict) -> str:

@@ -39,6 +39,7 @@ class _Seen:
     def __init__(self, page: Page, now: float) -> None:
         self.page = page
         self.changed_at = now
+        self.moved_at: Optional[float] = None
         self.stack = ""
         self.window: Deque[Tuple[float, int, float]] = deque(maxlen=_MAX_WINDOW)
 
@@ -170,6 +171,7 @@ class ProgressPages:
             is_stopped=_is_stopped(page.pid),
             stack=seen.stack,
             busy_seconds=_compute_busy(seen),
+            moved_seconds=None if seen.moved_at is None else now - seen.moved_at,
         )
 
     @contextlib.contextmanager
@@ -209,6 +211,7 @@ def _follow(seen: Optional[_Seen], page: Page, now: float) -> _Seen:
     if seen is None:
         seen = _Seen(page, now)
     elif page.step != seen.page.step:
+        seen.moved_at = None if seen.page.step is None else seen.changed_at
         seen.changed_at, seen.stack = now, ""
     if page.step is not None and (not seen.window or page.step != seen.page.step):
         seen.window.append((now, page.step, page.busy_seconds))

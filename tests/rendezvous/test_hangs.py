@@ -26,6 +26,7 @@ from rendezvous.core.progress import Limits
 from rendezvous.process import hangs
 from rendezvous.site.peers.barrier_protocol import MAX_LINE_BYTES
 from tests.support.fakes.agentclock import VirtualClock
+from tests.support.measuring.cost import assert_costs_at_most
 
 LIMITS = Limits(step_seconds=60.0, first_seconds=600.0)
 RANKS = 8
@@ -42,6 +43,7 @@ class Gang:
         self.run = (1, 0)
         self.steps: list[int | None] = [None] * count
         self.changed = [self.now] * count
+        self.moved: list[float | None] = [None] * count
         self.paused = [0.0] * count
         self.stopped = [False] * count
         self.stacks = ["all_reduce"] * count
@@ -49,13 +51,17 @@ class Gang:
         self.answers = [Answer()] * count
         self.busy = [1.0] * count
         self.silent: set[int] = set()
+        self.reporting = set(range(count))
+        self.started = self.now
 
     def step(self) -> None:
         for index, step in enumerate(self.steps):
+            self.moved[index] = None if step is None else self.changed[index]
             self.steps[index] = 0 if step is None else step + 1
             self.changed[index] = self.now
 
     def report(self, index: int) -> Answer:
+        moved = self.moved[index]
         process = ProcessReport(
             index,
             self.steps[index],
@@ -65,7 +71,10 @@ class Gang:
             self.stopped[index],
             self.stacks[index] if self.asked[index] and not self.stopped[index] else "",
             self.busy[index],
+            None if moved is None else self.now - moved,
         )
+        if index not in self.reporting:
+            process = ProcessReport(index, None, None, self.now - self.started)
         report = decode_report(
             json.loads(
                 json.dumps(encode_report(AgentReport(self.run, self.asked[index], (process,))))
@@ -326,6 +335,56 @@ def test_rank_0_acts_once_though_an_answer_is_lost(
     for _ in range(5):
         watcher.turn()
     assert acted == ended
+
+
+def test_gang_of_which_one_rank_reports_steps_is_judged_by_that_one() -> None:
+    gang = Gang()
+    gang.reporting = {0}
+    for _ in range(20):
+        gang.step()
+        assert gang.let_pass(40.0) == []
+    assert gang.watch.list_without_steps(gang.now) == tuple(f"worker/{i}" for i in range(1, RANKS))
+    (found,) = gang.let_pass(75.0)
+    assert (found.behind_count, found.waiting_count, found.step) == (RANKS, 0, 19)
+    assert found.acting == (("worker", 0, ""),)
+
+
+def test_rank_that_never_had_a_step_is_behind_if_the_others_had_one() -> None:
+    gang = Gang()
+    gang.step()
+    gang.reporting = set(range(RANKS)) - {3}
+    (found,) = gang.let_pass(630.0)
+    assert (found.behind, found.step) == (("worker/3",), -1)
+
+
+def test_evaluation_after_the_last_step_is_no_hang() -> None:
+    gang = Gang()
+    for _ in range(100):
+        gang.step()
+    assert gang.let_pass(590.0) == []
+    assert gang.let_pass(40.0)
+
+
+def test_pause_that_ends_early_holds_the_gang_no_longer() -> None:
+    gang = Gang()
+    gang.step()
+    gang.paused[3] = gang.now + 3600.0
+    assert gang.let_pass(30.0) == []
+    gang.paused[3] = 0.0
+    assert gang.let_pass(70.0)
+
+
+def test_report_of_a_gang_that_trains_costs_little_for_any_number_of_ranks() -> None:
+    watch = GangWatch(LIMITS, 0)
+
+    def report(pods: int, now: float) -> None:
+        for index in range(pods):
+            processes = tuple(ProcessReport(8 * index + i, 10, None, 1.0) for i in range(8))
+            at = now + 0.005 * index
+            watch.take(("worker", index), AgentReport((1, 0), 0, processes), at)
+
+    report(1000, 1000.0)
+    assert_costs_at_most(100e-6 * 1000, lambda: report(1000, 1005.0))
 
 
 def test_straggler_is_named_though_all_end_a_step_together() -> None:

@@ -100,6 +100,31 @@ def test_first_step_may_take_longer_than_the_next_ones() -> None:
     assert find_standstill(one, LIMITS, 599.0) is None, "rank 0 compiles"
 
 
+def test_rank_without_steps_is_behind_only_if_it_is_stopped() -> None:
+    silent = RankProgress(0, None, 0.0, has_no_steps=True)
+    others = [rank(1, 40, 1700.0), rank(2, 41, 1700.0)]
+    assert find_standstill([silent, *others], LIMITS, 1760.0) == Standstill((1,), (0, 2), 1700.0)
+    others = [rank(1, 41, 1700.0, "a"), rank(2, 41, 1700.0, "a")]
+    assert find_standstill([silent, *others], LIMITS, 1760.0) == Standstill((0, 1, 2), (), 1700.0)
+    stopped = silent._replace(is_stopped=True)
+    assert find_standstill([stopped, *others], LIMITS, 1760.0) == Standstill((0,), (1, 2), 1700.0)
+
+
+def test_rank_without_steps_holds_a_gang_for_1800_seconds_at_most() -> None:
+    ranks = [RankProgress(0, None, 0.0, has_no_steps=True), rank(1, 40)]
+    for first_seconds, seconds in ((600.0, 600.0), (float("inf"), 1800.0)):
+        limits = Limits(60.0, first_seconds)
+        assert find_standstill(ranks, limits, seconds - 1.0) is None
+        assert find_standstill(ranks, limits, seconds) is not None
+
+
+def test_training_that_may_be_over_has_the_longer_limit() -> None:
+    last = [rank(i, 99)._replace(is_last=True) for i in range(2)]
+    assert find_standstill(last, LIMITS, 599.0) is None
+    assert find_standstill(last, LIMITS, 600.0) is not None
+    assert find_standstill([*last, rank(2, 98)], LIMITS, 60.0) == Standstill((2,), (0, 1), 0.0)
+
+
 def test_gang_without_ranks_does_not_stand_still() -> None:
     assert find_standstill([], LIMITS, 1e9) is None
 
@@ -122,7 +147,9 @@ def build_progress(number: int) -> st.SearchStrategy[RankProgress]:
         st.floats(0, 100),
         st.booleans(),
         st.sampled_from(["", "a", "b"]),
-    )
+        st.booleans(),
+        st.booleans(),
+    ).map(lambda each: each._replace(has_no_steps=each.has_no_steps and each.step is None))
 
 
 @given(
@@ -137,7 +164,10 @@ def test_ranks_are_behind_or_wait_and_a_standstill_lasts(
         return
     assert found.behind
     assert sorted(found.behind + found.waiting) == list(range(len(ranks)))
-    steps = [-1 if each.step is None else each.step for each in ranks]
-    assert max(steps[i] for i in found.behind) <= min([9, *(steps[i] for i in found.waiting)])
+    steps = {
+        each.rank: -1 if each.step is None else each.step for each in ranks if not each.has_no_steps
+    }
+    behind, waiting = ([steps[i] for i in each if i in steps] for each in found[:2])
+    assert max([-1, *behind]) <= min([9, *waiting])
     assert all(each.paused_until <= now for each in ranks)
     assert find_standstill(ranks, LIMITS, now + 1.0) == found
