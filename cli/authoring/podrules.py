@@ -41,7 +41,8 @@ _COUNTS = ("minFailedTaskCount", "minSucceededTaskCount")
 _RESERVED_PREFIXES = ("FC_", constants.ANNOTATION_PREFIX)
 _WRAPPER = constants.WRAPPER_ANNOTATION.removeprefix(constants.ANNOTATION_PREFIX)
 _IN_PLACE = constants.IN_PLACE_ANNOTATION.removeprefix(constants.ANNOTATION_PREFIX)
-_SETTINGS = BY_ANNOTATION | {_WRAPPER, _IN_PLACE}
+_RETRYABLE = constants.RETRYABLE_CODES_ANNOTATION.removeprefix(constants.ANNOTATION_PREFIX)
+_SETTINGS = BY_ANNOTATION | {_WRAPPER, _IN_PLACE, _RETRYABLE}
 
 
 def pod_template(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from cli.authoring.findings import Finding, error, warning
 from cli.templates import ContainerTemplate, RoleTemplate, list_role_names, list_roles
 from framework.api import constants
 from framework.api.gang_key import refers_to_gang_key
-from framework.api.inplace import ANNOTATION_FORM, find_annotation, parse_annotation
+from framework.api.inplace import ANNOTATION_FORM, find_text, parse_annotation
 from framework.kube.resources import Object
 from rendezvous.settings.inplace import list_faults
 from rendezvous.settings.kinds import RANKED_KINDS, map_roles
@@ -101,7 +101,7 @@ def find_in_place_path(role: RoleTemplate) -> str:
     recovery = role.body.get(constants.RECOVERY_FIELD)
     if isinstance(recovery, Mapping) and recovery.get(constants.IN_PLACE_FIELD):
         return f"{role.path}.{_FIELD}"
-    if find_annotation(role.body["task"]["pod"]) is None:
+    if find_text(role.body["task"]["pod"]) is None:
         return ""
     return f"{role.path}.task.pod.metadata.annotations[{constants.IN_PLACE_ANNOTATION}]"
 
@@ -109,4 +109,4 @@ def find_in_place_path(role: RoleTemplate) -> str:
 def _find_text(role: RoleTemplate) -> object:
     """Find the annotation, unless the field overrides it."""
     is_field = find_in_place_path(role).endswith(_FIELD)
-    return None if is_field else find_annotation(role.body["task"]["pod"])
+    return None if is_field else find_text(role.body["task"]["pod"])

@@ -15,6 +15,7 @@ from cli.authoring.podfields import misspelt_field
 from cli.authoring.podrules import pod_template, reserved_key, restart_policy
 from cli.authoring.progressrules import unwatched_progress
 from cli.authoring.recoveryrules import incomplete_recovery, unwrapped_recovery
+from cli.authoring.retryrules import retryable_exit_codes
 from cli.fieldhints import list_unknown_fields, suggest_field, suggest_place
 from cli.templates import (
     ContainerTemplate,
@@ -280,6 +281,7 @@ RULES: tuple[Rule, ...] = (
     unheard_drain,
     unwrapped_recovery,
     incomplete_recovery,
+    retryable_exit_codes,
     unwatched_progress,
 )
 

@@ -84,6 +84,8 @@ SCALED_WORKERS_ANNOTATION = ANNOTATION_PREFIX + "scaled-workers"
 CREATION_PROOF_ANNOTATION = ANNOTATION_PREFIX + "creation-proof"
 # On a Pod template: PID 1 is the wrapper, which ends when the attempt completes.
 WRAPPER_ANNOTATION = ANNOTATION_PREFIX + "wrapper"
+# On a Pod template: the exit codes of a container that are retried, "tensorflow=128-255".
+RETRYABLE_CODES_ANNOTATION = ANNOTATION_PREFIX + "retryable-exit-codes"
 # On a Framework, written by its user: UIDs of Pods whose Tasks are to be retried, with commas.
 RETRY_ANNOTATION = ANNOTATION_PREFIX + "retry"
 

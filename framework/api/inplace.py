@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from framework.api import constants
+from framework.api.podtemplates import find_annotation
 from framework.api.recovery import InPlaceSpec
 from framework.api.types import TaskRoleSpec
 
@@ -23,18 +24,13 @@ def find_in_place(role: TaskRoleSpec) -> InPlaceSpec | None:
     """Find the restart in place of a role; None if it has none that can be read."""
     if role.recovery is not None and role.recovery.in_place is not None:
         return role.recovery.in_place
-    text = find_annotation(role.task.pod)
+    text = find_text(role.task.pod)
     return None if text is None else parse_annotation(text)
 
 
-def find_annotation(template: Mapping[str, Any] | None) -> object:
+def find_text(template: Mapping[str, Any] | None) -> object:
     """Find the annotation of a Pod template; None if it is absent."""
-    metadata = (template or {}).get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-    found: object = None
-    if isinstance(annotations, Mapping):
-        found = annotations.get(constants.IN_PLACE_ANNOTATION)
-    return found
+    return find_annotation(template, constants.IN_PLACE_ANNOTATION)
 
 
 def parse_annotation(text: object) -> InPlaceSpec | None:

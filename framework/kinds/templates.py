@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from framework.api import constants
+from framework.api import constants, inplace, podtemplates, retryable_codes
 from framework.api.fielderrors import FieldError
-from framework.api.inplace import find_annotation
 from framework.kinds.compiled import Note, Object
 from framework.kinds.shapes import ANY, BOOLEAN, QUANTITY, TEXT, Shape, find_shape_faults
 
@@ -59,7 +58,7 @@ def check_template(
         yield from faults
         return
     spec = template.get("spec")
-    if find_annotation(template) is not None:
+    if inplace.find_text(template) is not None:
         yield FieldError(
             f"{path}.metadata.annotations[{constants.IN_PLACE_ANNOTATION}]",
             "only the roles of a Framework restart in place: remove it, or write a Framework "
@@ -70,8 +69,17 @@ def check_template(
         return
     for key in _NAMED_LISTS:
         yield from _check_names(spec.get(key) or (), f"{path}.spec.{key}", reserved.get(key, ()))
+    yield from _check_retryable_codes(template, path)
     if not spec.get("containers"):
         yield FieldError(f"{path}.spec.containers", "is required: list at least one container")
+
+
+def _check_retryable_codes(template: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    names = {str(item.get("name")) for item in template["spec"].get("containers") or ()}
+    fault, remedy = retryable_codes.find_fault(template, names)
+    if fault:
+        field = f"{path}.metadata.annotations[{constants.RETRYABLE_CODES_ANNOTATION}]"
+        yield FieldError(field, f"{fault}: {remedy}")
 
 
 def _check_names(
@@ -123,6 +131,12 @@ def add_annotation(template: Object, name: str, value: str) -> None:
     """Set an annotation of the Pods."""
     metadata = _get_object(template, "metadata")
     metadata["annotations"] = {**(metadata.get("annotations") or {}), name: value}
+
+
+def add_default_annotation(template: Object, name: str, value: str) -> None:
+    """Set an annotation of the Pods that the user did not set."""
+    if podtemplates.find_annotation(template, name) is None:
+        add_annotation(template, name, value)
 
 
 def add_volume(spec: Object, volume: Object) -> None:

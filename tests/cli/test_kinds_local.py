@@ -232,6 +232,32 @@ def test_tfjob_by_services_gets_their_names(tmp_path: Path) -> None:
     assert cluster["ps"] == ["ps-1234-0:2224", "ps-1234-1:2224"]
 
 
+def test_tfjob_with_exit_code_210_is_started_again(tmp_path: Path) -> None:
+    """The second attempt of the master ends with 0."""
+    master = "import os, sys; n = os.environ['FC_TASK_ATTEMPT_ID']; print('try', n, flush=True)"
+    text = build_tfjob_of(f"{master}; sys.exit(210 if n == '0' else 0)")
+    lines = [line for line in run(tmp_path, text).splitlines() if "[master/0] try" in line]
+    assert lines == ["[master/0] try 0", "[master/0] try 1"]
+
+
+def test_tfjob_with_exit_code_1_fails(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(build_tfjob_of("print('only try', flush=True); raise SystemExit(1)"))
+    code, output = call(*list_local(tmp_path / "state"), "--logs", str(file))
+    assert code == ExitCode.FAILED, output
+    assert output.count("[master/0] only try") == 1
+    assert "ContainerExitCodePermanent" in output
+
+
+def build_tfjob_of(master: str) -> str:
+    """Build a TfJob whose master runs a program of Python, without other replicas."""
+    job = next(iter(yaml.safe_load_all(TFJOB)))
+    job["spec"]["replica_specs"] = job["spec"]["replica_specs"][:1]
+    (container,) = job["spec"]["replica_specs"][0]["template"]["spec"]["containers"]
+    container["args"] = [master]
+    return yaml.safe_dump(job)
+
+
 @pytest.mark.parametrize("tf_config", ["", "services"])
 def test_tfjob_with_json_logs_writes_records_with_their_tags(
     tmp_path: Path, tf_config: str

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from framework.api import constants
+from framework.api.codec import decode_framework
 from framework.kube.client import KubeClient
 from framework.kube.resources import (
     CONFIGMAPS,
@@ -288,6 +289,20 @@ async def check_taken_name(stage: Stage) -> None:
     await watch_until(stage.kube, TFJOBS, stage.namespace, blocked)
 
 
+async def check_exit_codes(stage: Stage, ends: Ends) -> None:
+    """A master that ended with 210 and 255 was started again; one that ended with 1 was not."""
+    for name, state, retries in (("job", "Succeeded", 2), ("old", "Failed", 0)):
+        done = await stage.kube.get(TFJOBS, stage.namespace, name)
+        assert done["status"]["state"] == state
+        framework = await stage.kube.get(FRAMEWORKS, stage.namespace, name)
+        status = decode_framework(framework).status
+        assert status is not None
+        roles = {role.name: role.tasks for role in status.attempt_status.task_roles}
+        (task,) = roles["master"]
+        assert task.retry_policy_status.total_retried_count == retries
+    assert all(codes == [] for codes in ends.codes.values())
+
+
 async def test_job_of_each_kind_runs_with_the_rights_of_the_component(
     deployed: Deployed, kube: KubeClient, namespace: str, ends: Ends, audited_plane: Access
 ) -> None:
@@ -312,10 +327,10 @@ async def test_job_of_each_kind_runs_with_the_rights_of_the_component(
     await wait_for_binding(stage, binding)
     await check_taken_name(stage)
 
+    ends.codes = {"job-master-0": [210, 255], "old-master-0": [1]}
     ends.is_told.set()
     await stage.wait_for_phases("Done", "Succeeded")
-    done = await kube.get(TFJOBS, namespace, "job")
-    assert done["status"]["state"] == "Succeeded"
+    await check_exit_codes(stage, ends)
     tfjobs = ((TFJOBS, name) for name in ("job", "old", "taken"))
     for resource, name in ((TRAININGJOBS, "elastic"), *tfjobs):
         await delete_in_the_foreground(kube, resource, namespace, name)

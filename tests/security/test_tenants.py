@@ -39,6 +39,7 @@ LISTS = ("containers", "initContainers", "ephemeralContainers")
 SETTINGS = {
     constants.WRAPPER_ANNOTATION,
     constants.IN_PLACE_ANNOTATION,
+    constants.RETRYABLE_CODES_ANNOTATION,
     *(constants.ANNOTATION_PREFIX + word for word in BY_ANNOTATION),
 }
 EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))

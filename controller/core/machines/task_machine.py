@@ -46,6 +46,7 @@ from controller.core.objects import ownership, refusals
 from controller.core.objects.gang_keys import ensure_gang_key
 from controller.core.policies import retention, retry_backoff, retry_requests
 from controller.core.policies.coalescing import may_coalesce_end
+from controller.core.policies.exit_code_policy import complete_failed
 from controller.core.policies.retry_policy import decide_retry
 from controller.core.recovery import start_deadline
 from controller.core.roster import drain
@@ -55,7 +56,6 @@ from framework.api.completion import (
     EPOCH_START_TIMEOUT,
     POD_EXTERNAL_DELETED,
     RETRY_TASK_REQUESTED,
-    complete_failed_pod,
     complete_succeeded_pod,
     complete_task,
 )
@@ -154,7 +154,7 @@ def _should_retry_now(draft: Draft, role: RoleDraft, task: TaskStatus) -> bool:
 
 
 def _observe_ended(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -> TaskStatus:
-    completion = _complete_pod(draft, pod)
+    completion = _complete_pod(draft, role, pod)
     if draft.is_completing and retention.is_attempt_retained(draft):
         return task
     if not draft.is_completing and retention.should_retain(draft, role, task, completion):
@@ -179,10 +179,11 @@ def _refresh_fields(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodVie
     return draft.put_task(role, replace(task, attempt_status=attempt))
 
 
-def _complete_pod(draft: Draft, pod: PodView) -> TaskAttemptCompletionStatus:
+def _complete_pod(draft: Draft, role: RoleDraft, pod: PodView) -> TaskAttemptCompletionStatus:
     if pod.phase is PodPhase.SUCCEEDED:
         return complete_succeeded_pod(pod)
-    return complete_failed_pod(pod, draft.settings.code_rules)
+    template = role.spec.task.pod if role.spec else None
+    return complete_failed(template, pod, draft.settings.code_rules)
 
 
 def _delete_pod(

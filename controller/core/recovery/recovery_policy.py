@@ -24,10 +24,11 @@ from dataclasses import replace
 
 from controller.core.actions import Urgency
 from controller.core.draft import Draft
+from controller.core.policies.exit_code_policy import complete_failed
 from controller.core.recovery.epochs import EpochState, Report, decide_epoch
 from controller.core.recovery.restartable_pods import find_live_pod, find_roles, list_policies
 from controller.core.recovery.start_deadline import follow_start
-from framework.api.completion import PERMANENT, complete_failed_pod
+from framework.api.completion import PERMANENT
 from framework.api.constants import PROCESS_ENDED_ANNOTATION
 from framework.api.epochreports import parse_end
 from framework.api.naming import TaskKey
@@ -79,18 +80,20 @@ def _read_report(draft: Draft, key: TaskKey, pod: PodView, state: EpochState) ->
     end = parse_end(pod.annotations[PROCESS_ENDED_ANNOTATION])
     # Reports of earlier epochs stay at their Pods, and whether a code is permanent is slow to find.
     if end is not None and end.epoch == state.epoch:
-        is_permanent = _is_permanent(draft, pod, end.code)
+        is_permanent = _is_permanent(draft, key.role, pod, end.code)
         yield Report(key, fingerprint_uid(pod.uid), end.epoch, end.code, is_permanent)
 
 
-def _is_permanent(draft: Draft, pod: PodView, code: int) -> bool:
+def _is_permanent(draft: Draft, role: str, pod: PodView, code: int) -> bool:
     """Return whether the Pod would fail permanently if its running containers ended so."""
     ended = Terminated(code=code)
     containers = tuple(
         container if container.terminated else replace(container, terminated=ended)
         for container in pod.containers or (ContainerView(""),)
     )
-    completion = complete_failed_pod(replace(pod, containers=containers), draft.settings.code_rules)
+    template = next((each.task.pod for each in draft.spec.task_roles if each.name == role), None)
+    ended_pod = replace(pod, containers=containers)
+    completion = complete_failed(template, ended_pod, draft.settings.code_rules)
     return PERMANENT in (completion.type.attributes or ())
 
 

@@ -3,9 +3,9 @@
 1. Decode the object and set its defaults; refuse it with all faults.
 2. Each replica type becomes a role: ``master``, ``ps``, ``worker``. The attempt ends with the
    master; a failure of another role does not end it.
-3. ``restartPolicy`` becomes Never, and the controller retries a Task as the original does: codes 1
-   to 127 and OOMKilled are permanent. Of 128 to 255, it retries the signals that are transient in
-   its default config (docs/tfjob.md, "Exit codes").
+3. ``restartPolicy`` becomes Never, and the controller retries a Task by the exit code of the
+   container ``tensorflow``: 1 to 127 and OOMKilled are permanent, 128 to 255 are retried
+   (docs/tfjob.md, "Exit codes"). An annotation of the Pod template says so.
 4. Only the container ``tensorflow`` gets TF_CONFIG: from the rendezvous agent that starts its
    command, or, if a template has no command, in all roles as a variable with the names of the
    Services.
@@ -20,11 +20,13 @@ from functools import partial
 from typing import Any
 
 from framework.api import constants
+from framework.api.retryable_codes import RetryableCodes
 from framework.kinds import agents
 from framework.kinds.agent_objects import build_rights
 from framework.kinds.compiled import Compiled, Note, Object
 from framework.kinds.decoding import build_metadata, note_unknown
 from framework.kinds.templates import (
+    add_default_annotation,
     add_env,
     add_labels,
     translate_gpus,
@@ -52,9 +54,9 @@ _WITH_JSON_LOGS = f'export PYTHONPATH="{_LOGS}${{PYTHONPATH:+:$PYTHONPATH}}"; ex
 _SERVER = f"{constants.WORKING_DIR}/agent/site/peers_tensorflow_server.py"
 # Images of TensorFlow before 1.14 have Python 2.7 by the name python, newer ones Python 3.
 _RUN_SERVER = f'exec "$(command -v python || command -v python3)" {_SERVER}'
+_RETRYABLE_CODES = RetryableCodes(CONTAINER, 128, 255)
 _RETRIED = (
-    "the kubelet restarts no container; the controller retries a Task that ends with a transient "
-    "code"
+    "the kubelet restarts no container; the controller retries a Task whose exit code is 128 to 255"
 )
 
 
@@ -150,6 +152,7 @@ def _build_pod(job: TfJob, replica: TfReplicaSpec, path: str, notes: list[Note])
         notes += translate_restart_policy(template["spec"], place, _RETRIED)
         notes += translate_gpus(template["spec"], place)
     add_labels(template, build_labels(job, replica))
+    add_default_annotation(template, constants.RETRYABLE_CODES_ANNOTATION, str(_RETRYABLE_CODES))
     agents.prepare(template, job.meta.name)
     container = find_tensorflow(template)
     if container is None:

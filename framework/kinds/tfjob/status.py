@@ -112,8 +112,8 @@ def _find_reason(framework: Framework | None, facts: TfJobFacts) -> str:
         return facts.fault[:MAX_MESSAGE]
     if completion is None or completion.type.is_succeeded:
         return ""
-    trigger = completion.trigger.message if completion.trigger else completion.diagnostics
-    return f"{completion.phrase}: {trigger}"[:MAX_MESSAGE]
+    # An attempt that a Task has ended has the diagnostics of this Task, the master.
+    return f"{completion.phrase}: {completion.diagnostics}"[:MAX_MESSAGE]
 
 
 def _list_replicas(framework: Framework) -> list[Object]:

@@ -7,6 +7,7 @@ import pytest
 
 from cli.authoring.rules import LintOptions, lint
 from framework.api.codec import decode_framework
+from framework.api.constants import RETRYABLE_CODES_ANNOTATION, WRAPPER_ANNOTATION
 from framework.api.images import RENDEZVOUS
 from framework.api.validation import validate_framework
 from framework.kinds.tfjob.compile import TF_CONFIG_ANNOTATION, compile_tfjob
@@ -49,6 +50,25 @@ def test_framework_is_valid_and_lints_clean(change: Change) -> None:
     assert lint(framework, LintOptions(quota=())) == []
 
 
+def test_exit_codes_of_the_container_tensorflow_are_retried_from_128_on() -> None:
+    compiled = compile_tfjob(build_tfjob())
+    for role in ("master", "worker", "ps"):
+        annotations = get_pod(compiled, role)["metadata"]["annotations"]
+        assert annotations[RETRYABLE_CODES_ANNOTATION] == "tensorflow=128-255"
+        policy = get_role(compiled, role)["task"]["retryPolicy"]
+        assert policy == {"fancyRetryPolicy": True, "maxRetryCount": 0}
+
+
+def test_exit_codes_that_the_template_gives_are_kept() -> None:
+    body = build_tfjob()
+    given = {RETRYABLE_CODES_ANNOTATION: "tensorflow=130-143", "mine": "1"}
+    edit("spec", "replicaSpecs", 0, "template", metadata={"annotations": given})(body)
+    compiled = compile_tfjob(body)
+    assert get_pod(compiled, "master")["metadata"]["annotations"].items() >= given.items()
+    worker = get_pod(compiled, "worker")["metadata"]["annotations"]
+    assert worker[RETRYABLE_CODES_ANNOTATION] == "tensorflow=128-255"
+
+
 def test_both_dialects_become_the_same() -> None:
     body = build_tfjob()
     before = copy.deepcopy(body)
@@ -86,7 +106,10 @@ def test_command_is_started_by_the_agent_with_the_settings_of_the_original() -> 
     pod, container = get_pod(compiled, "worker"), get_container(compiled, "worker")
     agent = "/mnt/frameworkbarrier/agent/rendezvous.pyz"
     assert container["command"] == ["python3", agent, "run", "--", "python3", "/app.py"]
-    assert pod["metadata"]["annotations"] == {"frameworkbarrier.io/wrapper": "true"}
+    assert pod["metadata"]["annotations"] == {
+        RETRYABLE_CODES_ANNOTATION: "tensorflow=128-255",
+        WRAPPER_ANNOTATION: "true",
+    }
     assert list_init(pod) == ["rendezvous"]
     assert get_env(container) == {
         "FB_ACKNOWLEDGE": "off",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from framework.api.constants import IN_PLACE_ANNOTATION
+from framework.api.constants import IN_PLACE_ANNOTATION, RETRYABLE_CODES_ANNOTATION
 from framework.api.fielderrors import FieldErrors
 from framework.kinds.tfjob.compile import compile_tfjob
 from tests.framework.kinds.jobs import DROPPED, Change, Wire, build_template, build_tfjob, edit
@@ -94,6 +94,16 @@ MISTAKES: dict[str, tuple[Change, str, str]] = {
         edit(*MASTER, "template", metadata={"annotations": {IN_PLACE_ANNOTATION: "x"}}),
         f"{AT_MASTER}.template.metadata.annotations[{IN_PLACE_ANNOTATION}]",
         "only the roles of a Framework restart in place: remove it",
+    ),
+    "retryable-exit-codes": (
+        edit(*MASTER, "template", metadata={"annotations": {RETRYABLE_CODES_ANNOTATION: "128"}}),
+        f"{AT_MASTER}.template.metadata.annotations[{RETRYABLE_CODES_ANNOTATION}]",
+        "'128' cannot be read: write CONTAINER=LOW-HIGH with codes from 1 to 255",
+    ),
+    "retryable-exit-codes-of-no-container": (
+        edit(*MASTER, "template", metadata={"annotations": {RETRYABLE_CODES_ANNOTATION: "a=1-2"}}),
+        f"{AT_MASTER}.template.metadata.annotations[{RETRYABLE_CODES_ANNOTATION}]",
+        "no container has the name a: write the name of one: tensorflow",
     ),
     "log-dir": (
         edit("spec", tensorboard={"serviceType": "NodePort"}),

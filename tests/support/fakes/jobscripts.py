@@ -19,6 +19,8 @@ class Ends:
 
     def __init__(self) -> None:
         self.is_told = asyncio.Event()
+        self.codes: dict[str, list[int]] = {}
+        """Exit codes of Pods, by name: of their attempts in turn, when they are told to end."""
 
     def choose(self, pod: Object) -> Script:
         metadata = pod["metadata"]
@@ -30,7 +32,8 @@ class Ends:
     async def run_until_told(self, pod: FakePod) -> None:
         await run_until_deleted(pod)
         await self.is_told.wait()
-        await pod.finish(0)
+        codes = self.codes.get(pod.name)
+        await pod.finish(codes.pop(0) if codes else 0)
 
 
 @pytest.fixture

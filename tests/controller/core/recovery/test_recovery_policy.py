@@ -13,6 +13,7 @@ from framework.api.constants import (
     ACKNOWLEDGED_GENERATION_ANNOTATION,
     EPOCH_STARTED_ANNOTATION,
     PROCESS_ENDED_ANNOTATION,
+    RETRYABLE_CODES_ANNOTATION,
 )
 from framework.api.epochreports import (
     SERVER_SECONDS,
@@ -22,8 +23,10 @@ from framework.api.epochreports import (
     encode_end,
     encode_start,
 )
-from framework.api.pods import PodPhase
+from framework.api.pods import ContainerView, PodPhase
 from framework.api.recovery import (
+    PERMANENT_FAILURE,
+    RESTARTED,
     InPlaceSpec,
     RecoverySpec,
     RecoveryStatus,
@@ -155,7 +158,18 @@ def test_used_up_budget_and_permanent_code_are_refused_in_the_roster() -> None:
     gang = Gang()
     gang.report(0, 0, 210)
     gang.pause(1)
-    assert (gang.stored.epoch, gang.stored.reason) == (1, "PermanentFailure")
+    assert (gang.stored.epoch, gang.stored.reason) == (1, PERMANENT_FAILURE)
+
+
+@pytest.mark.parametrize(("code", "reason"), [(210, RESTARTED), (1, PERMANENT_FAILURE)])
+def test_exit_codes_of_the_template_decide_what_is_permanent(code: int, reason: str) -> None:
+    annotations = {RETRYABLE_CODES_ANNOTATION: "main=128-255"}
+    template = {**build_template_wire(), "metadata": {"annotations": annotations}}
+    gang = Gang(task=TaskSpec(pod=template))
+    gang._change(name(0), containers=(ContainerView("main"),))
+    gang.report(0, 0, code)
+    gang.pause(1)
+    assert (gang.stored.epoch, gang.stored.reason) == (1, reason)
 
 
 def test_refusal_is_forgotten_with_its_pod() -> None:
