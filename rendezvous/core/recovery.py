@@ -10,9 +10,10 @@ Phases of the process::
     Running   --process ended, no member----------> Left
     Running   --process hangs---------------------> Hung
     Stopping  --process ended---------------------> Gathering
-    Hung      --process ended, or 10 s------------> Reported
+    Hung      --process failed, or 10 s-----------> Reported
     Hung      --the same, next generation---------> Gathering
     Hung      --the same, no member---------------> Left
+    Hung      --process succeeded-----------------> Left
     Reported  --next epoch------------------------> Gathering
     Reported  --refused, or no answer for 60 s----> Left
     Reported  --no member-------------------------> Left
@@ -253,7 +254,8 @@ def _kill(memory: RecoveryMemory, event: ProcessHung, now: float) -> RecoverySte
 def _follow_end(memory: RecoveryMemory, code: int, now: float) -> RecoverySteps:
     is_newest = memory.newest == memory.running or not memory.is_member
     if memory.phase is Phase.HUNG and is_newest:
-        memory, code = memory._replace(phase=Phase.RUNNING), memory.code
+        # One that has succeeded at the last moment did not hang.
+        memory, code = memory._replace(phase=Phase.RUNNING), code and memory.code
     if memory.phase in {Phase.STOPPING, Phase.HUNG}:
         return _gather(memory._replace(phase=Phase.GATHERING))
     if memory.phase is not Phase.RUNNING:

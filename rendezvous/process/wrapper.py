@@ -311,7 +311,7 @@ class Wrapper:
         self._is_terminated = False
         if self._fail_code is not None:
             self._children.kill_leftovers()
-            self._exit_code = self._fail_code
+            self._exit_code = code and self._fail_code  # it may have succeeded meanwhile
             return
         restart, self._restart = self._restart, None
         if restart is not None:

@@ -109,3 +109,24 @@ def test_remote_commands_are_left_over_where_processes_restart_in_place(
     assert children._codes == {piped.pid: 128 + signal.SIGKILL}
     children.kill(kept)
     assert children.wait(kept, 60) == 128 + signal.SIGKILL
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, 0), (137, 202)])
+def test_command_that_succeeds_before_it_is_killed_did_not_hang(code: int, expected: int) -> None:
+    children: Any = StuckChildren(1)
+    children.kill_leftovers = lambda: True
+    setup: Any = SimpleNamespace(
+        options=Options(),
+        target=SimpleNamespace(identity=None),
+        reporter=LineReporter("test", is_json=False),
+        clock=VirtualClock(),
+    )
+    wrapper = Wrapper(["train"], setup, children)
+    wrapper._pid = PID
+    children.codes = {}
+    wrapper._obey(_Order("fail", threading.Event(), {}, 202))
+    children.codes = {PID: code}
+    wrapper._take_end()
+    assert wrapper._exit_code == expected
+    for descriptor in (wrapper._wakeup_read, wrapper._wakeup_write):
+        os.close(descriptor)

@@ -410,3 +410,11 @@ def test_no_failure_is_lost_or_has_two_restarts(
     model.settle()
     assert {agent.process for agent in model.agents} == {model.stored.epoch}
     assert all(agent.failed is None for agent in model.agents), "a failure is lost"
+
+
+def test_process_that_succeeds_before_it_is_killed_did_not_hang() -> None:
+    target = Target(1, 0)
+    memory = RecoveryMemory(phase=Phase.RUNNING, newest=target, running=target, is_ready=True)
+    _, memory = step(memory, ProcessHung(target, 202), 0.0)
+    assert step(memory, ProcessEnded(0), 0.1).actions == (Exit(0),)
+    assert step(memory, ProcessEnded(137), 0.1).actions == (WriteReport(0, 202),)
