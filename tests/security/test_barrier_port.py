@@ -10,6 +10,7 @@ import resource
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -375,3 +376,13 @@ def test_silent_connections_do_not_count_as_members_with_the_key(
             stack.enter_context(dial(members[0], source))
         pass_all(members, "during")
         assert count_files(members[0]) < MOST_FILES
+
+
+@pytest.mark.parametrize("pods", [1000, 1800, 2000])
+def test_each_pod_has_a_place_for_its_report_and_one_for_a_barrier(
+    pods: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (4096, 4096))
+    addresses = [(f"10.0.{i // 250}.{i % 250}",) for i in range(pods)]
+    gang: Any = SimpleNamespace(peers=[SimpleNamespace(addresses=each) for each in addresses])
+    assert barrier_limits.Limits(gang, {}).total >= 2 * pods

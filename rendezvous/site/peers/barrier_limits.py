@@ -4,8 +4,9 @@ For P Pods, those that leave included, in connections:
 
 - 16 from each address for each Pod that has it;
 - P + 64 that are silent, from all addresses together;
-- P + 64 + 16 P in all, or fewer where the process may not open as many files: then at least P, and
-  if possible 512 less than the limit, which are left to the training code.
+- P + 64 + 16 P in all, or fewer where the process may not open as many files: then at least 2 P,
+  for a report and a barrier of each Pod, and if possible 512 less than the limit, which are left to
+  the training code.
 
 The hub remembers 64 tokens of those it let go for each Pod, of 16 Pods at least.
 """
@@ -39,7 +40,7 @@ class Limits:
         self.wanted = self.silent + PER_POD * self.all_pods
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         is_endless = soft == resource.RLIM_INFINITY
-        room = self.wanted if is_endless else max(self.all_pods, soft - _OTHER_FILES)
+        room = self.wanted if is_endless else max(2 * self.all_pods, soft - _OTHER_FILES)
         self.total = min(self.wanted, room)
         self.tokens = _KEPT_TOKENS_PER_POD * max(PER_POD, self.all_pods)
 
