@@ -34,7 +34,7 @@ from rendezvous.core.hangs import (
     encode_report,
 )
 from rendezvous.core.progress import Limits
-from rendezvous.process.progresslink import ProgressLink
+from rendezvous.process.progresslink import NoMemberError, ProgressLink
 from rendezvous.process.progresspages import ProgressPages
 from rendezvous.site.peers import GangKeyError, roster
 from rendezvous.site.peers.barrier_hub import answer_reports
@@ -139,6 +139,8 @@ class HangWatcher:
         now = self._clock.monotonic()
         try:
             answer = decode_answer(self._link.exchange(encode_report(report)))
+        except NoMemberError:
+            answer = Answer()  # it waits for nobody, and nobody for it
         except (OSError, ValueError, TypeError, KeyError, GangKeyError) as e:
             if now - self._reached_at >= _UNREACHABLE_SECONDS:
                 text = f"progress: rank 0 is not reached, so no hang is found: {e}"

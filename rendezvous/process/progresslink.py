@@ -21,6 +21,10 @@ from rendezvous.site.peers.generations import Peer, Roster, roster
 _ANSWER_SECONDS = 5.0
 
 
+class NoMemberError(Exception):
+    """This Pod is no member of the newest generation, for example because it leaves."""
+
+
 class ProgressLink:
     """A connection to rank 0."""
 
@@ -34,10 +38,14 @@ class ProgressLink:
         """Send a report; return the answer.
 
         Raises:
+            NoMemberError: This Pod is no member now.
             OSError, ValueError, GangKeyError: Rank 0 cannot be reached now.
         """
         try:
             return self._exchange(report)
+        except NoMemberError:
+            self.close()
+            raise
         except RecursionError as e:
             self.close()
             raise ValueError("its answer is nested too deep") from e
@@ -63,7 +71,7 @@ class ProgressLink:
         gang = roster()
         own = next((p for p in gang.peers if (p.role, p.index) == (gang.role, gang.index)), None)
         if own is None or not gang.ranked:
-            raise ValueError("this Pod is no member now")
+            raise NoMemberError
         first = gang.ranked[0]
         if self._connection is None or self._first != first:
             self.close()

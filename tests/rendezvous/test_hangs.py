@@ -24,6 +24,7 @@ from rendezvous.core.hangs import (
 )
 from rendezvous.core.progress import Limits
 from rendezvous.process import hangs
+from rendezvous.process.progresslink import NoMemberError
 from rendezvous.site.peers.barrier_protocol import MAX_LINE_BYTES
 from tests.support.fakes.agentclock import VirtualClock
 from tests.support.measuring.cost import assert_costs_at_most
@@ -385,6 +386,27 @@ def test_report_of_a_gang_that_trains_costs_little_for_any_number_of_ranks() -> 
 
     report(1000, 1000.0)
     assert_costs_at_most(100e-6 * 1000, lambda: report(1000, 1005.0))
+
+
+class NoLink:
+    """Of a Pod that is no member."""
+
+    def exchange(self, _report: object) -> object:
+        raise NoMemberError
+
+
+def test_pod_that_leaves_does_not_warn_of_a_watch_without_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    member = hangs.Member(("worker", 0), "own", lambda: (1, 0), lambda _: None)
+    clock = VirtualClock()
+    reporter = LineReporter("test", is_json=False)
+    watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, clock)  # type: ignore[arg-type]
+    watcher._link = NoLink()  # type: ignore[assignment]
+    for _ in range(100):
+        watcher.turn()
+        clock.now += 5.0
+    assert capsys.readouterr().err == ""
 
 
 def test_straggler_is_named_though_all_end_a_step_together() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rendezvous.process.progresslink import ProgressLink
+from rendezvous.process.progresslink import NoMemberError, ProgressLink
 from rendezvous.site import peers
 from tests.rendezvous.test_peers import (
     Member,
@@ -138,3 +138,9 @@ def test_agent_knows_that_another_program_has_its_port(tmp_path: Path, own_port:
     write(tmp_path, GANG)
     with socket.create_server(("127.0.9.1", own_port)):
         assert not ProgressLink().serve()
+
+
+def test_pod_that_leaves_reports_to_nobody(tmp_path: Path, own_port: int) -> None:
+    write(tmp_path, build_local_gang([0], 2), index=1)
+    with pytest.raises(NoMemberError):
+        ProgressLink().exchange({})
