@@ -50,13 +50,21 @@ def prepare_pages(
     os.environ[constants.WORKING_DIR_ENV] = setup.options.directory
     # Processes of the command serve no hub: theirs would take no reports.
     os.environ[SERVED_BY_ENV] = str(os.getpid())
-    read_text: Callable[[], Optional[TextStep]] = partial(read_step, setup.options.progress_file)
+    path = setup.options.progress_file
+    read_text: Callable[[], Optional[TextStep]] = partial(read_step, path)
+    text_setting = f"FB_PROGRESS_FILE={path}" if path else ""
     if setup.options.progress_pattern is not None:
+        text_setting = "FB_PROGRESS_PATTERN"
         tap = OutputTap(setup.options.progress_pattern)
         wrapper.follow_output(tap)
         read_text = tap.read
     pages = ProgressPages(
-        setup.options.directory, lambda: roster().rank, setup.reporter, setup.clock, read_text
+        setup.options.directory,
+        lambda: roster().rank,
+        setup.reporter,
+        setup.clock,
+        read_text,
+        text_setting,
     )
     pages.is_command_running = lambda: wrapper.is_running
     wrapper.follow_starts(pages.note_start)

@@ -1,36 +1,48 @@
 """The step of a command whose code cannot be changed: from a file, or from its output.
 
 With a pattern, output and errors of the command go through pipes. A thread for each copies them
-unchanged, and then looks for the step in the newest lines. It never holds more than 64 KiB.
+unchanged, and then looks for the newest step. It never holds more than 68 KiB.
+
+A program may write a progress bar into one line for ever: it returns to the begin of the line by
+CR, by backspaces or by a sequence for the cursor. So each of these also ends a *line* here, and
+counts in a line that is not ended yet, unless it is the last character so far: of ``step 12``, only
+``step 1`` may have come. In each line the first step counts.
 """
 
 import contextlib
 import os
+import re
 import threading
 from typing import List, Optional, Tuple
 
 from rendezvous.settings.progresspattern import StepPattern, TextStep, parse_content
 
+# To a column, up or down a line, or erase: ECMA-48.
+_CURSOR = re.compile(rb"\x1b\[[0-9;]{0,16}[A-HJKSTf]")
+_MAX_SEQUENCE_BYTES = 20
 _CHUNK_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 4096
-_MAX_FILE_BYTES = 4096
+_MAX_FILE_BYTES = 64 * 1024
 # What the command has written last is passed on, but not what its daemons write later.
 _DRAIN_SECONDS = 2.0
 
 
 def read_step(path: str) -> Optional[TextStep]:
-    """Read the step from the last line of a file; None if it has none."""
+    """Read the step from the last line of a file that has one; None if none has."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        os.lseek(descriptor, max(0, os.fstat(descriptor).st_size - _MAX_FILE_BYTES), os.SEEK_SET)
+        begin = max(0, os.fstat(descriptor).st_size - _MAX_FILE_BYTES)
+        os.lseek(descriptor, begin, os.SEEK_SET)
         content = os.read(descriptor, _MAX_FILE_BYTES)
     except OSError:
         return None  # a directory, a pipe, a device
     finally:
         os.close(descriptor)
+    if begin:
+        content = content.partition(b"\n")[2]  # the first line is not complete
     return parse_content(content.decode("utf-8", "replace"))
 
 
@@ -66,24 +78,43 @@ class OutputTap:
             thread.join(_DRAIN_SECONDS / 2)
 
     def _pump(self, reader: int, target: int) -> None:
-        rest = b""
+        line = Line(self._pattern)
         with os.fdopen(reader, "rb", 0) as source:
             while True:
                 chunk = source.read(_CHUNK_BYTES)
                 if not chunk:
                     return
                 _write(target, chunk)
-                *lines, rest = (rest + chunk).replace(b"\r", b"\n").split(b"\n")
-                rest = rest[:_MAX_LINE_BYTES]
-                self._look([*lines, rest] if len(rest) == _MAX_LINE_BYTES else lines)
+                self._found = line.take(chunk) or self._found
 
-    def _look(self, lines: List[bytes]) -> None:
-        """Take the step of the last line that has one."""
-        for line in reversed(lines):
-            found = self._pattern.find(line[:_MAX_LINE_BYTES].decode("utf-8", "replace"))
-            if found is not None:
-                self._found = found
-                return
+
+class Line:
+    """The line of a stream that is not ended yet, at most its last 4 KiB."""
+
+    def __init__(self, pattern: StepPattern) -> None:
+        self._pattern = pattern
+        self._rest = b""
+        self._has_step = False
+
+    def take(self, chunk: bytes) -> Optional[TextStep]:
+        """Take what was written; return the newest step in it, None if there is none."""
+        content = (self._rest + chunk).replace(b"\r", b"\n").replace(b"\b", b"\n")
+        if b"\x1b" in content:
+            content = _CURSOR.sub(b"\n", content)
+        ended, end, rest = content.rpartition(b"\n")
+        if self._has_step:
+            ended = ended.partition(b"\n")[2]
+        found = self._pattern.find_last(ended.decode("utf-8", "replace")) if end else None
+        self._has_step = self._has_step and not end
+        newer = None
+        if not self._has_step:
+            newer = self._pattern.find_open(rest.decode("utf-8", "replace"))
+            self._has_step = newer is not None
+        # Half a sequence may end what has come so far.
+        begin = rest.rfind(b"\x1b", max(0, len(rest) - _MAX_SEQUENCE_BYTES))
+        kept = rest[begin:] if begin >= 0 else b""
+        self._rest = kept if self._has_step else rest[-_MAX_LINE_BYTES:]
+        return newer or found
 
 
 def _write(target: int, chunk: bytes) -> None:

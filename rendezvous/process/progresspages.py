@@ -20,8 +20,15 @@ from rendezvous.core.hangs import MAX_PROCESSES, ProcessReport
 from rendezvous.process.processes import read_stat
 from rendezvous.process.signalling import is_caught
 from rendezvous.process.stacks import Stacks, empty_stacks, get_size, read_stacks
+from rendezvous.process.steptext import StepText
 from rendezvous.settings.progresspattern import TextStep
-from rendezvous.site.peers.progress_page import DIRECTORY, Page, find_stacks, read_page
+from rendezvous.site.peers.progress_page import (
+    DIRECTORY,
+    START_FIELD,
+    Page,
+    find_stacks,
+    read_page,
+)
 
 _MAX_FILES = 1024
 _MAX_PAUSE_SECONDS = 7 * 86400.0
@@ -40,6 +47,8 @@ class _Seen:
         self.page = page
         self.changed_at = now
         self.moved_at: Optional[float] = None
+        # When the end of the pause was seen first.
+        self.paused_at = now
         self.stack = ""
         self.window: Deque[Tuple[float, int, float]] = deque(maxlen=_MAX_WINDOW)
 
@@ -54,17 +63,16 @@ class ProgressPages:
         reporter: LineReporter,
         clock: AgentClock,
         read_text: Callable[[], Optional[TextStep]] = lambda: None,
+        text_setting: str = "",
     ) -> None:
         """Read the pages in the volume ``directory``; ``get_rank`` returns the rank of the Pod.
 
-        ``read_text`` returns the step of processes without pages, from a file or their output.
+        ``read_text`` returns the step of processes without pages, from a file or their output;
+        ``text_setting`` says from which, and "" from nothing.
         """
         self._directory = os.path.join(directory, DIRECTORY)
         self._get_rank = get_rank
-        self._read_text = read_text
-        self._text: Optional[TextStep] = None
-        self._old_text: Optional[TextStep] = None
-        self._text_at = 0.0
+        self._text = StepText(read_text, text_setting, reporter)
         self._reporter = reporter
         self._clock = clock
         self._seen: Dict[int, _Seen] = {}
@@ -75,8 +83,7 @@ class ProgressPages:
     def note_start(self) -> None:
         """Forget the processes of the command before; a new command is started now."""
         self._started_at, self._seen, self._had_page = self._clock.monotonic(), {}, False
-        # A file may still have the last step of the command before.
-        self._text = self._old_text = self._read_text()
+        self._text.note_start()
         # A process may run as another user than the agent, so the folder is as /tmp is.
         with contextlib.suppress(OSError):
             os.makedirs(self._directory, exist_ok=True)
@@ -99,8 +106,8 @@ class ProgressPages:
         running: Dict[int, _Seen] = {}
         with self._open_folder() as folder:
             for name in _list_files(folder):
-                if _is_pid(name) and len(running) < MAX_PROCESSES and _is_running(int(name)):
-                    page = read_page(os.path.join(folder, name))
+                if len(running) < MAX_PROCESSES and _is_pid(name):
+                    page = _read_running(folder, name)
                     if page is not None:
                         running[page.pid] = _follow(seen.get(page.pid), page, now)
         if seen is self._seen:
@@ -111,14 +118,14 @@ class ProgressPages:
         return tuple(self._report(each, now) for each in running.values())
 
     def _report_text(self, now: float) -> ProcessReport:
-        text = self._read_text()
-        if text != self._text:
-            self._text, self._text_at, self._old_text = text, now, None
-        if text is None or text == self._old_text:
-            step, total, changed_at = None, None, self._started_at
-        else:
-            (step, total), changed_at = text, self._text_at
-        return ProcessReport(self._get_rank(), step, total, max(0.0, now - changed_at))
+        step, total, changed_at, moved_at = self._text.observe(self._started_at, now)
+        return ProcessReport(
+            self._get_rank(),
+            step,
+            total,
+            max(0.0, now - changed_at),
+            moved_seconds=None if moved_at is None else now - moved_at,
+        )
 
     def take_stacks(self) -> None:
         """Print the stacks of all processes, and keep where their main threads are."""
@@ -149,7 +156,8 @@ class ProgressPages:
         for pid, path in asked.items():
             self._keep(pid, read_stacks(path))
         if not self._seen:
-            self._reporter.say("stacks: none, no running process has called peers.progress")
+            why = self._text.describe() or "no running process has called peers.progress"
+            self._reporter.say(f"stacks: none, {why}")
 
     def _keep(self, pid: int, stacks: Stacks) -> None:
         if pid in self._seen:
@@ -161,13 +169,14 @@ class ProgressPages:
 
     def _report(self, seen: _Seen, now: float) -> ProcessReport:
         page = seen.page
-        active_at = max(seen.changed_at, page.paused_until if page.paused_until <= now else 0.0)
+        paused_until = min(page.paused_until, seen.paused_at + _MAX_PAUSE_SECONDS)
+        active_at = max(seen.changed_at, paused_until if paused_until <= now else 0.0)
         return ProcessReport(
             rank=page.rank if page.rank >= 0 else self._get_rank(),
             step=page.step,
             total=page.total,
             quiet_seconds=max(0.0, now - active_at),
-            pause_seconds=min(_MAX_PAUSE_SECONDS, max(0.0, page.paused_until - now)),
+            pause_seconds=max(0.0, paused_until - now),
             is_stopped=_is_stopped(page.pid),
             stack=seen.stack,
             busy_seconds=_compute_busy(seen),
@@ -213,6 +222,8 @@ def _follow(seen: Optional[_Seen], page: Page, now: float) -> _Seen:
     elif page.step != seen.page.step:
         seen.moved_at = None if seen.page.step is None else seen.changed_at
         seen.changed_at, seen.stack = now, ""
+    if page.paused_until != seen.page.paused_until:
+        seen.paused_at = now
     if page.step is not None and (not seen.window or page.step != seen.page.step):
         seen.window.append((now, page.step, page.busy_seconds))
     while len(seen.window) > 2 and now - seen.window[0][0] > _WINDOW_SECONDS:  # noqa: PLR2004  (a span)
@@ -231,8 +242,15 @@ def _compute_busy(seen: _Seen) -> float:
     return busy / steps if steps > 0 and busy > 0 else 0.0
 
 
-def _is_running(pid: int) -> bool:
-    return (read_stat(pid) or [b"X"])[0] not in {b"Z", b"X"}
+def _read_running(folder: str, name: str) -> Optional[Page]:
+    """Read the page of a process that runs; None if it has ended, or another one has its id."""
+    fields = read_stat(int(name))
+    if len(fields) <= START_FIELD or fields[0] in {b"Z", b"X"}:
+        return None
+    page = read_page(os.path.join(folder, name))
+    if page is None or page.started not in {0, int(fields[START_FIELD])}:
+        return None
+    return page
 
 
 def _is_stopped(pid: int) -> bool:

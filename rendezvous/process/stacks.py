@@ -24,7 +24,10 @@ class Stacks(NamedTuple):
     """The stacks of a process."""
 
     lines: List[str]
-    """What faulthandler wrote, at most 100 lines, the main thread last."""
+    """The end of what faulthandler wrote, at most 100 lines: the main thread comes last.
+
+    faulthandler stops after 100 threads, with the line ``...``; then the main thread is missing.
+    """
     main: str
     """Where the main thread is, as ``core.progress`` compares it; "" if it is not known."""
 
@@ -61,7 +64,11 @@ def read_stacks(path: str) -> Stacks:
     except OSError:
         return Stacks([], "")
     with os.fdopen(descriptor, "rb") as file:
+        size = os.fstat(descriptor).st_size
+        file.seek(max(0, size - _MAX_STACKS_BYTES))
         content = file.read(_MAX_STACKS_BYTES)
+    if size > _MAX_STACKS_BYTES:
+        content = content.partition(b"\n")[2]
     lines = content.decode("utf-8", "replace").splitlines()
     return Stacks(lines[-_MAX_LINES:], _locate_main(lines))
 
@@ -86,6 +93,8 @@ def _locate_main(lines: List[str]) -> str:
     Lines are numbers in the program itself only: in libraries, a rank that waits may be anywhere in
     a loop.
     """
+    if lines[-1:] == ["..."]:
+        return ""
     heads = [i for i, line in enumerate(lines) if line.startswith(("Thread ", "Current thread "))]
     found = [_FRAME.match(line) for line in lines[heads[-1] + 1 :]] if heads else []
     frames = [match.groups() for match in found if match]

@@ -9,10 +9,13 @@ Example: ``Step {step}/{total}`` finds 40 of 1000 in ``[INFO] Step   40/1000 los
 
 import json
 import re
-from typing import Any, NamedTuple, Optional, Pattern
+from collections import deque
+from itertools import islice
+from typing import Any, Match, NamedTuple, Optional, Pattern
 
 _MAX_PATTERN = 200
 _MAX_LINE = 4096
+_MAX_LINES = 100
 _END = 10**18
 _NUMBER = r"([0-9]{1,18})"
 _BLANKS = r"[ \t]{1,64}"
@@ -37,8 +40,22 @@ class StepPattern(NamedTuple):
     def find(self, line: str) -> Optional[TextStep]:
         """Find the step in a line; None if it has none."""
         match = self.regex.search(line[:_MAX_LINE])
-        if match is None:
+        return None if match is None else self._read(match)
+
+    def find_last(self, lines: str) -> Optional[TextStep]:
+        """Find the first step of the last line that has one; None if none has."""
+        last = next(iter(deque(self.regex.finditer(lines), maxlen=1)), None)
+        if last is None:
             return None
+        first = self.regex.search(lines, lines.rfind("\n", 0, last.start()) + 1)
+        return self._read(first or last)
+
+    def find_open(self, line: str) -> Optional[TextStep]:
+        """Find the step in a line that may go on; None if it has none, or it may be longer."""
+        match = self.regex.search(line)
+        return None if match is None or match.end() == len(line) else self._read(match)
+
+    def _read(self, match: Match[str]) -> TextStep:
         numbers = [int(text) for text in match.groups()]
         if len(numbers) == 1:
             return TextStep(numbers[0], None)
@@ -68,10 +85,17 @@ def _render(part: str) -> str:
 
 
 def parse_content(content: str) -> Optional[TextStep]:
-    """Parse the last line of a file: a number, or JSON with ``step`` and ``total``; else None."""
-    lines = content.strip().splitlines()
+    """Parse the last line of a file that has a step; None if none of the last 100 lines has.
+
+    Such a line is a number, or JSON with ``step`` and ``total``.
+    """
+    lines = (line for line in reversed(content.splitlines()) if line.strip())
+    return next((step for step in map(_parse_line, islice(lines, _MAX_LINES)) if step), None)
+
+
+def _parse_line(line: str) -> Optional[TextStep]:
     try:
-        found: Any = json.loads(lines[-1]) if lines else None
+        found: Any = json.loads(line)
     except (ValueError, RecursionError):
         return None
     if isinstance(found, dict):
@@ -83,4 +107,6 @@ def parse_content(content: str) -> Optional[TextStep]:
 
 
 def _check_number(value: Any) -> Optional[int]:
+    if type(value) is float and value.is_integer():
+        value = int(value)
     return value if type(value) is int and 0 <= value < _END else None

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
 from rendezvous.core.hangs import MAX_PROCESSES, AgentReport, decode_report, encode_report
 from rendezvous.process.progresspages import ProgressPages
+from rendezvous.process.stacks import read_stacks
 from rendezvous.site import peers
 from rendezvous.site.peers import steps
 from rendezvous.site.peers.progress_page import (
@@ -134,7 +136,7 @@ def test_process_that_has_taken_the_signal_back_is_not_signalled(
     assert "it has another handler" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["1", "99999999999999999999", "x", "-1", "1.stacks"])
+@pytest.mark.parametrize("name", ["1", "99999999999999999999", "x", "-1", "1.stacks", "²", "01"])
 def test_other_files_are_no_pages(tmp_path: Path, name: str) -> None:
     (tmp_path / "progress").mkdir()
     (tmp_path / "progress" / name).write_bytes(b"\xff" * 5000)
@@ -165,7 +167,7 @@ def test_step_of_any_value_is_reported_or_not_known(tmp_path: Path) -> None:
     for value in (-(2**63), -2, 2**62, 2**63 - 1):
         for busy in (float("nan"), float("-inf"), -1.0, 1e300):
             content = bytearray(page.read_bytes())
-            FIXED.pack_into(content, 0, MAGIC, value, value)
+            FIXED.pack_into(content, 0, MAGIC, value, value, 0)
             STEP.pack_into(content, STEP_OFFSET, 7, value, value, busy, busy, 7)
             page.write_bytes(content)
             (process,) = pages.observe()
@@ -238,8 +240,56 @@ def test_command_whose_process_has_ended_has_no_process_to_judge(tmp_path: Path)
 
 def test_no_more_files_are_looked_at_than_a_pod_has_processes(tmp_path: Path) -> None:
     peers.progress(1)
-    page = (tmp_path / "progress" / str(os.getpid())).read_bytes()
+    page = bytearray((tmp_path / "progress" / str(os.getpid())).read_bytes())
+    FIXED.pack_into(page, 0, MAGIC, 0, 0, 0)
     for pid in range(3000):
         (tmp_path / "progress" / str(pid)).write_bytes(page)
     reports = build_pages(tmp_path).observe()
     assert len(reports) <= MAX_PROCESSES
+
+
+def test_page_of_a_process_before_with_the_same_id_is_none(tmp_path: Path) -> None:
+    pages = build_pages(tmp_path)
+    peers.progress(5)
+    page = tmp_path / "progress" / str(os.getpid())
+    content = bytearray(page.read_bytes())
+    assert [process.step for process in pages.observe()] == [5]
+    _, rank, number, started = FIXED.unpack_from(content)
+    FIXED.pack_into(content, 0, MAGIC, rank, number, started - 1)
+    page.write_bytes(content)
+    assert pages.observe() == ()
+
+
+def test_pause_ends_after_seven_days(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    clock.now = time.monotonic()
+    pages = build_pages(tmp_path, clock)
+    peers.progress(1)
+    with peers.pause("debugger", limit_seconds=1e9):
+        for day, left in ((0, 7), (6, 1), (8, 0)):
+            begin, clock.now = clock.now, clock.now + day * 86400.0
+            (process,) = pages.observe()
+            assert process.pause_seconds == pytest.approx(left * 86400.0)
+            clock.now = begin
+        clock.now += 8 * 86400.0
+        assert pages.observe()[0].quiet_seconds == pytest.approx(86400.0), "of the eighth day"
+        clock.now -= 8 * 86400.0
+        clock.now += 30 * 86400.0
+        with peers.pause("another", limit_seconds=2e9):
+            assert pages.observe()[0].pause_seconds > 6 * 86400.0
+
+
+def test_stacks_of_many_threads_have_the_main_one(tmp_path: Path) -> None:
+    frame = '  File "/lib/torch/utils/data/worker.py", line 10 in wait_for_a_while\n'
+    thread = "Thread 0x0000 (most recent call first):\n" + frame * 12
+    main = 'Current thread 0x1 (most recent call first):\n  File "train.py", line 9 in load\n'
+    stacks = tmp_path / "stacks"
+    stacks.write_text(main)
+    alone = read_stacks(str(stacks))
+    stacks.write_text(thread * 99 + main)
+    found = read_stacks(str(stacks))
+    assert found.main == alone.main != ""
+    assert '  File "train.py", line 9 in load' in found.lines
+    assert len(found.lines) <= 100
+    stacks.write_text(thread * 100 + "...\n")
+    assert read_stacks(str(stacks)).main == "", "the main thread is missing"

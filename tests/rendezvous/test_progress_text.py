@@ -1,6 +1,7 @@
 """The step of code that cannot be changed: patterns, files, and the output of a command."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from framework.agent.report import LineReporter
-from rendezvous.process.outputtap import OutputTap, read_step
+from rendezvous.process.outputtap import Line, OutputTap, read_step
 from rendezvous.process.progresspages import ProgressPages
+from rendezvous.process.steptext import StepText
 from rendezvous.settings.progresspattern import TextStep, parse_content, parse_pattern
 from tests.support.fakes.agentclock import VirtualClock
+from tests.support.measuring.cost import assert_costs_at_most
+from tests.support.waiting import HANG_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -47,6 +51,14 @@ def test_pattern_without_one_step_is_refused(pattern: str) -> None:
         ('{"step": 1}\n{"step": 40, "total": 100, "loss": 0.5}\n', TextStep(40, 100)),
         ("", None),
         ("40.5", None),
+        ("44.0", TextStep(44, None)),
+        ('{"step": 44.0, "total": 1e2}', TextStep(44, 100)),
+        ("1e400", None),
+        ('{"step": 42}\nsaving\n\n', TextStep(42, None)),
+        ('{"step": 43, "gradients": [%s0]}' % ("0.123456, " * 600), TextStep(43, None)),
+        ("9\n" + "x\n" * 100, None),
+        ("7" * 70_000 + "\n40", TextStep(40, None)),
+        ("7" * 70_000, None),
         ("-1", None),
         ("true", None),
         ('{"step": "40"}', None),
@@ -107,17 +119,17 @@ def test_line_without_an_end_needs_no_more_memory(capfd: pytest.CaptureFixture[s
     assert len(capfd.readouterr().out) == 100 * 60_000 + 9
 
 
+def build_pages(path: Path, clock: VirtualClock) -> ProgressPages:
+    reporter = LineReporter("test", is_json=False)
+    folder, setting = str(path.parent), f"FB_PROGRESS_FILE={path}"
+    return ProgressPages(folder, lambda: 0, reporter, clock, lambda: read_step(str(path)), setting)
+
+
 def test_step_of_a_text_counts_as_one_of_the_process(tmp_path: Path) -> None:
     clock = VirtualClock()
     path = tmp_path / "step"
     path.write_text("5")
-    pages = ProgressPages(
-        str(tmp_path),
-        lambda: 0,
-        LineReporter("test", is_json=False),
-        clock,
-        lambda: read_step(str(path)),
-    )
+    pages = build_pages(path, clock)
     clock.now += 10.0
     pages.note_start()
     clock.now += 10.0
@@ -128,3 +140,94 @@ def test_step_of_a_text_counts_as_one_of_the_process(tmp_path: Path) -> None:
     clock.now += 4.0
     (process,) = pages.observe()
     assert (process.step, process.total, process.quiet_seconds) == (1, 9, 4.0)
+
+
+def test_last_step_counts_while_the_file_has_none(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    path = tmp_path / "step"
+    pages = build_pages(path, clock)
+    clock.now = 50.0
+    pages.note_start()
+    for content in ("41", "", "saving", "40.5", "41"):
+        path.write_text(content)
+        (process,) = pages.observe()
+        assert (process.step, process.moved_seconds) == (41, None)
+        clock.now += 10.0
+    path.unlink()
+    assert pages.observe()[0].quiet_seconds == 50.0
+    path.write_text("42")
+    (process,) = pages.observe()
+    assert (process.step, process.quiet_seconds, process.moved_seconds) == (42, 0.0, 50.0)
+
+
+def test_file_that_gives_no_step_is_named_after_300_seconds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = VirtualClock()
+    path = tmp_path / "step"
+    pages = build_pages(path, clock)
+    pages.note_start()
+    path.write_text("loss 0.5")
+    clock.now += 299.0
+    pages.observe()
+    assert capsys.readouterr().err == ""
+    clock.now += 1.0
+    pages.observe()
+    pages.take_stacks()
+    errors = capsys.readouterr().err
+    assert f"FB_PROGRESS_FILE={path} has given no step for 300 s" in errors
+    assert f"stacks: none, steps come from FB_PROGRESS_FILE={path}" in errors
+
+
+def test_file_on_a_server_that_hangs_does_not_hold_the_main_thread() -> None:
+    is_answered = threading.Event()
+
+    def read() -> TextStep | None:
+        is_answered.wait(HANG_SECONDS)
+        return TextStep(7, None)
+
+    text = StepText(read, "FB_PROGRESS_FILE=/nfs/step", LineReporter("test", is_json=False))
+    text.note_start()
+    assert not is_answered.is_set()
+    is_answered.set()
+    assert text.observe(0.0, 1.0).step == 7
+
+
+def write_parts(*parts: bytes) -> TextStep | None:
+    pattern = parse_pattern("step {step}/{total}")
+    assert pattern is not None
+    line, newest = Line(pattern), None
+    for part in parts:
+        newest = line.take(part) or newest
+    return newest
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([b"step 1/9 ", *[b"\b" * 20 + b"step %d/9 " % i for i in range(2, 9)]], 8),
+        ([b"step 1/9 " + b"\b" * 5000, b"\b" * 9 + b"step 8/9 "], 8),
+        ([b"\x1b[2K\x1b[1Gstep %d/9 " % i for i in range(2, 9)], 8),
+        ([b"step 1/9 \x1b[", b"1Gstep 8/9 "], 8),
+        ([b"step 1/9 \x1b[1Gstep 8/9 \x1b[1G"], 8),
+        ([b"\x1b[32mstep 8/9 \x1b[0m", b"and on"], 8),
+        ([b"x" * 5000 + b"step 8/9 "], 8),
+        ([b"x" * 5000, b"st", b"ep ", b"8/9 "], 8),
+        ([b"step 8/9, after step 7/9\n"], 8),
+        ([b"step 8/9, ", b"after step 7/9\n", b"."], 8),
+        ([b"step 7/9\nstep 8/9"], 7),
+        ([b"step 7/9\nstep 8/9", b"0 "], 8),
+        ([b"step 1/9\r\nstep 8/9\r\n"], 8),
+        ([b"step 1", b"\n2/9 "], None),
+    ],
+)
+def test_newest_step_of_a_progress_bar_is_found(parts: list[bytes], expected: int | None) -> None:
+    found = write_parts(*parts)
+    assert (found.step if found else None) == expected
+
+
+@pytest.mark.parametrize("chunk", [b"\n" * 65536, b"a\n" * 32768, b"\x1b[1G" * 16384])
+def test_output_of_many_short_lines_costs_little(chunk: bytes) -> None:
+    """At least 20 MB/s."""
+    write_parts(chunk)
+    assert_costs_at_most(0.0035 * 20, lambda: write_parts(*[chunk] * 20))

@@ -296,3 +296,37 @@ def test_call_costs_some_microseconds(page: Path) -> None:
     peers.progress(0)
     assert_costs_at_most(5e-6 * calls, report)
     assert read(page).step == calls - 1
+
+
+def test_metrics_of_a_keras_model_may_have_any_name(page: Path) -> None:
+    callback = peers.KerasProgress()
+    callback.on_train_batch_end(0, {"total": 0.5, "step": 3.0, "loss": 1.0})
+    assert (read(page).step, read(page).total, read(page).metrics) == (1, None, {"loss": 1.0})
+
+
+def test_stacks_that_cannot_be_written_cost_no_steps(
+    page: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another user of the Pod may have made a file of this name."""
+    Path(find_stacks(str(page))).mkdir(parents=True)
+    peers.progress(5)
+    assert (read(page).step, read(page).signal) == (5, 0)
+    assert "without stacks" in caplog.text
+
+
+def test_child_that_leaves_the_block_of_a_pause_goes_on(tmp_path: Path) -> None:
+    code = """
+import os, peers
+def save():
+    with peers.pause("checkpoint", 60):
+        return os.fork()
+peers.progress(1)
+child = save()
+if child:
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+peers.progress(2)
+os._exit(0)
+"""
+    process = run_training(tmp_path, code)
+    process.communicate(timeout=HANG_SECONDS)
+    assert process.returncode == 0

@@ -63,7 +63,10 @@ class KerasProgress(_Callback):
     def on_train_batch_end(self, _batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         """Report a step."""
         self._step += 1
-        progress(self._step, self._total, **(logs or {}))
+        metrics = {str(name): value for name, value in (logs or {}).items()}
+        for name in ("step", "total"):  # of a metric of the model, not the arguments below
+            metrics.pop(name, None)
+        progress(self._step, self._total, **metrics)
 
     def on_test_begin(self, _logs: Any = None) -> None:
         """Declare a pause for the evaluation."""

@@ -6,7 +6,8 @@ memory long. ``steps`` writes it; the agent reads it through ``read_page``.
 ==========  =========================================================================
 offset      content, little-endian
 ==========  =========================================================================
-0           ``FIXED``: magic, rank, signal by which it writes its stacks (0: none)
+0           ``FIXED``: magic, rank, signal by which it writes its stacks (0: none), when the
+            process was started (``START_FIELD`` of /proc/PID/stat; 0: not known)
 64          ``STEP``: sequence, step, total, busy seconds, end of the pause, sequence
 128         length and text of the name of the pause, 64 bytes
 256         length and text of the metrics, a JSON object, 1024 bytes
@@ -32,7 +33,7 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional
 PAGE_BYTES = 4096
 DIRECTORY = "progress"
 MAGIC = b"fbsteps1"
-FIXED = struct.Struct("<8sqq")
+FIXED = struct.Struct("<8sqqq")
 STEP_OFFSET = 64
 STEP = struct.Struct("<qqqddq")
 PAUSE_OFFSET = 128
@@ -44,6 +45,8 @@ MAX_STEP = 2**62
 NONE = -1
 # Not on systems without such signals, on which training code may be written.
 STACKS_SIGNAL = int(getattr(signal, "SIGRTMAX", 3)) - 3
+# Of the fields after the name of the process: clock ticks since the start of the machine.
+START_FIELD = 19
 _LENGTH = struct.Struct("<q")
 _TRIES = 5
 
@@ -69,6 +72,8 @@ class Page(NamedTuple):
     """The name of its pause."""
     metrics: Mapping[str, float] = MappingProxyType({})
     """The metrics that it has reported, at most 16."""
+    started: int = 0
+    """When it was started: ids are used again. 0 if it is not known."""
 
 
 def find_stacks(path: str) -> str:
@@ -106,7 +111,7 @@ def read_page(path: str) -> Optional[Page]:
 
 
 def _parse(name: str, content: bytes) -> Optional[Page]:
-    _, rank, number = FIXED.unpack_from(content)
+    _, rank, number, started = FIXED.unpack_from(content)
     first, step, total, busy, until, last = STEP.unpack_from(content, STEP_OFFSET)
     if first != last or not name.isdigit():
         return None
@@ -120,6 +125,7 @@ def _parse(name: str, content: bytes) -> Optional[Page]:
         paused_until=until if math.isfinite(until) else 0.0,
         pause=_read_text(content, PAUSE_OFFSET, PAUSE_BYTES).decode("utf-8", "replace"),
         metrics=_parse_metrics(_read_text(content, METRICS_OFFSET, METRICS_BYTES)),
+        started=started,
     )
 
 

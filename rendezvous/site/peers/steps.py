@@ -191,8 +191,18 @@ def _make_page() -> Optional[_OpenPage]:
     opened = _OpenPage(page, stacks)
     opened.write_step(NONE, None, {})
     # The magic comes last: before it, this is no page.
-    progress_page.FIXED.pack_into(page, 0, progress_page.MAGIC, own_rank, number)
+    started = _read_start()
+    progress_page.FIXED.pack_into(page, 0, progress_page.MAGIC, own_rank, number, started)
     return opened
+
+
+def _read_start() -> int:
+    """Read when this process was started; 0 if it is not known."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[progress_page.START_FIELD])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def _map(path: str) -> Any:
@@ -214,7 +224,11 @@ def _take_signal(path: str) -> Optional[int]:
     if not STACKS_SIGNAL or signal.getsignal(STACKS_SIGNAL) is not signal.SIG_DFL:
         return None
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-    stacks = os.open(path, flags, 0o644)
+    try:
+        stacks = os.open(path, flags, 0o644)
+    except OSError as e:
+        log.warning("progress: without stacks: %s", e)
+        return None
     try:
         faulthandler.register(STACKS_SIGNAL, file=stacks, all_threads=True, chain=False)
     except (AttributeError, RuntimeError, OSError, ValueError):

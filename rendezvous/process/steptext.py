@@ -1,0 +1,72 @@
+"""The step of a command that calls nothing of ours: of its file or its output, over time.
+
+A file may be emptied or moved away for a moment, and get lines without a step: the last step counts
+until there is another one. It may also have the last step of the command before, which is none of
+this command.
+"""
+
+import threading
+from typing import Callable, List, NamedTuple, Optional
+
+from framework.agent.report import LineReporter
+from rendezvous.settings.progresspattern import TextStep
+
+# A file server that hangs must not hold the main thread, which forwards signals.
+_READ_SECONDS = 1.0
+_MISSING_SECONDS = 300.0
+
+
+class ObservedStep(NamedTuple):
+    """A step, and when it came, in monotonic seconds."""
+
+    step: Optional[int]
+    """The newest step; None before the first."""
+    total: Optional[int]
+    """How many steps there are; None if it is not known."""
+    changed_at: float
+    """When it came; before the first, when the command was started."""
+    moved_at: Optional[float]
+    """When the step before it came; None if there was none."""
+
+
+class StepText:
+    """The steps of one command after another."""
+
+    def __init__(
+        self, read: Callable[[], Optional[TextStep]], setting: str, reporter: LineReporter
+    ) -> None:
+        """Take the step from ``read``, as ``setting`` wants; "" if nothing wants it."""
+        self._read = read
+        self._setting = setting
+        self._reporter = reporter
+        self._old: Optional[TextStep] = None
+        self._newest: Optional[TextStep] = None
+        self._changed_at = 0.0
+        self._moved_at: Optional[float] = None
+
+    def describe(self) -> str:
+        """Say where the steps come from; "" if from nowhere."""
+        return f"steps come from {self._setting}" if self._setting else ""
+
+    def note_start(self) -> None:
+        """Take that a command is started now; wait at most 1 s for the file."""
+        found: List[Optional[TextStep]] = []
+        if self._setting:
+            thread = threading.Thread(target=lambda: found.append(self._read()), daemon=True)
+            thread.start()
+            thread.join(_READ_SECONDS)
+        self._old = found[0] if found else self._newest or self._old
+        self._newest, self._moved_at = None, None
+
+    def observe(self, started_at: float, now: float) -> ObservedStep:
+        """Read the step of the command that was started at ``started_at``."""
+        read = self._read()
+        if read is not None and read not in (self._old, self._newest):
+            self._moved_at = None if self._newest is None else self._changed_at
+            self._newest, self._changed_at, self._old = read, now, None
+        if self._newest is None:
+            if self._setting and now - started_at >= _MISSING_SECONDS:
+                text = f"progress: {self._setting} has given no step for {_MISSING_SECONDS:.0f} s"
+                self._reporter.say_once(text, "warning")
+            return ObservedStep(None, None, started_at, None)
+        return ObservedStep(*self._newest, self._changed_at, self._moved_at)
