@@ -40,6 +40,7 @@ import threading
 from types import FrameType
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional
 
+from framework.agent.exitcodes import ExitCode
 from framework.agent.signals import ENDING_SIGNALS, SIGNAL_EXIT_BASE
 from rendezvous.agent import Setup
 from rendezvous.core.diff import Diff
@@ -313,6 +314,8 @@ class Wrapper:
             self._children.kill_leftovers()
             self._exit_code = code and self._fail_code  # it may have succeeded meanwhile
             return
+        if code == ExitCode.HUNG:
+            self._reporter.say("the command ended with 202, which is reported as a hang", "warning")
         restart, self._restart = self._restart, None
         if restart is not None:
             restart.done.set()

@@ -22,9 +22,9 @@ PID = 7
 class StuckChildren:
     """The command has ended with 9; what it left is gone after some looks."""
 
-    def __init__(self, looks: int) -> None:
+    def __init__(self, looks: int, code: int = 9) -> None:
         self.looks = looks
-        self.codes = {PID: 9}
+        self.codes = {PID: code}
 
     def start(self, _argv: list[str], _env: dict[str, str], *_streams: None) -> int:
         return PID
@@ -44,15 +44,19 @@ class StuckChildren:
         """Nothing is left in the session."""
 
 
-@pytest.mark.parametrize("looks", [1, 2, 3])
-def test_end_is_told_at_once_and_then_that_nothing_is_left(looks: int) -> None:
-    children: Any = StuckChildren(looks)
-    setup: Any = SimpleNamespace(
+def build_setup(clock: AgentClock) -> Any:
+    return SimpleNamespace(
         options=Options(),
         target=SimpleNamespace(identity=None),
         reporter=LineReporter("test", is_json=False),
-        clock=AgentClock(),
+        clock=clock,
     )
+
+
+@pytest.mark.parametrize("looks", [1, 2, 3])
+def test_end_is_told_at_once_and_then_that_nothing_is_left(looks: int) -> None:
+    children: Any = StuckChildren(looks)
+    setup = build_setup(AgentClock())
     wrapper = Wrapper(["train"], setup, children)
     told: list[tuple[object, int]] = []
     wrapper.follow_ends(
@@ -72,12 +76,7 @@ def test_program_ends_though_a_killed_command_does_not() -> None:
     children: Any = StuckChildren(1)
     children.codes.clear()
     clock = VirtualClock()
-    setup: Any = SimpleNamespace(
-        options=Options(),
-        target=SimpleNamespace(identity=None),
-        reporter=LineReporter("test", is_json=False),
-        clock=clock,
-    )
+    setup = build_setup(clock)
     wrapper = Wrapper(["train"], setup, children)
     wrapper._pid = 9
     wrapper._obey(_Order("fail", threading.Event(), {}, 202))
@@ -115,12 +114,7 @@ def test_remote_commands_are_left_over_where_processes_restart_in_place(
 def test_command_that_succeeds_before_it_is_killed_did_not_hang(code: int, expected: int) -> None:
     children: Any = StuckChildren(1)
     children.kill_leftovers = lambda: True
-    setup: Any = SimpleNamespace(
-        options=Options(),
-        target=SimpleNamespace(identity=None),
-        reporter=LineReporter("test", is_json=False),
-        clock=VirtualClock(),
-    )
+    setup = build_setup(VirtualClock())
     wrapper = Wrapper(["train"], setup, children)
     wrapper._pid = PID
     children.codes = {}
@@ -128,5 +122,17 @@ def test_command_that_succeeds_before_it_is_killed_did_not_hang(code: int, expec
     children.codes = {PID: code}
     wrapper._take_end()
     assert wrapper._exit_code == expected
+    for descriptor in (wrapper._wakeup_read, wrapper._wakeup_write):
+        os.close(descriptor)
+
+
+def test_own_exit_code_that_means_a_hang_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    setup = build_setup(VirtualClock())
+    children: Any = StuckChildren(1, 202)
+    wrapper = Wrapper(["train"], setup, children)
+    wrapper._pid = PID
+    wrapper._take_end()
+    assert wrapper._exit_code == 202
+    assert "ended with 202, which is reported as a hang" in capsys.readouterr().err
     for descriptor in (wrapper._wakeup_read, wrapper._wakeup_write):
         os.close(descriptor)
