@@ -240,6 +240,8 @@ class GangWatch:
         )
 
     def _decide(self, now: float) -> None:
+        if self._verdict is not None and now - self._verdict_at < _REPEAT_SECONDS:
+            return
         names, processes = self._list_processes()
         self._decide_seconds = max(_LEAST_DECIDE_SECONDS, len(processes) * _DECIDE_SECONDS_PER_RANK)
         ranks = _place_all(processes, now)
@@ -248,8 +250,6 @@ class GangWatch:
             self._asked_at, self._verdict = None, None
             return
         if self._verdict is not None:
-            if now - self._verdict_at < _REPEAT_SECONDS:
-                return
             self._asked_at, self._verdict = None, None
         if self._asked_at is None:
             self._ask += 1

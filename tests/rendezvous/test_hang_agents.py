@@ -23,6 +23,7 @@ from tests.support.waiting import wait_until
 COUNT = 3
 HUNG_STEP = 4
 SETTINGS = {"FB_PROGRESS_TIMEOUT_SEC": "3", "FB_FIRST_PROGRESS_TIMEOUT_SEC": "100"}
+STACKS = {"sleep": "in work\n", "lock": "in work\n", "stopped": "none, it is stopped"}
 TRAINING = """
 import os, sys, threading, time, peers
 
@@ -167,6 +168,32 @@ def test_code_that_only_prints_its_steps_is_watched(open_training: Open) -> None
         gang.agents[1].wait_for("Step   3/9 loss 0.5\n")
 
 
+# Rank 0 has succeeded. Its successor waits for a rank that hangs.
+WAITING = """
+import os, peers, time
+for step in range(5):
+    peers.progress(step)
+    time.sleep(0.05)
+rank = int(os.environ["FC_TASK_INDEX"])
+if rank == 2:
+    time.sleep(1000)
+if rank == 1:
+    print("waits", flush=True)
+    peers.barrier("end")
+"""
+
+
+@pytest.mark.slow
+def test_hang_is_found_after_rank_0_has_moved_to_a_process_that_waits(open_training: Open) -> None:
+    command = [sys.executable, "-c", WAITING]
+    settings = {"FB_PROGRESS_TIMEOUT_SEC": "6"}
+    with open_training("", in_place=True, command=command, settings=settings) as gang:
+        assert gang.agents[0].wait() == 0
+        gang.agents[1].wait_for("waits")
+        gang.publish_without(2, 0, since=1)
+        gang.agents[1].wait_for("after step 4: worker/1, worker/2 do not differ")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_each_of_eight_ranks_is_named(open_training: Open, seed: int) -> None:
@@ -178,6 +205,8 @@ def test_each_of_eight_ranks_is_named(open_training: Open, seed: int) -> None:
         for agent in gang.agents:
             agent.wait_for(f"after step {step - 1}: worker/{rank} is behind; 7 wait for it")
         assert [each.process.poll() for each in gang.agents].count(None) == 7
+        for index, agent in enumerate(gang.agents):
+            agent.wait_for(STACKS[how] if index == rank else "in all_reduce\n")
 
 
 @pytest.mark.slow
