@@ -13,6 +13,7 @@ import fcntl
 import os
 import stat
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from framework.agent.files import write_atomically
@@ -102,10 +103,14 @@ def read_regular_file(path: Path, limit: int) -> bytes:
         return file.read(limit)
 
 
-def claim(descriptor: int) -> bool:
+def claim(descriptor: int, pause: Callable[[float], object] = time.sleep) -> bool:
     """Lock an open file or directory for this process alone; return False if another one has it.
 
     A process that only looks whether it is locked has a shared lock for a moment: that is no claim.
+
+    Args:
+        descriptor: of the file or directory.
+        pause: waits for so many seconds between two tries.
     """
     for _ in range(_CLAIM_TRIES):
         if _try_lock(descriptor, fcntl.LOCK_EX):
@@ -113,7 +118,7 @@ def claim(descriptor: int) -> bool:
         if not _try_lock(descriptor, fcntl.LOCK_SH):
             return False
         fcntl.flock(descriptor, fcntl.LOCK_UN)
-        time.sleep(_CLAIM_PAUSE_SECONDS)
+        pause(_CLAIM_PAUSE_SECONDS)
     return False
 
 

@@ -28,7 +28,7 @@ def test_second_claim_is_refused(descriptors: tuple[int, int], tmp_path: Path) -
 
 
 def test_claim_while_another_process_looks_waits_for_it(
-    descriptors: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    descriptors: tuple[int, int],
 ) -> None:
     ours, looking = descriptors
     fcntl.flock(looking, fcntl.LOCK_SH)
@@ -39,17 +39,15 @@ def test_claim_while_another_process_looks_waits_for_it(
         if len(pauses) == 3:
             fcntl.flock(looking, fcntl.LOCK_UN)
 
-    monkeypatch.setattr("localcluster.private_files.time.sleep", pause)
-    assert claim(ours)
+    assert claim(ours, pause)
     assert len(pauses) == 3
 
 
 def test_claim_while_another_process_never_ends_to_look_is_refused(
-    descriptors: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    descriptors: tuple[int, int],
 ) -> None:
     ours, looking = descriptors
     fcntl.flock(looking, fcntl.LOCK_SH)
     pauses: list[float] = []
-    monkeypatch.setattr("localcluster.private_files.time.sleep", pauses.append)
-    assert not claim(ours)
+    assert not claim(ours, pauses.append)
     assert sum(pauses) <= 5.1
