@@ -39,6 +39,7 @@ class StepText:
         self._read = read
         self._setting = setting
         self._reporter = reporter
+        self._starts = 0
         self._old: Optional[TextStep] = None
         self._newest: Optional[TextStep] = None
         self._changed_at = 0.0
@@ -50,6 +51,7 @@ class StepText:
 
     def note_start(self) -> None:
         """Take that a command is started now; wait at most 1 s for the file."""
+        self._starts += 1
         found: List[Optional[TextStep]] = []
         if self._setting:
             thread = threading.Thread(target=lambda: found.append(self._read()), daemon=True)
@@ -60,7 +62,10 @@ class StepText:
 
     def observe(self, started_at: float, now: float) -> ObservedStep:
         """Read the step of the command that was started at ``started_at``."""
+        starts = self._starts
         read = self._read()
+        if starts != self._starts:
+            read = None  # it may be of the command before
         if read is not None and read not in (self._old, self._newest):
             self._moved_at = None if self._newest is None else self._changed_at
             self._newest, self._changed_at, self._old = read, now, None

@@ -231,3 +231,16 @@ def test_output_of_many_short_lines_costs_little(chunk: bytes) -> None:
     """At least 20 MB/s."""
     write_parts(chunk)
     assert_costs_at_most(0.0035 * 20, lambda: write_parts(*[chunk] * 20))
+
+
+def test_step_that_was_read_before_a_start_is_none_of_the_new_command() -> None:
+    steps = [TextStep(41, None), TextStep(42, None), TextStep(42, None)]
+
+    def read() -> TextStep | None:
+        found = steps.pop(0)
+        if len(steps) == 2:
+            text.note_start()  # in the main thread, while this one reads
+        return found
+
+    text = StepText(read, "FB_PROGRESS_FILE=/step", LineReporter("test", is_json=False))
+    assert [text.observe(0.0, 1.0).step for _ in range(2)] == [None, None]
