@@ -331,8 +331,8 @@ def _place(index: int, process: ProcessReport, at: float, now: float) -> RankPro
         paused_until=at + process.pause_seconds if process.pause_seconds > 0 else float("-inf"),
         is_stopped=process.is_stopped or _is_silent(at, now),
         stack=process.stack,
-        # Steps count from 0 or from 1.
-        is_last=step is not None and total is not None and step >= total - 1,
+        # Steps count from 0 or from 1. A step beyond the total shows that the total is another one.
+        is_last=step is not None and total is not None and total - 1 <= step <= total,
     )
 
 

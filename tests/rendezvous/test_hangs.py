@@ -358,12 +358,20 @@ def test_rank_that_never_had_a_step_is_behind_if_the_others_had_one() -> None:
     assert (found.behind, found.step) == (("worker/3",), -1)
 
 
-def test_evaluation_after_the_last_step_is_no_hang() -> None:
+@pytest.mark.parametrize("steps", [100, 101])
+def test_evaluation_after_the_last_step_is_no_hang(steps: int) -> None:
     gang = Gang()
-    for _ in range(100):
+    for _ in range(steps):
         gang.step()
     assert gang.let_pass(590.0) == []
     assert gang.let_pass(40.0)
+
+
+def test_step_beyond_the_total_is_not_the_last_one() -> None:
+    gang = Gang()
+    for _ in range(102):
+        gang.step()
+    assert gang.let_pass(80.0)
 
 
 def test_pause_that_ends_early_holds_the_gang_no_longer() -> None:
