@@ -30,6 +30,7 @@ from controller.kinds.decide.undecided import (
     UNDECIDABLE,
     decide_undecided,
     describe_error,
+    describe_scaler_error,
     describe_size,
 )
 from controller.kinds.execute import (
@@ -262,7 +263,15 @@ class JobReconciler:
                 text = describe_size(MAX_JOB_BYTES)
                 await self._leave(key, snapshot, Obstacle(TOO_LARGE, text))
                 return True
-            turn = await self._scalers.observe(key, job, snapshot)
+            try:
+                turn = await self._scalers.observe(key, job, snapshot)
+            except KubeError:
+                raise
+            except Exception as e:
+                # As for a job that cannot be decided.
+                logger.exception("scalers not decided", extra={"job": key})
+                await self._leave(key, snapshot, Obstacle(UNDECIDABLE, describe_scaler_error(e)))
+                return True
             is_done, obstacle = await self._reconcile_job(key, snapshot, turn)
         return await self._execute_scalers(key, turn, obstacle) and is_done
 

@@ -40,6 +40,15 @@ def describe_error(error: Exception) -> str:
     )
 
 
+def describe_scaler_error(error: Exception) -> str:
+    """Describe an error in the decision about the scalers of a job, for its user."""
+    return (
+        f"the controller cannot handle its scalers ({type(error).__name__}), and leaves the job as "
+        "it is: delete the ScaleIn or ScaleOut that has not ended; the log of the controller has "
+        "the error"
+    )
+
+
 def decide_undecided(
     snapshot: Snapshot,
     obstacle: Obstacle,
