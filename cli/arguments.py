@@ -9,11 +9,14 @@ from typing import Any, TypeVar
 
 import click
 
-from cli.kindwords import NAME_BY_KIND, is_kind_word, strip_kind
+from cli.exitcodes import CliError, ExitCode
+from cli.kindwords import NAME_BY_KIND, describe_no_name, is_kind_word, strip_kind
 from cli.options import read_choice
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 _Decorator = Callable[[_Decorated], _Decorated]
+# No object has them, and a path with them names another one.
+_NO_NAMES = frozenset({"", ".", ".."})
 
 
 class FrameworkCommand(click.Command):
@@ -131,11 +134,20 @@ def container_option(help_text: str = "Container; else the first of the Pod.") -
     )
 
 
-def _strip_kind(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
-    """Turn framework/NAME into NAME, in one value or in several."""
+def _strip_kind(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Turn framework/NAME into NAME, in one value or in several.
+
+    Raises:
+        CliError: no object can have this name, so no path of the API server has it.
+    """
+    if value is None:
+        return None
     if isinstance(value, tuple):
-        return tuple(map(strip_kind, value))
-    return value if value is None else strip_kind(value)
+        return tuple(_strip_kind(ctx, param, each) for each in value)
+    name = strip_kind(value)
+    if name in _NO_NAMES and not ctx.resilient_parsing:
+        raise CliError(ExitCode.USAGE, describe_no_name(name))
+    return name
 
 
 def complete_frameworks(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -35,6 +35,11 @@ def is_other_kind(word: str) -> bool:
     return lower in _OTHER_KINDS or lower.removesuffix("s") in _OTHER_KINDS
 
 
+def describe_no_name(word: str) -> str:
+    """Say that a word cannot be the name of a Framework."""
+    return f"{word!r} is not a name of a Framework: use 1 to 63 characters of a-z, 0-9 and '-'"
+
+
 def strip_kind(word: str) -> str:
     """Turn framework/NAME into NAME; another word stays as it is."""
     kind, slash, name = word.rpartition("/")

@@ -17,6 +17,7 @@ def convert_file(file: str, output: str | None) -> ExitCode:
     """
     problems: list[str] = []
     warnings: list[str] = []
+    scalers: list[str] = []
     objects: list[Object] = []
     converted = 0
     for source, document in read_documents([file], problems):
@@ -26,11 +27,13 @@ def convert_file(file: str, output: str | None) -> ExitCode:
             continue
         converted += find_compile(body) is not None
         if is_scaler(body):
-            warnings.append(
+            scalers.append(
                 f"{source}: kind: {body['kind']} stays as it is: it scales a TrainingJob, not a "
                 'Framework (docs/trainingjob.md, "ScaleIn and ScaleOut")'
             )
         objects += [each.value for each in expand(source, document, problems, warnings)]
+    if not converted and not problems:
+        problems += [f"{scaler}; apply it as it is with kubectl" for scaler in scalers]
     if not converted and not problems:
         problems.append(
             f"{name_source(file)}: nothing to convert in it: give a file with an object of one of "
@@ -38,7 +41,7 @@ def convert_file(file: str, output: str | None) -> ExitCode:
         )
     if problems:
         raise CliError(ExitCode.USAGE, *problems)
-    for warning in warnings:
+    for warning in (*scalers, *warnings):
         print_error(f"warning: {warning}")
     print_objects(objects, output, f"{converted} converted")
     return ExitCode.SUCCEEDED

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from cli.exitcodes import CliError, ExitCode
-from cli.kindwords import is_kind_word
+from cli.kindwords import describe_no_name, is_kind_word
 from cli.taskwords import suggest_tasks
 from framework.api import constants
 from framework.api.naming import TaskKey, is_framework_name, is_role_name
@@ -36,9 +36,7 @@ def _parse_name(word: str) -> str:
     if slash and not is_kind_word(kind):
         raise _refuse(f"{word!r} is not a Framework: write NAME or framework/NAME")
     if not is_framework_name(name):
-        raise _refuse(
-            f"{name!r} is not a name of a Framework: use 1 to 63 characters of a-z, 0-9 and '-'"
-        )
+        raise _refuse(describe_no_name(name))
     return name
 
 

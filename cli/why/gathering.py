@@ -5,7 +5,7 @@ left out, and the answer says so.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
@@ -13,6 +13,7 @@ from functools import partial
 from typing import TypeVar
 from urllib.parse import urlencode
 
+from cli.exitcodes import CliError
 from cli.frameworks import get_framework
 from cli.loglines.containeroutput import split_output
 from cli.running.failures import KeptLogs
@@ -26,7 +27,14 @@ from cli.why.observation import (
     read_status,
 )
 from cli.why.requests import LogRequest, Requests, plan_requests
-from cli.why.scalers import SCALERS, FailedScaler, find_job, find_last_failed
+from cli.why.scalers import (
+    SCALERS,
+    FailedScaler,
+    describe_named,
+    find_job,
+    find_last_failed,
+    list_named,
+)
 from framework.api import constants
 from framework.api.naming import build_configmap_name
 from framework.kube.client import KubeClient
@@ -89,9 +97,7 @@ class Gatherer:
             self._list_events(f"involvedObject.kind={constants.FRAMEWORK_KIND}", self._name),
             self._get_lease(),
         )
-        framework = await get_framework(
-            self._client, self._namespace, self._name, timeout_seconds=_TIMEOUT_SECONDS
-        )
+        framework = await self._get_framework()
         status, fault = read_status(framework)
         observation = Observation(
             name=self._name,
@@ -109,6 +115,33 @@ class Gatherer:
             is_local=is_local,
         )
         return await self._read_more(observation, plan_requests(observation))
+
+    async def _get_framework(self) -> Object:
+        """Read the Framework; the error also explains the name of a scaler.
+
+        Raises:
+            CliError: there is no such Framework.
+            KubeError: the Framework cannot be read.
+        """
+        try:
+            return await get_framework(
+                self._client, self._namespace, self._name, timeout_seconds=_TIMEOUT_SECONDS
+            )
+        except CliError as e:
+            scalers = [text async for text in self._describe_scalers()]
+            if not scalers:
+                raise
+            raise CliError(e.exit_code, "; ".join((*e.lines, *scalers))) from e
+
+    async def _describe_scalers(self) -> AsyncIterator[str]:
+        for kind, resource, name in list_named(self._name):
+            try:
+                body = await self._client.get(
+                    resource, self._namespace, name, timeout_seconds=_TIMEOUT_SECONDS
+                )
+            except KubeError:
+                continue
+            yield describe_named(self._name, kind, body)
 
     async def _read_more(self, observation: Observation, requests: Requests) -> Observation:
         events, nodes, claims, holder, logs = await asyncio.gather(

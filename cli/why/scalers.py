@@ -1,9 +1,11 @@
-"""The scaler of a TrainingJob that failed last. Pure."""
+"""The scalers of a TrainingJob: the one that failed last, and one that a user names. Pure."""
 
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from framework.api.text import cut_text
 from framework.kinds.scaling.status import FAILED, decode_status, find_condition
 from framework.kinds.scaling.types import ScalerKind
 from framework.kinds.trainingjob import types as trainingjob
@@ -13,6 +15,10 @@ SCALERS: Mapping[ScalerKind, Resource] = {
     ScalerKind.SCALE_IN: SCALE_INS,
     ScalerKind.SCALE_OUT: SCALE_OUTS,
 }
+# No path of the API server has them.
+_NO_NAMES = frozenset({"", ".", ".."})
+# Of the state of a scaler in a line.
+_MAX_STATE_BYTES = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,37 @@ def find_last_failed(
     failed = (_read(job, kind, body) for kind, body in scalers)
     found = [scaler for scaler in failed if scaler is not None]
     return max(found, key=lambda scaler: (scaler.since, scaler.name), default=None)
+
+
+def list_named(word: str) -> Iterator[tuple[ScalerKind, Resource, str]]:
+    """List which scalers a word may name: ``one``, or ``scalein/one``."""
+    prefix, slash, name = word.rpartition("/")
+    for kind, resource in SCALERS.items():
+        if name not in _NO_NAMES and (not slash or prefix.casefold() in _list_words(resource)):
+            yield kind, resource, name
+
+
+def _list_words(resource: Resource) -> Iterator[str]:
+    singular = resource.kind.lower()
+    for word in (singular, resource.plural):
+        yield from (word, f"{word}.{resource.group}")
+
+
+def describe_named(word: str, kind: ScalerKind, body: Object) -> str:
+    """Describe a scaler that ``word`` names, what has become of it, and the command to see more."""
+    name = str(body["metadata"]["name"])
+    job = ((body.get("spec") or {}).get("selector") or {}).get("name")
+    conditions = decode_status(kind, body.get("status")).conditions
+    state = "which has not started"
+    if conditions:
+        last = conditions[-1]
+        state = ": ".join(part for part in (last.reason, last.message) if part)
+        state = f"{last.type}, {state}" if state else last.type
+    shown = " ".join(cut_text(state, _MAX_STATE_BYTES).split())
+    text = f"{name} is a {kind} of the TrainingJob {job}, {shown}"
+    if "/" in word:
+        return text  # the error that it follows has the command for this word
+    return f"{text}: use `{shlex.join(('kubectl', 'get', f'{kind.lower()}/{name}'))}`"
 
 
 def _read(job: Object, kind: ScalerKind, body: Object) -> FailedScaler | None:

@@ -3,6 +3,7 @@
 import click
 import pytest
 
+from cli.exitcodes import CliError, ExitCode
 from cli.main import main
 
 
@@ -38,6 +39,14 @@ def read(*words: str) -> dict[str, object]:
 )
 def test_kind_is_left_out_where_it_cannot_be_the_name(words: str, name: str) -> None:
     assert read(*words.split())["name"] == name
+
+
+@pytest.mark.parametrize("command", ["why", "get", "describe", "logs", "wait", "events", "tree"])
+@pytest.mark.parametrize("name", ["", ".", "..", "framework/", "framework/.."])
+def test_name_that_no_object_has_is_refused(command: str, name: str) -> None:
+    with pytest.raises(CliError, match="is not a name of a Framework: use 1 to 63") as caught:
+        read(command, name)
+    assert caught.value.exit_code is ExitCode.USAGE
 
 
 def test_option_in_front_of_the_command_is_told_its_place() -> None:

@@ -17,6 +17,8 @@ from tests.support.servers.frameworkcrd import ROOT
 KUBEXEC = ROOT / "examples" / "stacks" / "trainingjob-kubexec.yaml"
 CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app"}, "data": {"a": "b"}}
 
+ADD_ONE = {"selector": {"name": "elastic"}, "toAdd": {"count": 1}}
+
 
 def build_scaler(**fields: Any) -> Any:
     return {
@@ -122,6 +124,17 @@ def test_convert_warns_of_scalers_which_need_a_trainingjob() -> None:
     assert done.exit_code == 0
     assert "kind: ScaleIn stays as it is: it scales a TrainingJob, not a Framework" in done.stderr
     assert list(yaml.safe_load_all(done.stdout))[-1] == build_scaler()
+
+
+def test_convert_of_scalers_only_says_that_they_stay_as_they_are() -> None:
+    done = call("convert", CONFIG, build_scaler(), build_scaler(kind="ScaleOut", spec=ADD_ONE))
+    assert (done.exit_code, done.stdout) == (2, "")
+    first, second = done.stderr.splitlines()
+    assert first == (
+        "error: standard input:8: kind: ScaleIn stays as it is: it scales a TrainingJob, not a "
+        'Framework (docs/trainingjob.md, "ScaleIn and ScaleOut"); apply it as it is with kubectl'
+    )
+    assert "kind: ScaleOut stays as it is" in second
 
 
 @pytest.mark.parametrize("command", ["convert", "lint"])

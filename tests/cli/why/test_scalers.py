@@ -1,8 +1,12 @@
 """The scaler that failed last, as ``framework why`` of its TrainingJob shows it."""
 
+import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import pytest
+
+from cli.exitcodes import CliError, ExitCode
 from cli.why.answers import build_structure, render_text
 from cli.why.commands import Commands
 from cli.why.gathering import Gatherer
@@ -110,6 +114,58 @@ async def test_scalers_that_may_not_be_listed_are_named_as_a_missing_right() -> 
     assert "out" in find_line(observation)
     assert observation.unseen == ("ScaleIns",)
     assert observation.missing_rights == ("list scaleins",)
+
+
+class NamedClient(ScalerClient):
+    """A cluster without the Framework that is asked for; it has two scalers of one name."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+
+    async def get(self, resource: Resource, *names: Any, **_: Any) -> Object:
+        name = names[-1]
+        if resource.plural == "scaleins" and name == "one":
+            return build_scaler("one", 60)
+        if resource.plural == "scaleouts" and name in {"one", "new"}:
+            return {"metadata": {"name": name}, "spec": {"selector": {"name": "gang"}}}
+        if resource is FRAMEWORKS:
+            details = {"details": {"name": name, "kind": "frameworks"}}
+            body = json.dumps(details).encode()
+            raise build_api_error(404, body, method="GET", path="/")
+        raise build_api_error(403, b"", method="GET", path="/")
+
+
+FAILED_ONE = "; one is a ScaleIn of the TrainingJob gang, ScaleFailed, Timeout: no answer to one"
+NEW = " is a ScaleOut of the TrainingJob gang, which has not started"
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        (
+            "one",
+            FAILED_ONE
+            + f": use `kubectl get scalein/one`; one{NEW}: use `kubectl get scaleout/one`",
+        ),
+        ("new", f"; new{NEW}: use `kubectl get scaleout/new`"),
+        ("scalein/one", FAILED_ONE),
+        ("ScaleIns/one", FAILED_ONE),
+        ("scaleouts.kai.alibabacloud.com/new", f"; new{NEW}"),
+        ("two", ""),
+        ("pod/one", ""),
+        ("scalein/", ""),
+        ("scalein/..", ""),
+    ],
+)
+async def test_name_of_a_scaler_is_explained_with_its_reason(word: str, text: str) -> None:
+    gatherer = Gatherer(NamedClient(), NAMESPACE, word)  # type: ignore[arg-type]  # a fake client
+    with pytest.raises(CliError) as caught:
+        await gatherer.gather(Commands(word), at(300), is_local=False)
+    assert caught.value.exit_code is ExitCode.FAILED
+    (line,) = caught.value.lines
+    assert line.startswith(f"no Framework '{word}' in namespace ")
+    assert line.endswith(text)
+    assert ("is a Scale" in line) is bool(text)
 
 
 async def test_framework_of_no_trainingjob_has_no_scalers() -> None:
