@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import Callable, List, Mapping, NoReturn, Optional, Tuple
+from typing import Callable, List, Mapping, NamedTuple, NoReturn, Optional, Tuple
 
 from framework.agent.access import Access, AccessError
 from framework.agent.addresses import join_port
@@ -66,6 +66,15 @@ class EndError(Exception):
         super().__init__(message)
         self.code = code
         self.reason = reason
+
+
+class _Watch(NamedTuple):
+    """What looks for hangs and reports progress; the defaults: nothing does."""
+
+    get_verdict: Callable[[], str] = str
+    """Returns the last hang that was found; "" if there was none."""
+    finish: Callable[[], object] = str
+    """Reports the last steps."""
 
 
 class Program:
@@ -153,16 +162,16 @@ class Program:
         notifiers = [*self._build_notifiers(setup, writer), wrapper.notify]
         agent, observer = self._build_agent(setup, access, writer, wrapper.stop)
         open_endpoint, close_endpoint = self._prepare_endpoint(setup)
-        get_verdict: Callable[[], str] = str
+        watch = _Watch()
 
         def run_agent() -> None:
-            nonlocal get_verdict
+            nonlocal watch
             try:
                 self._await_first(agent, observer, setup.options)
                 open_endpoint()
-                watch = self._prepare_watch(setup, agent, wrapper)
+                start_watch = self._prepare_watch(setup, access, agent, wrapper)
                 recovery = start_recovery(setup, self._env, access, agent, wrapper)
-                get_verdict = watch(recovery)
+                watch = start_watch(recovery)
             except EndError as e:
                 wrapper.give_up(self._fail(e))
                 return
@@ -184,29 +193,28 @@ class Program:
 
         code = wrapper.run(run_agent)
         close_endpoint()
-        verdict = get_verdict()
+        if code == ExitCode.PASSED:
+            watch.finish()
+        verdict = watch.get_verdict()
         if code == ExitCode.HUNG and verdict:
             self._write_end(EndError(ExitCode.HUNG, "Hung", verdict))
         return code
 
     def _prepare_watch(
-        self, setup: Setup, agent: Agent, wrapper: Wrapper
-    ) -> Callable[[Optional[Recovery]], Callable[[], str]]:
-        """Prepare what looks for hangs, if it is wanted.
-
-        Return what starts it. That returns what gives the last verdict; "" if there is none.
-        """
-        if not setup.options.progress_seconds:
-            return lambda _: str
+        self, setup: Setup, access: Access, agent: Agent, wrapper: Wrapper
+    ) -> Callable[[Optional[Recovery]], _Watch]:
+        """Prepare what looks for hangs and reports progress, if it is wanted; return its start."""
+        if not setup.options.progress_seconds and setup.options.progress_status != "on":
+            return lambda _: _Watch()
         from rendezvous.process import hangsetup  # loads hashlib, sockets and selectors
 
         pages = hangsetup.prepare_pages(setup, self._env, agent, wrapper)
         if pages is None:
-            return lambda _: str
+            return lambda _: _Watch()
 
-        def start(recovery: Optional[Recovery]) -> Callable[[], str]:
-            watcher = hangsetup.start_watcher(setup, pages, wrapper, recovery)
-            return lambda: watcher.verdict
+        def start(recovery: Optional[Recovery]) -> _Watch:
+            watcher = hangsetup.start_watcher(setup, access, pages, wrapper, recovery)
+            return _Watch(lambda: watcher.verdict, watcher.finish)
 
         return start
 

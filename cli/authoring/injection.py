@@ -2,8 +2,9 @@
 
 Fields that the user wrote stay, except ``restartPolicy``. An agent that is already there stays in
 its place and gets only the fields that it lacks, so a second injection changes nothing. Only an
-account that the agents alone use gets the right to acknowledge a drain and to report processes. An
-account of the user's own is refused it, because all containers of a Pod share one account.
+account that the agents alone use gets the right to acknowledge a drain and to report processes and
+progress. An account of the user's own is refused it, because all containers of a Pod share one
+account.
 """
 
 import copy
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from cli.authoring.progressrules import reports_progress
 from cli.authoring.recoveryrules import find_in_place_path
 from cli.authoring.users import USER_ID, choose_agent_user
 from cli.templates import (
@@ -147,7 +149,8 @@ def inject(framework: Object, options: InjectionOptions) -> list[Object]:
     roles = list(list_roles(injected))
     accounts = {_get_account(injected, role) for role in roles}
     reports = any(
-        role.body.get(constants.DRAIN_FIELD) or find_in_place_path(role) for role in roles
+        role.body.get(constants.DRAIN_FIELD) or find_in_place_path(role) or reports_progress(role)
+        for role in roles
     )
     for role in roles:
         if reports:
@@ -175,11 +178,11 @@ def _check_account(framework: Object, role: RoleTemplate) -> None:
     name = ACCOUNT_PREFIX + str(framework["metadata"]["name"])
     raise InjectionError(
         f"{role.spec_path}.{field}: {account} is an account of your own, and a role of this "
-        "Framework drains or restarts in place, so that all Pods of the account would get the "
-        "right to patch Pods, and lose every other right to write Pods: leave it out, and bind to "
-        f"{name}, which is then made, what your program may do (a ServiceAccount {name} of yours "
-        f"in the same file is kept); or leave out `{constants.DRAIN_FIELD}` and "
-        f"`{constants.RECOVERY_FIELD}`"
+        "Framework drains, restarts in place or reports its progress, so that all Pods of the "
+        "account would get the right to patch Pods, and lose every other right to write Pods: "
+        f"leave it out, and bind to {name}, which is then made, what your program may do (a "
+        f"ServiceAccount {name} of yours in the same file is kept); or leave out "
+        f"`{constants.DRAIN_FIELD}`, `{constants.RECOVERY_FIELD}` and FB_PROGRESS_STATUS=on"
     )
 
 

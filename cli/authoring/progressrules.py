@@ -6,7 +6,7 @@ Rules: docs/rendezvous.md, "Progress and hangs".
 from collections.abc import Iterator
 
 from cli.authoring.agentcalls import Call, is_given, read_call
-from cli.authoring.findings import Finding, warning
+from cli.authoring.findings import Finding, error, warning
 from cli.templates import ContainerTemplate, RoleTemplate, list_role_names, list_roles
 from framework.kube.resources import Object
 from rendezvous.settings.arguments import RUN
@@ -15,8 +15,10 @@ from rendezvous.settings.options import OPTIONS
 
 _RULE = "unwatched-progress"
 _LIMIT = "FB_PROGRESS_TIMEOUT_SEC"
+_STATUS_ENV = "FB_PROGRESS_STATUS"
+_STATUS = f"{_STATUS_ENV}=on"
+_FIRST = {"first_progress_seconds": "FB_FIRST_PROGRESS_TIMEOUT_SEC"}
 _PARTS = {
-    "first_progress_seconds": "FB_FIRST_PROGRESS_TIMEOUT_SEC",
     "progress_file": "FB_PROGRESS_FILE",
     "progress_pattern": "FB_PROGRESS_PATTERN",
 }
@@ -31,22 +33,42 @@ def unwatched_progress(framework: Object, role: RoleTemplate, __: object) -> Ite
         limit = _find_limit(role, container, call)
         if limit is None or call.arguments is None:
             continue
-        if limit and call.arguments.command != RUN:
+        is_reported = call.options is not None and call.options.progress_status == "on"
+        if (limit or is_reported) and call.arguments.command != RUN:
+            setting = _LIMIT if limit else _STATUS
             yield warning(
                 _RULE,
                 container.path,
-                f"{_LIMIT} has no effect: `{call.arguments.command}` does not look for hangs",
+                f"{setting} has no effect: `{call.arguments.command}` does not look for hangs",
                 "start the training by `rendezvous run` (`framework inject --rendezvous wrapper`)",
             )
         elif not limit:
-            yield from _judge_parts(role, container, call)
+            yield from _judge_parts(role, container, call, is_reported=is_reported)
+        if is_reported and call.options is not None and not call.options.acknowledge:
+            yield error(
+                _RULE,
+                f"{container.path}.env",
+                f"{_STATUS} patches the Pod, and FB_ACKNOWLEDGE is off: the agent ends with 210",
+                "leave out FB_ACKNOWLEDGE, and inject the agents again: `framework inject` gives "
+                "their account the right",
+            )
         if call.arguments.command == RUN:
             yield from _compare_roles(framework, role, container, limit)
 
 
-def _judge_parts(role: RoleTemplate, container: ContainerTemplate, call: Call) -> Iterator[Finding]:
+def reports_progress(role: RoleTemplate) -> bool:
+    """Return whether a role is to report how far the training is, also before it has agents."""
+    (option,) = (each for each in OPTIONS if each.env_name == _STATUS_ENV)
+    given = [each.get_env().get(option.env_name) for each in role.list_containers()]
+    return "on" in (*given, role.annotations.get(option.annotation))
+
+
+def _judge_parts(
+    role: RoleTemplate, container: ContainerTemplate, call: Call, *, is_reported: bool
+) -> Iterator[Finding]:
     """Find settings that have no effect without a limit."""
-    given = [env for name, env in _PARTS.items() if is_given(role, container, call, name)]
+    parts = _FIRST if is_reported else {**_FIRST, **_PARTS}
+    given = [env for name, env in parts.items() if is_given(role, container, call, name)]
     if given and not container.body.get("envFrom"):
         yield warning(
             _RULE,

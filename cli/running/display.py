@@ -117,7 +117,9 @@ class Display:
             names_framework: whether lines of Tasks name it, because there are several.
         """
         if self._frame is None:
-            lines = self._transitions.observe(gang, names_framework=names_framework)
+            lines = self._transitions.observe(
+                gang, elapsed_seconds, names_framework=names_framework
+            )
             self._say_at(elapsed_seconds, lines)
 
     def turn_spinner(self) -> None:
@@ -146,10 +148,10 @@ class Display:
         width = self._read_size()[0] if self.is_live else None
         for gang in gangs:
             note = f": {gang.note}" if gang.note else ""
+            training = f", {gang.training}" if gang.training else ""
+            end = f" after {elapsed_seconds:.1f} s, attempt {gang.attempt}{training}{note}"
             head = Text.assemble(
-                _build_text(f"Framework {gang.name}: "),
-                _build_state(gang.state),
-                _build_text(f" after {elapsed_seconds:.1f} s, attempt {gang.attempt}{note}"),
+                _build_text(f"Framework {gang.name}: "), _build_state(gang.state), _build_text(end)
             )
             self._print(head)
             for row in build_table(gang.tasks, width=width, folds=self._folds):

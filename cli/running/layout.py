@@ -100,7 +100,8 @@ def _lay_out_gang(gang: GangView, elapsed_seconds: float, width: int, height: in
     # A count-up of seconds may not change the number of lines.
     facts = [f"attempt {gang.attempt}", f"{elapsed_seconds:.0f} s"]
     title = _build_row(gang.name, gang.state, facts, width, _Columns())
-    notes = [*_build_notes(gang.note, width), *_build_notes(gang.epoch, width)]
+    texts = gang.note, gang.epoch, gang.training
+    notes = [line for text in texts for line in _build_notes(text, width)]
     if gang.tasks:
         notes = _cut(notes, max(1, height // _NOTE_PART), width)
     lines = _cut([replace(title, has_spinner=True), *notes], height, width)
@@ -157,7 +158,8 @@ def _build_block(row: TaskRow, width: int, columns: _Columns) -> Iterator[Line]:
 
 def _build_notes(note: str, width: int) -> list[Line]:
     indent = " " * (_INDENT if width >= _NARROW_WIDTH else min(_NARROW_INDENT, width - 1))
-    return [Line(indent + text) for text in wrap_cells(note, width - len(indent))]
+    # A character may be wider than a terminal of one column.
+    return [Line(_fit(indent + text, width)) for text in wrap_cells(note, width - len(indent))]
 
 
 def _build_row(name: str, state: str, facts: Iterable[str], width: int, columns: _Columns) -> Line:

@@ -13,6 +13,7 @@ from cli.reasons import (
     is_paused,
     read_progress,
 )
+from cli.trainingwords import describe_training
 from cli.words import explain_diagnostics, find_cut_message
 from framework.api import constants
 from framework.api.codec import decode_status
@@ -112,6 +113,10 @@ class GangView:
     """Roles whose failed Tasks fail no Framework, without the explicit -1 that allows it."""
     epoch: str = ""
     """The epoch of its processes and why it began; "" if they have not restarted in place."""
+    training: str = ""
+    """How far its training is, or was when its attempt ended; "" if no agent has reported it."""
+    has_ended: bool = False
+    """Its attempt is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +226,8 @@ def build_view(
         is_suspended=context.is_suspended,
         unguarded_roles=_list_unguarded(wire),
         epoch=_describe_epoch(status),
+        training=describe_training(status.attempt_status.training, has_ended=bool(completion)),
+        has_ended=bool(completion),
     )
 
 

@@ -4,6 +4,9 @@ Each ``observe`` compares a view with the one before. Tasks of a role that are n
 state, attempt and note are summed up in one line if there are more than ``_FEW`` of them. Failed
 Tasks are always named: the first ``_NAMED_FAILURES`` have a line each, and the indices of the
 others are complete.
+
+How far a training is changes all the time. It has at most one line in 15 s for each Framework, and
+one more when the attempt ends.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -15,6 +18,7 @@ from framework.api.naming import TaskKey
 
 _FEW = 4
 _NAMED_FAILURES = 20
+_TRAINING_SECONDS = 15.0
 # States that without a note add nothing to the line of the gang.
 _PLAIN_STATES = frozenset({"Waiting", "Ending"})
 _Row = tuple[str, int, str]
@@ -28,13 +32,17 @@ class Transitions:
         self._folds = folds
         self._last: dict[tuple[str, TaskKey | None], _Row] = {}
         self._epochs: dict[str, tuple[int, str]] = {}
+        self._trainings: dict[str, tuple[float, str]] = {}
         self._alert = ""
 
-    def observe(self, gang: GangView, *, names_framework: bool) -> list[str]:
+    def observe(
+        self, gang: GangView, elapsed_seconds: float, *, names_framework: bool
+    ) -> list[str]:
         """Return the lines for what has changed.
 
         Args:
             gang: the Framework now.
+            elapsed_seconds: since the start.
             names_framework: whether the lines of Tasks name it, because there are several.
         """
         lines = []
@@ -43,6 +51,8 @@ class Transitions:
         if gang.epoch and self._epochs.get(gang.name) != (gang.attempt, gang.epoch):
             self._epochs[gang.name] = gang.attempt, gang.epoch
             lines.append(f"{gang.name}  {gang.epoch}")
+        if self._note_training(gang, elapsed_seconds):
+            lines.append(f"{gang.name}  {gang.training}")
         changed = [
             line
             for line in gang.tasks
@@ -63,6 +73,15 @@ class Transitions:
         if is_new:
             self._last[gang, key] = row
         return is_new
+
+    def _note_training(self, gang: GangView, elapsed_seconds: float) -> bool:
+        """Remember how far a training is, if it is to be said; return whether it is."""
+        said_at, said = self._trainings.get(gang.name, (float("-inf"), ""))
+        is_due = gang.has_ended or elapsed_seconds - said_at >= _TRAINING_SECONDS
+        if gang.training in {"", said} or not is_due:
+            return False
+        self._trainings[gang.name] = elapsed_seconds, gang.training
+        return True
 
     def _sum_up(self, changed: Iterable[TaskLine]) -> Iterator[str]:
         groups: dict[Hashable, list[TaskLine]] = {}

@@ -18,6 +18,7 @@ from cli.running.table import wrap_row
 from cli.see import policies
 from cli.see.eventlog import EVENT_HEADER, EventRecord
 from cli.see.world import Sight
+from cli.trainingwords import describe_training
 from framework.api import constants
 from framework.api.codec import decode_spec, decode_status
 from framework.api.durations import format_age, parse_time
@@ -99,6 +100,8 @@ class _Description:
         rows.append(("Retries", self._describe_retries()))
         if epoch := self._describe_epoch():
             rows.append(("Epoch", epoch))
+        if training := self._describe_training():
+            rows.append(("Training", training))
         rows += policies.list_lifetime(self._spec, status, self._now)
         width = max(len(title) for title, _ in rows) + 3
         for title, text in rows:
@@ -117,6 +120,14 @@ class _Description:
             return ""
         age = format_age(recovery.decided_time.isoformat(), self._now)
         return f"{recovery.epoch} for {age}: {describe_epoch(recovery)}"
+
+    def _describe_training(self) -> str:
+        """Describe how far the training is; "" if no agent reports it."""
+        training = self._status.attempt_status.training if self._status is not None else None
+        if training is None or training.update_time is None:
+            return ""
+        age = format_age(training.update_time.isoformat(), self._now)
+        return f"{describe_training(training)} ({age} ago)"
 
     def _describe_conditions(self) -> Iterable[_Line]:
         conditions = (self._status.conditions if self._status is not None else None) or ()

@@ -78,6 +78,8 @@ class Kind(StrEnum):
     """No number of Tasks can end the attempt as the completion policy says."""
     GANG = "Gang"
     """Barriers wait for Tasks, and nothing says why these are missing."""
+    PROGRESS = "Progress"
+    """The gang runs, and the progress that it is to report is not there."""
 
 
 @dataclass(frozen=True, slots=True)

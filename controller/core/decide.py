@@ -6,7 +6,8 @@
 4. Move the Framework's machine, and with it the machines of its Tasks. Decide the epoch of its
    processes.
 5. Ask for a live GET of each create that no watch has confirmed, and decide the roster.
-6. Add this controller's key, the conditions and the observed generation to the status.
+6. Add this controller's key, the conditions, the observed generation and the progress of the
+   training to the status.
 
 Invariants:
 
@@ -35,6 +36,7 @@ from controller.core.snapshot import Snapshot
 from controller.core.status.conditions import update_conditions
 from controller.core.status.initial_status import new_framework_status
 from controller.core.status.status_events import list_events
+from controller.core.status.training_progress import follow_training
 from framework.api.states import FrameworkState
 from framework.api.types import Framework, FrameworkStatus
 
@@ -65,7 +67,7 @@ def decide(snapshot: Snapshot, settings: Settings) -> Decision:
 
 def _finish(draft: Draft, outcome: RosterOutcome) -> Decision:
     creators.record_key(draft)
-    status = _describe(draft, outcome)
+    status = follow_training(draft, _describe(draft, outcome))
     framework = replace(draft.snapshot.framework, status=status)
     is_changed = status != draft.persisted
     changes = list_events(draft.persisted, status) if is_changed else ()

@@ -126,10 +126,13 @@ class Writer:
         spent = self._clock.monotonic() - started
         self.write_seconds += _NEWEST_SHARE * (spent - self.write_seconds)
         self._store.record_status(entry, wire, status)
-        self._measure_epoch(framework.status, status)
+        self._measure(framework.status, status)
         return True
 
-    def _measure_epoch(self, before: FrameworkStatus | None, after: FrameworkStatus) -> None:
+    def _measure(self, before: FrameworkStatus | None, after: FrameworkStatus) -> None:
+        training = before.attempt_status.training if before is not None else None
+        if after.attempt_status.training not in (None, training):
+            self._metrics.count_training_update()
         recovery = after.attempt_status.recovery
         known = before.attempt_status.recovery if before is not None else None
         if recovery is not None and recovery.epoch > (known.epoch if known is not None else 0):

@@ -62,6 +62,9 @@ class Metrics:
             "Epochs that failed processes began, by the reason in the status",
             "reason",
         )
+        self._training_updates = self._counter(
+            "training_updates", "Reports of how far a training is that were stored in a status"
+        )
         self._dropped_events = self._counter("dropped_events", "Events not recorded: too many")
 
     def set_queue_depth(self, depth: int) -> None:
@@ -131,6 +134,10 @@ class Metrics:
     def count_epoch(self, reason: str) -> None:
         """Count an epoch that was stored; ``reason`` is that of the status."""
         self._epochs.labels(reason).inc()
+
+    def count_training_update(self) -> None:
+        """Count a report of how far a training is that was stored."""
+        self._training_updates.inc()
 
     def count_dropped_event(self) -> None:
         """Count an Event that was not recorded."""

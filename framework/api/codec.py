@@ -16,6 +16,7 @@ from framework.api.fielderrors import FieldError, FieldErrors
 from framework.api.packed import STATUS_BOUNDS, PackedError, unpack_base64
 from framework.api.recoverycodec import RECOVERY_SPEC, RECOVERY_STATUS
 from framework.api.states import FrameworkState, TaskState
+from framework.api.trainingcodec import TRAINING_STATUS
 from framework.api.types import (
     CompletedPodPolicy,
     CompletionPolicySpec,
@@ -281,6 +282,13 @@ _ATTEMPT_STATUS = Struct(
         constants.RECOVERY_FIELD,
         "recovery",
         RECOVERY_STATUS.kind(),
+        nullable=True,
+        omit_value=None,
+    ),
+    Field(
+        constants.TRAINING_PROGRESS_FIELD,
+        "training",
+        TRAINING_STATUS.kind(),
         nullable=True,
         omit_value=None,
     ),

@@ -76,6 +76,7 @@ POD_NOT_CREATED = "Pod is not created yet"
 ACKNOWLEDGED_GENERATION_ANNOTATION = ANNOTATION_PREFIX + "acknowledged-generation"
 PROCESS_ENDED_ANNOTATION = ANNOTATION_PREFIX + "process-ended"
 EPOCH_STARTED_ANNOTATION = ANNOTATION_PREFIX + "epoch-started"
+TRAINING_PROGRESS_ANNOTATION = ANNOTATION_PREFIX + "training-progress"
 # On the Pod of a launcher, written by its own agent: what became of a scaler, JSON.
 SCALER_RESULT_ANNOTATION = ANNOTATION_PREFIX + "scaler-result"
 # On the Framework of a TrainingJob: its workers, after a scaler has changed them, JSON.
@@ -108,6 +109,7 @@ PROGRESS_MAX_MISSING = 10
 ABSENT_TASK_INDICES_FIELD = "absentTaskIndices"  # taskRoles[]: absent indexes
 MIN_MEMBER_COUNT_FIELD = "minMemberCount"  # taskRoles[]: quorum
 DRAIN_FIELD = "drain"  # taskRoles[]: {timeoutSec}
+TRAINING_PROGRESS_FIELD = "progress"  # attemptStatus: how far the training is
 RECOVERY_FIELD = "recovery"  # taskRoles[]: {inPlace: {maxRestarts, withinSeconds}}
 IN_PLACE_FIELD = "inPlace"
 MAX_RESTARTS_FIELD = "maxRestarts"

@@ -233,6 +233,9 @@ _DESCRIPTIONS = {
     _ATTEMPT: "The current attempt, or the last one.",
     f"{_ATTEMPT}.id": "Number of the attempt, from 0.",
     f"{_ATTEMPT}.completionStatus": "Why the attempt ended; null while it has not.",
+    f"{_ATTEMPT}.{constants.TRAINING_PROGRESS_FIELD}": (
+        "How far the training is, as the agents report it; at most 15 s behind, if they report."
+    ),
     f"{_ATTEMPT}.taskRoleStatuses": "The Tasks by role; null where compressed.",
     f"{_ATTEMPT}.{codec.TASK_ROLE_STATUSES_COMPRESSED}": (
         "taskRoleStatuses as base64 of gzipped JSON, where they are large."
@@ -251,6 +254,8 @@ _COLUMNS = (
     ("Age", "date", ".metadata.creationTimestamp", 0),
     ("Execution", "string", ".spec.executionType", 1),
     ("Phrase", "string", ".status.attemptStatus.completionStatus.phrase", 1),
+    ("Step", "integer", f".{_ATTEMPT}.{constants.TRAINING_PROGRESS_FIELD}.step", 1),
+    ("Of", "integer", f".{_ATTEMPT}.{constants.TRAINING_PROGRESS_FIELD}.totalSteps", 1),
     ("Suspend", "boolean", ".spec.suspend", 1),
     ("Deadline", "integer", ".spec.activeDeadlineSeconds", 1),
     ("TTL", "integer", ".spec.ttlSecondsAfterFinished", 1),

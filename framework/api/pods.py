@@ -29,6 +29,7 @@ _KEPT_ANNOTATIONS = frozenset(
         constants.ACKNOWLEDGED_GENERATION_ANNOTATION,
         constants.PROCESS_ENDED_ANNOTATION,
         constants.EPOCH_STARTED_ANNOTATION,
+        constants.TRAINING_PROGRESS_ANNOTATION,
         constants.CREATION_PROOF_ANNOTATION,
         constants.WRAPPER_ANNOTATION,
     }

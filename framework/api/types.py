@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from framework.api.recovery import RecoverySpec, RecoveryStatus
 from framework.api.states import FrameworkState, TaskState
+from framework.api.trainingstatus import TrainingStatus
 
 Extra: TypeAlias = Mapping[str, Any]
 
@@ -417,15 +418,14 @@ class FrameworkAttemptStatus:
     """Whether the attempt began before creation proofs existed. Not in the original."""
     recovery: RecoveryStatus | None = None
     """Epochs of its processes; None before the first failure. Not in the original."""
+    training: TrainingStatus | None = None
+    """How far the training is; None if no agent reports it. Not in the original."""
     extra: Extra = field(default_factory=dict)
     """Wire fields that this version does not know; they are written back."""
 
     def find_role(self, name: str) -> TaskRoleStatus | None:
         """Find a role by name."""
-        for role in self.task_roles:
-            if role.name == name:
-                return role
-        return None
+        return next((role for role in self.task_roles if role.name == name), None)
 
     def walk_tasks(self) -> Iterator[tuple[TaskRoleStatus, TaskStatus]]:
         """Iterate over all Tasks in status order."""

@@ -224,6 +224,16 @@ class GangWatch:
         late = self._changed_at is not None and now - self._changed_at >= _COMPLETE_SECONDS
         return late or all(member in self._known for member in self._members)
 
+    @property
+    def run(self) -> Tuple[int, int]:
+        """The newest run of the processes."""
+        return self._run
+
+    def list_ranks(self) -> List[Tuple[str, ProcessReport]]:
+        """List the names of the ranks, with their newest reports."""
+        names, processes = self._list_processes()
+        return [(name, report) for (_, name), (report, _) in zip(names, processes)]
+
     def list_stragglers(self) -> Tuple[str, ...]:
         """List the ranks whose own part of a step takes longer than 1.5 times the median's."""
         names, processes = self._list_processes()

@@ -30,6 +30,10 @@ NO_RESTART = (
     "failed processes are not reported, so they are not restarted in place; give the service "
     "account the Role of deploy/agents/drain: "
 )
+NO_PROGRESS = (
+    "the progress of the training is not in the status; give the service account the Role of "
+    "deploy/agents/drain, or set FB_ACKNOWLEDGE=off: "
+)
 
 
 class Acknowledger:
@@ -59,6 +63,12 @@ class Acknowledger:
         self._reporter = reporter
         self._pending: Dict[str, str] = {}
         self._next_try_at = 0.0
+        self._is_refused = False
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the API server has refused the newest write that it has answered."""
+        return self._is_refused
 
     def acknowledge(self, generation: int) -> None:
         """Report that a published generation was applied."""
@@ -75,6 +85,10 @@ class Acknowledger:
     def report_start(self, report: str) -> None:
         """Report the start of an epoch, encoded."""
         self._annotate(constants.EPOCH_STARTED_ANNOTATION, report)
+
+    def report_progress(self, report: str) -> None:
+        """Report how far the training is, encoded."""
+        self._annotate(constants.TRAINING_PROGRESS_ANNOTATION, report)
 
     def _annotate(self, name: str, value: str) -> None:
         if self._target.pod:
@@ -93,8 +107,9 @@ class Acknowledger:
             self._try_again(0.0)
             return
         if answer.head.status in _OK:
-            self._pending = {}
+            self._pending, self._is_refused = {}, False
         elif answer.head.status in _PERMANENT:
+            self._is_refused = True
             self._explain(answer)
             if self._repeats_refused:
                 self._try_again(self._refused_seconds)

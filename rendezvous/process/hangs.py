@@ -1,6 +1,7 @@
 """Hangs: the agents of a gang share the progress of their processes, and end one that hangs.
 
-A thread of its own, in each agent of ``run`` with FB_PROGRESS_TIMEOUT_SEC. Each turn:
+A thread of its own, in each agent of ``run`` that looks for hangs or whose gang reports its
+progress to the status. Each turn:
 
 1. Read the progress of the own processes.
 2. Report it to the agent of rank 0, which answers at once.
@@ -8,7 +9,8 @@ A thread of its own, in each agent of ``run`` with FB_PROGRESS_TIMEOUT_SEC. Each
 4. If the answer has a verdict, print it. If this member is to act, end the processes: with restart
    in place, they are killed and reported with 202; without, ``run`` ends with 202.
 
-The agent of rank 0 also answers all reports, in the thread of its hub (``core.hangs``).
+The agent of rank 0 also answers all reports, in the thread of its hub (``core.hangs``). When the
+command has succeeded, each agent reports its last steps, and that of rank 0 those of the gang.
 
 Invariant: an agent acts at most once for each verdict, and only on one that names its own Pod.
 
@@ -22,11 +24,14 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
+from framework.api.trainingprogress import TrainingProgress
+from rendezvous.core.gangprogress import GangMeter
 from rendezvous.core.hangs import (
     MAX_NAMED,
     AgentReport,
     Answer,
     GangWatch,
+    ProcessReport,
     Verdict,
     decode_answer,
     decode_report,
@@ -49,8 +54,11 @@ PORT_TAKEN = (
     "progress: no hang is found, because another program of this Pod, which is rank 0, uses the "
     "port of FB_BARRIER_PORT"
 )
+_MEASURE_SECONDS = 5.0
 _ASK_BYTES = 6
 _GRACE_REPORTS = 2
+# How long the end of a Pod may be delayed by its last report, and by the wait for those of others.
+_FINISH_SECONDS, _LEVEL_SECONDS, _LEVEL_LOOK_SECONDS = 2.0, 1.0, 0.1
 
 
 class Member(NamedTuple):
@@ -64,6 +72,10 @@ class Member(NamedTuple):
     """Returns the run of its processes; a greater one is newer."""
     end: Callable[[Tuple[int, int]], None]
     """Ends the processes of this run, because they hang."""
+    show: Callable[[TrainingProgress], None] = lambda _: None
+    """Takes how far the gang is, in rank 0; called by the thread of the hub."""
+    show_last: Callable[[TrainingProgress], None] = lambda _: None
+    """Takes how far the gang was at the end, in rank 0."""
 
 
 class HangWatcher:
@@ -89,6 +101,11 @@ class HangWatcher:
         self._generation: Optional[int] = None
         self._stragglers: Tuple[str, ...] = ()
         self._compared_at = clock.monotonic()
+        self._meter = GangMeter()
+        self._measured: Optional[TrainingProgress] = None
+        self._measured_at = clock.monotonic()
+        self._is_finishing = False
+        self._exchanging = threading.Lock()
         self._answered = 0
         self._judged: Optional[Tuple[int, Tuple[int, int]]] = None
         self._reached_at = clock.monotonic()
@@ -133,9 +150,42 @@ class HangWatcher:
         if answer.verdict is not None:
             self._follow(answer.verdict)
 
-    def _report(self) -> Answer:
-        run = self._member.get_run()
-        report = AgentReport(run, self._answered, self._pages.observe())
+    def finish(self) -> None:
+        """Report the last steps of the command, which has succeeded; in rank 0, those of the gang.
+
+        Takes 2 s at most.
+        """
+        last = threading.Thread(target=self._finish, name="progress-end", daemon=True)
+        last.start()
+        last.join(_FINISH_SECONDS)
+
+    def _finish(self) -> None:
+        self._is_finishing = True
+        with self._exchanging:
+            processes = self._pages.observe_last()
+        steps = [process.step for process in processes if process.step is not None]
+        self._report(processes)
+        if roster().rank != 0 or not steps:
+            return
+        # The others end with this one, and their last reports may be on the way.
+        deadline = self._clock.monotonic() + _LEVEL_SECONDS
+        while self._clock.monotonic() < deadline:
+            if self._measured is not None and self._measured.step >= max(steps):
+                break
+            self._clock.sleep(_LEVEL_LOOK_SECONDS)
+            self._report(processes)
+        if self._measured is not None:
+            self._member.show_last(self._measured)
+
+    def _report(self, last: Tuple[ProcessReport, ...] = ()) -> Answer:
+        """Report the processes, or ``last``; return the answer."""
+        with self._exchanging:
+            if self._is_finishing and not last:
+                return Answer()
+            return self._exchange(last or self._pages.observe())
+
+    def _exchange(self, processes: Tuple[ProcessReport, ...]) -> Answer:
+        report = AgentReport(self._member.get_run(), self._answered, processes)
         now = self._clock.monotonic()
         try:
             answer = decode_answer(self._link.exchange(encode_report(report)))
@@ -197,7 +247,19 @@ class HangWatcher:
             self._compared_at = now
             self._report_stragglers()
             self._report_without_steps(now)
+        pause = _LEVEL_LOOK_SECONDS if self._is_finishing else _MEASURE_SECONDS
+        if now - self._measured_at >= pause:
+            self._measure(gang.generation, now)
         return encode_answer(answer)
+
+    def _measure(self, generation: int, now: float) -> None:
+        self._measured_at = now
+        stragglers = self._watch.list_stragglers()
+        ranks = self._watch.list_ranks()
+        measured = self._meter.follow(generation, self._watch.run, ranks, stragglers, now)
+        if measured is not None:
+            self._measured = measured
+            self._member.show(measured)
 
     def _report_stragglers(self) -> None:
         stragglers = self._watch.list_stragglers()

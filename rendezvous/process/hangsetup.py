@@ -1,4 +1,4 @@
-"""Whether hangs are looked for in this Pod, and what that needs.
+"""Whether hangs are looked for in this Pod, or its progress reported, and what that needs.
 
 Only ``run`` does it, for roles that compute, because only it owns the processes. The hub of the
 reports is that of ``peers.barrier``, so the agent serves it, and no process of the Pod does.
@@ -8,15 +8,18 @@ import os
 from functools import partial
 from typing import Callable, Mapping, Optional, Tuple
 
+from framework.agent.access import Access
 from framework.agent.exitcodes import ExitCode
 from framework.api import constants
 from framework.api.roster import fingerprint_uid
 from rendezvous.agent import Agent, Setup
 from rendezvous.core.progress import Limits
 from rendezvous.core.refusal import RefusedError
+from rendezvous.notify.acknowledge import NO_PROGRESS, Acknowledger
 from rendezvous.process.hangs import HangWatcher, Member
 from rendezvous.process.outputtap import OutputTap, read_step
 from rendezvous.process.progresspages import ProgressPages
+from rendezvous.process.progressreport import ProgressReport
 from rendezvous.process.recovery import Recovery
 from rendezvous.process.wrapper import Wrapper
 from rendezvous.settings.kinds import RANKED_KINDS, map_roles
@@ -24,20 +27,23 @@ from rendezvous.settings.progresspattern import TextStep
 from rendezvous.site.peers.barrier_client import SERVED_BY_ENV
 
 _ANY_RUN = (0, 0)
+_NEVER = float("inf")
 
 
 def prepare_pages(
     setup: Setup, env: Mapping[str, str], agent: Agent, wrapper: Wrapper
 ) -> Optional[ProgressPages]:
-    """Prepare the pages before the first start of the command; None if hangs are not looked for.
+    """Prepare the pages before the first start of the command; None if they are not wanted.
 
     Raises:
-        RefusedError: The gang key cannot be used.
+        RefusedError: The gang key cannot be used, or the Pod may not be patched.
     """
     from rendezvous.site.peers import GangKeyError, read_gang_key, roster
 
+    if setup.options.progress_status == "on" and not setup.options.acknowledge:
+        raise RefusedError("FB_PROGRESS_STATUS=on patches the Pod and needs FB_ACKNOWLEDGE=auto")
     shown = agent.roster
-    if not setup.options.progress_seconds or shown is None:
+    if shown is None:
         return None
     kinds = map_roles([role.name for role in shown.roles], setup.options.roles)
     if kinds.get(setup.target.identity.role) not in RANKED_KINDS:
@@ -45,7 +51,8 @@ def prepare_pages(
     try:
         read_gang_key(setup.target.identity.instance_uid, env)
     except GangKeyError as e:
-        raise RefusedError(f"FB_PROGRESS_TIMEOUT_SEC: {e}") from e
+        setting = "TIMEOUT_SEC" if setup.options.progress_seconds else "STATUS"
+        raise RefusedError(f"FB_PROGRESS_{setting}: {e}") from e
     # The package of training code finds the volume by it.
     os.environ[constants.WORKING_DIR_ENV] = setup.options.directory
     # Processes of the command serve no hub: theirs would take no reports.
@@ -72,9 +79,13 @@ def prepare_pages(
 
 
 def start_watcher(
-    setup: Setup, pages: ProgressPages, wrapper: Wrapper, recovery: Optional[Recovery]
+    setup: Setup,
+    access: Access,
+    pages: ProgressPages,
+    wrapper: Wrapper,
+    recovery: Optional[Recovery],
 ) -> HangWatcher:
-    """Start to look for hangs."""
+    """Start to look for hangs, and in rank 0 to report how far the gang is."""
     options, identity = setup.options, setup.target.identity
 
     def get_run() -> Tuple[int, int]:
@@ -86,9 +97,17 @@ def start_watcher(
         else:
             wrapper.fail(ExitCode.HUNG)
 
-    limits = Limits(options.progress_seconds, options.first_progress_seconds or float("inf"))
+    if options.progress_seconds:
+        first_seconds = options.first_progress_seconds or _NEVER
+        limits = Limits(options.progress_seconds, first_seconds)
+    else:
+        limits = Limits(_NEVER, _NEVER)
     fingerprint = fingerprint_uid(identity.pod_uid)
     member = Member((identity.role, identity.index), fingerprint, get_run, end)
+    if options.acknowledge and options.progress_status != "off":
+        reports = Acknowledger(access, setup.clock, setup.target, setup.reporter, NO_PROGRESS)
+        report = ProgressReport(reports, setup.reporter, setup.clock)
+        member = member._replace(show=report.show, show_last=report.finish)
     watcher = HangWatcher(limits, member, pages, setup.reporter, setup.clock)
     watcher.start()
     return watcher

@@ -76,13 +76,13 @@ class ProgressPages:
         self._reporter = reporter
         self._clock = clock
         self._seen: Dict[int, _Seen] = {}
-        self._had_page = False
+        self._newest: Dict[int, _Seen] = {}
         self.is_command_running: Callable[[], bool] = lambda: True
         self._started_at = clock.monotonic()
 
     def note_start(self) -> None:
         """Forget the processes of the command before; a new command is started now."""
-        self._started_at, self._seen, self._had_page = self._clock.monotonic(), {}, False
+        self._started_at, self._seen, self._newest = self._clock.monotonic(), {}, {}
         self._text.note_start()
         # A process may run as another user than the agent, so the folder is as /tmp is.
         with contextlib.suppress(OSError):
@@ -112,10 +112,23 @@ class ProgressPages:
                         running[page.pid] = _follow(seen.get(page.pid), page, now)
         if seen is self._seen:
             self._seen = running
-            self._had_page = self._had_page or bool(running)
+            self._newest = running or self._newest
         if not running:
-            return () if self._had_page else (self._report_text(now),)
+            return () if self._newest else (self._report_text(now),)
         return tuple(self._report(each, now) for each in running.values())
+
+    def observe_last(self) -> Tuple[ProcessReport, ...]:
+        """Report the last steps of the processes, which have ended."""
+        now, last = self._clock.monotonic(), []
+        with self._open_folder() as folder:
+            # Without any that was seen running, the command was shorter than the time between two.
+            names = [str(pid) for pid in self._newest] or filter(_is_pid, _list_files(folder))
+            for name in islice(names, MAX_PROCESSES):
+                page = read_page(os.path.join(folder, name)) if folder else None
+                if page is not None:
+                    seen = _follow(self._newest.get(page.pid), page, now)
+                    last.append(self._report(seen, now))
+        return tuple(last) or (self._report_text(now),)
 
     def _report_text(self, now: float) -> ProcessReport:
         step, total, changed_at, moved_at = self._text.observe(self._started_at, now)

@@ -146,6 +146,9 @@ class _Behaviour:
     first_progress_seconds = Option("1800", values.parse_seconds, "SECONDS",
         "the same until the first step of a rank",
         "FB_FIRST_PROGRESS_TIMEOUT_SEC", by_annotation=True)
+    progress_status = Option("auto", values.build_choice("auto", "on", "off"), "auto, on or off",
+        "report how far the training is to the status of the Framework; auto: if hangs are looked "
+        "for", "FB_PROGRESS_STATUS", by_annotation=True)
     progress_file = Option("", values.parse_path, "/ABSOLUTE/PATH",
         "read the step from the last line of this file, if no process calls peers.progress")
     progress_pattern = Option("", parse_pattern, "'step {step}/{total}'",

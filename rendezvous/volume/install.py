@@ -41,6 +41,7 @@ _FILES = (
     "framework/api/rostervalues.py",
     "framework/api/scalerequest.py",
     "framework/api/text.py",
+    "framework/api/trainingprogress.py",
 )
 _FOLDERS = ("framework/agent", "rendezvous")
 _MAIN = b"from rendezvous.app import main\n\nmain()\n"

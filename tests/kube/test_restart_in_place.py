@@ -55,7 +55,9 @@ class HealedGang:
         folder: Path,
         command: Sequence[str] = ("sh", "-c", COMMAND),
         settings: Mapping[str, str] = MappingProxyType({}),
+        count: int = COUNT,
     ) -> None:
+        self.count = count
         self.policed = policed
         self.kube = kube
         self.folder = folder
@@ -77,7 +79,7 @@ class HealedGang:
         key = {"name": "key", "secret": {"secretName": build_gang_key_name(NAME)}}
         template = build_template_wire(serviceAccountName=AGENT, volumes=[key])
         template["spec"]["containers"][0]["env"] = env
-        role = build_role_wire("worker", COUNT, task={"pod": template})
+        role = build_role_wire("worker", self.count, task={"pod": template})
         in_place = {constants.MAX_RESTARTS_FIELD: 9, constants.WITHIN_SECONDS_FIELD: 3600}
         role[constants.RECOVERY_FIELD] = {constants.IN_PLACE_FIELD: in_place}
         return build_submission(NAME, role)
@@ -144,15 +146,19 @@ class HealedGang:
 
     def read_recovery(self, *names: str) -> object:
         """Read a field of the stored recovery."""
+        return self.read_attempt("recovery", *names)
+
+    def read_attempt(self, *names: str) -> object:
+        """Read a field of the stored status of the attempt."""
         path = f"/apis/{constants.API_VERSION}/namespaces/{self.policed.namespace}/frameworks"
         found = self.policed.admin.request("GET", f"{path}/{NAME}")[1].get("status") or {}
-        for name in ("attemptStatus", "recovery", *names):
+        for name in ("attemptStatus", *names):
             found = (found or {}).get(name)
         return found
 
     def count_reports(self, epoch: int) -> int:
         """Count the Pods that reported the end of their process in an epoch."""
-        reports = [parse_end(self.read_annotation(index, ENDED)) for index in range(COUNT)]
+        reports = [parse_end(self.read_annotation(index, ENDED)) for index in range(self.count)]
         return sum(report is not None and report.epoch == epoch for report in reports)
 
     async def wait_until_settled(self) -> None:
@@ -164,13 +170,17 @@ class HealedGang:
             status = self.policed.admin.request("GET", f"{path}/{NAME}")[1].get("status") or {}
             roles = (status.get("attemptStatus") or {}).get("taskRoleStatuses") or ()
             states = [task["state"] for role in roles for task in role["taskStatuses"]]
-            is_running = states == ["AttemptRunning"] * COUNT and status["state"] == states[0]
-            return is_running and all(self.read_annotation(i, ACKNOWLEDGED) for i in range(COUNT))
+            is_running = states == ["AttemptRunning"] * self.count
+            return (
+                is_running
+                and status["state"] == states[0]
+                and all(self.read_annotation(i, ACKNOWLEDGED) for i in range(self.count))
+            )
 
         await wait_until_async(is_settled)
 
     async def wait_for_epoch(self, epoch: int) -> None:
-        for index in range(COUNT):
+        for index in range(self.count):
             pod = f"{NAME}-worker-{index}"
             await wait_until_async(
                 lambda pod=pod: f"runs in {epoch}\n" in self.read_log(pod),  # type: ignore[misc]
@@ -186,7 +196,7 @@ async def run_gang(gang: HealedGang, namespace: str) -> AsyncIterator[frozenset[
     kube = gang.kube
     async with FakeKubelet(kube, SystemClock(), namespace, choose_script=lambda _: gang.run_pod):
         await kube.create(FRAMEWORKS, namespace, gang.build())
-        await wait_until_async(lambda: len(gang.agents) == COUNT)
+        await wait_until_async(lambda: len(gang.agents) == gang.count)
         await gang.wait_for_epoch(0)
         await gang.wait_until_settled()
         yield await list_uids(kube, namespace)

@@ -6,6 +6,7 @@ import pytest
 
 from framework.api import constants
 from framework.api.scalerequest import MAX_RESULT_CHARS
+from framework.api.trainingprogress import TrainingProgress, encode_training_progress
 from framework.kube.resources import Object
 from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.servers.policed import (
@@ -101,6 +102,21 @@ def test_agent_reports_its_processes_on_its_own_pod(policed: Policed) -> None:
     for report in wrong:
         check_denied(policed.patch(agent, OWN, annotate(**report)), "no annotation but")
     check_denied(policed.patch(agent, OWN, annotate(**{ended: None})), "no annotation but")
+
+
+def test_agent_reports_the_progress_on_its_own_pod(policed: Policed) -> None:
+    agent = policed.open_agent(OWN)
+    key = constants.TRAINING_PROGRESS_ANNOTATION
+    stragglers = tuple(f"worker/{index} rank {index}" for index in range(5))
+    progress = TrainingProgress(7, 41200, 100000, 3.25, "worker/3", 9, stragglers)
+    unknown = TrainingProgress(7, 0, None, None, "", 0, ())
+    for text in map(encode_training_progress, (progress, unknown)):
+        status, answer = policed.patch(agent, OWN, annotate(**{key: text}))
+        assert status == 200, answer
+    good = encode_training_progress(progress)
+    for wrong in ("", "x", good + " worker/9", good + "\n", "7 1 - 1e9 - 0", "7 1 - - <b>/1 0"):
+        check_denied(policed.patch(agent, OWN, annotate(**{key: wrong})), "no annotation but")
+    check_denied(policed.patch(agent, OTHER, annotate(**{key: good})), "its own Pod only")
 
 
 def test_agent_may_not_take_its_acknowledgement_back(policed: Policed) -> None:

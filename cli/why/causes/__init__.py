@@ -21,6 +21,7 @@ from cli.why.causes.gang import (
 )
 from cli.why.causes.leaving import find_drain
 from cli.why.causes.nodes import find_lost_node, find_stuck_pod
+from cli.why.causes.progress import find_silent_training
 from cli.why.causes.running import find_restarts, find_unready
 from cli.why.causes.schedulers import find_silent_scheduler
 from cli.why.causes.scheduling import find_held, find_unschedulable
@@ -64,4 +65,5 @@ RULES: tuple[Rule, ...] = (
     find_stuck_pod,
     find_unreachable_policy,
     find_incomplete_gang,
+    find_silent_training,
 )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.authoring.injection import InjectionError, InjectionOptions, inject, inject_all
+from cli.authoring.injection import InjectionError, InjectionOptions, Rendezvous, inject, inject_all
 from cli.authoring.rules import LintOptions, lint
 from tests.cli.authoring.injected import build, get_spec
 from tests.support.servers.frameworkcrd import ROOT
@@ -104,6 +104,19 @@ def test_inject_agents_acknowledge_only_in_a_gang_that_drains(*, drains: bool) -
     variables = [variable for container in containers for variable in container.get("env", [])]
     settings = [v["value"] for v in variables if v["name"] == "FB_ACKNOWLEDGE"]
     assert settings == ([] if drains else ["off"])
+
+
+@pytest.mark.parametrize("value", ["on", "auto"])
+def test_inject_agents_that_report_progress_get_the_right(value: str) -> None:
+    framework = build()
+    container = get_spec([framework])["containers"][0]
+    container["env"] = [{"name": "FB_PROGRESS_STATUS", "value": value}]
+    objects = inject(framework, InjectionOptions(rendezvous=Rendezvous.WRAPPER))
+    names = [body["metadata"]["name"] for body in objects]
+    assert any(name.endswith(":acknowledge") for name in names) == (value == "on")
+    settings = {v["name"]: v.get("value") for v in get_spec(objects)["containers"][0]["env"]}
+    assert settings.get("FB_ACKNOWLEDGE") == (None if value == "on" else "off")
+    assert lint(objects[-1], LintOptions()) == []
 
 
 def test_inject_account_by_its_old_field_stays() -> None:

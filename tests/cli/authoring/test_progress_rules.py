@@ -36,6 +36,23 @@ def add_evaluator(framework: Any) -> None:
     set_env(framework, "FB_PROGRESS_TIMEOUT_SEC", "60")
 
 
+def report_only(framework: Any) -> None:
+    set_env(framework, "FB_PROGRESS_STATUS", "on")
+    set_env(framework, "FB_PROGRESS_PATTERN", "step {step}")
+
+
+def report_by_watch(framework: Any) -> None:
+    watch_only(framework)
+    set_env(framework, "FB_PROGRESS_TIMEOUT_SEC", "0")
+    set_env(framework, "FB_PROGRESS_STATUS", "on")
+
+
+def report_silently(framework: Any) -> None:
+    del get_role(framework)["recovery"]
+    report_only(framework)
+    set_env(framework, "FB_ACKNOWLEDGE", "off")
+
+
 def annotate(framework: Any) -> None:
     get_role(framework)["task"]["pod"]["metadata"]["annotations"][ANNOTATION] = "60"
     set_env(framework, "FB_PROGRESS_PATTERN", "step {step}")
@@ -47,6 +64,16 @@ FAULTS: dict[str, tuple[Callable[[Any], None], str, str]] = {
         lambda f: set_env(f, "FB_PROGRESS_PATTERN", "step {step}"),
         f"{CONTAINER}.env",
         "FB_PROGRESS_PATTERN has no effect without FB_PROGRESS_TIMEOUT_SEC",
+    ),
+    "report without a wrapper": (
+        report_by_watch,
+        CONTAINER,
+        "FB_PROGRESS_STATUS=on has no effect: `watch` does not look for hangs",
+    ),
+    "report that may not be written": (
+        report_silently,
+        f"{CONTAINER}.env",
+        "FB_PROGRESS_STATUS=on patches the Pod, and FB_ACKNOWLEDGE is off",
     ),
     "role without a limit": (
         lambda f: differ(f, "60"),
@@ -71,6 +98,7 @@ SOUND: dict[str, Callable[[Any], None]] = {
     "off": lambda f: differ(f, "0"),
     "value that only the cluster knows": lambda f: differ(f, "$(LIMIT)"),
     "role that does not compute": add_evaluator,
+    "report without a limit": report_only,
     "annotation": annotate,
 }
 

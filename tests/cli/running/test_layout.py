@@ -105,6 +105,17 @@ def test_long_reason_wraps_below_its_row() -> None:
     assert all(text.startswith("      ") for text in rows[2:])
 
 
+def test_progress_of_the_training_is_below_the_title_and_wraps() -> None:
+    training = "step 41200 of 100000, 3.25 steps/s, 5 h left; slowest: worker/3"
+    tasks = tuple(line(i, "Running", f"note {i}") for i in range(9))
+    gang = GangView("gang", "Running", 0, "", tasks, training=training)
+    assert draw(gang, (80, 20)).splitlines()[1] == f"      {training}"
+    rows = draw(gang, (40, 20)).splitlines()
+    assert rows[0].startswith("  gang  Running")
+    assert " ".join(text.strip() for text in rows[1:4]) == training
+    assert rows[4].startswith("  worker/0")
+
+
 TEXTS = st.text("ab 日é\x1b[/red]", max_size=60)
 LINES = st.builds(
     line,
@@ -121,6 +132,7 @@ GANGS = st.builds(
     st.integers(0, 9),
     TEXTS,
     st.lists(LINES, max_size=12, unique_by=lambda each: each.key).map(tuple),
+    training=TEXTS,
 )
 
 

@@ -489,6 +489,17 @@ def test_framework_whose_deadline_passed_has_failed_with_this_cause() -> None:
     assert shown.end == "it was active for longer than its activeDeadlineSeconds"
 
 
+def test_view_of_a_gang_that_trains_says_how_far_it_is() -> None:
+    obj = framework(task(0, "AttemptRunning"), state="AttemptRunning")
+    assert view(obj).training == ""
+    progress = {"step": 40, "totalSteps": 1000, "stepsPerSecond": "2.5", "slowest": "worker/1"}
+    obj["status"]["attemptStatus"]["progress"] = progress
+    assert view(obj).training == "step 40 of 1000, 2.5 steps/s; slowest: worker/1"
+    ended = framework(task(0, "AttemptRunning"), state="AttemptRunning", ended=completion(-220))
+    ended["status"]["attemptStatus"]["progress"] = progress
+    assert (view(ended).training, view(ended).has_ended) == ("step 40 of 1000", True)
+
+
 def test_view_of_a_gang_that_restarted_in_place_names_the_process_that_failed_first() -> None:
     obj = framework(task(0, "AttemptRunning"), state="AttemptRunning")
     assert view(obj).epoch == ""

@@ -13,9 +13,15 @@ def gang(tasks: Iterable[TaskLine], state: str = "Running") -> GangView:
     return GangView("gang", state, 0, "", tuple(tasks))
 
 
+def observe_one(transitions: Transitions, view: GangView, seconds: float = 0.0) -> list[str]:
+    return transitions.observe(view, seconds, names_framework=False)
+
+
 def observe(*views: GangView, folds: bool = True) -> list[str]:
     transitions = Transitions(folds=folds)
-    lines = [line for view in views for line in transitions.observe(view, names_framework=False)]
+    lines = [
+        line for view in views for line in transitions.observe(view, 0.0, names_framework=False)
+    ]
     return [text for text in lines if not text.startswith("gang")]
 
 
@@ -68,7 +74,9 @@ def test_each_epoch_has_a_line_with_the_process_that_failed_first() -> None:
     views = [replace(gang([]), epoch=epoch) for epoch in epochs]
     views += [replace(gang([]), epoch=epoch, attempt=1) for epoch in epochs[:3]]
     transitions = Transitions()
-    lines = [line for view in views for line in transitions.observe(view, names_framework=False)]
+    lines = [
+        line for view in views for line in transitions.observe(view, 0.0, names_framework=False)
+    ]
     assert [text for text in lines if "epoch" in text] == [
         "gang  epoch 1: x",
         "gang  epoch 2: y",
@@ -104,3 +112,21 @@ def test_table_on_a_terminal_wraps_long_notes() -> None:
         "    one two three four five six seven",
         "    eight nine ten",
     ]
+
+
+def test_training_has_a_line_in_15_seconds_and_one_at_its_end() -> None:
+    transitions = Transitions()
+    lines = []
+    for second in range(100):
+        now = replace(gang([]), training=f"step {second}", has_ended=second == 99)
+        lines += observe_one(transitions, now, float(second))
+    lines += observe_one(transitions, now, 1000.0)
+    steps = [line for line in lines if "step" in line]
+    assert steps == [f"gang  step {step}" for step in (*range(0, 99, 15), 99)]
+
+
+def test_training_that_stands_still_is_not_repeated() -> None:
+    transitions = Transitions()
+    now = replace(gang([]), training="step 1")
+    lines = [observe_one(transitions, now, 60.0 * i) for i in range(3)]
+    assert [len(each) for each in lines] == [2, 0, 0]

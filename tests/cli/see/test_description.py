@@ -9,6 +9,7 @@ from framework.api.naming import TaskKey
 from framework.api.progress import Missing, Progress, encode_progress
 from framework.api.recovery import RESTARTED, FailedProcess, RecoveryStatus
 from framework.api.states import FrameworkState, TaskState
+from framework.api.trainingstatus import TrainingStatus
 from framework.api.types import Condition, RetryPolicyStatus
 from tests.support.builders import (
     address,
@@ -59,6 +60,17 @@ def test_head_has_state_retries_and_policy() -> None:
         ["Description:", "night run"],
         ["Retries:", "2 so far, 1 of them not counted; allowed: up to 3"],
     ]
+
+
+def test_training_says_how_far_it_is_and_since_when() -> None:
+    training = TrainingStatus(40, 1000, "2.5", 384, "worker/1", update_time=at(590))
+    status = build_status(build_role_status(number=2))
+    attempt = replace(status.attempt_status, training=training)
+    shown = show(build_sight(build_role_status(number=2), attempt_status=attempt))
+    (line,) = [line for line in shown.split("\n") if line.startswith("Training:")]
+    assert line.split(maxsplit=1)[1] == (
+        "step 40 of 1000, 2.5 steps/s, 6 min left; slowest: worker/1 (10s ago)"
+    )
 
 
 def test_epoch_says_since_when_and_why() -> None:

@@ -8,9 +8,10 @@ import pytest
 from controller.core.decision import Publication
 from framework.api import constants
 from framework.api.states import FrameworkState
+from framework.api.trainingstatus import TrainingStatus
 from framework.api.types import FrameworkStatus
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS
-from tests.support.builders import FRAMEWORK, build_roster, build_status
+from tests.support.builders import AT, FRAMEWORK, build_roster, build_status
 from tests.support.builders.cases import cases
 from tests.support.fakes.storageclient import Fate
 from tests.support.simulator.shell import Shell, refuse
@@ -165,3 +166,12 @@ async def test_publication_to_a_configmap_that_is_gone_records_its_absence() -> 
     assert not await publish(shell)
     assert shell.known.configmap is None
     assert ("ConfigMap", NAME) in shell.known.live
+
+
+async def test_stored_progress_of_a_training_is_counted_once() -> None:
+    shell = open_shell()
+    for step in (None, 1, 1, 2):
+        training = None if step is None else TrainingStatus(step, update_time=AT)
+        attempt = replace(RUNNING.attempt_status, training=training)
+        assert await write(shell, replace(RUNNING, attempt_status=attempt))
+    assert "frameworkcontroller_training_updates_total 2.0" in shell.metrics.render().decode()

@@ -22,6 +22,7 @@ from tests.support.simulator.epochs import Epochs
 from tests.support.simulator.invariants import check_step
 from tests.support.simulator.ledger import Ledger
 from tests.support.simulator.rosters import Rosters
+from tests.support.simulator.trainings import Trainings
 
 _TASK_ENDING = (TaskState.ATTEMPT_DELETION_PENDING, TaskState.ATTEMPT_DELETION_REQUESTED)
 _ENDING = (FrameworkState.ATTEMPT_DELETION_PENDING, FrameworkState.ATTEMPT_DELETION_REQUESTED)
@@ -59,6 +60,7 @@ class Auditor:
     ledger: Ledger
     rosters: Rosters
     epochs: Epochs
+    trainings: Trainings
     faults: list[str] = field(default_factory=list)
     frameworks: dict[str, Framework] = field(default_factory=dict)
     last: dict[str, Framework] = field(default_factory=dict)
@@ -93,7 +95,7 @@ class Auditor:
         """Build an auditor of a storage, with its ledger."""
         faults: list[str] = []
         books = Ledger(faults.append), Rosters(faults.append, clock.now), Epochs(faults.append)
-        return cls(storage, clock, *books, faults)
+        return cls(storage, clock, *books, Trainings(faults.append), faults)
 
     def open(self) -> None:
         """Start to watch: each write is seen before the next one happens."""
@@ -320,6 +322,7 @@ class Auditor:
         self._check_end(framework, old, framework.status)
         self.ledger.check(framework, old)
         self.epochs.check(framework, old.attempt_status if old else None)
+        self.trainings.check(framework.status, old)
         self.rosters.check_drains(framework, old.attempt_status if old else None, self.pods)
 
     def _check_end(
@@ -389,6 +392,7 @@ class Auditor:
         self.ledger.note_pod(pod)
         self.rosters.note_pod(pod)
         self.epochs.note_pod(pod)
+        self.trainings.note_pod(pod)
         if event.type == "DELETED":
             self.pods.pop(pod.uid, None)
             self.ledger.left.add(pod.uid)

@@ -240,6 +240,15 @@ class Cluster:
         target = roster.recovery.since, roster.recovery.epoch
         self._report_start(roster, pods, EpochStart(*target, (missing,)))
 
+    def report_training(self) -> None:
+        """A Pod says how far its training is: as its agent would, or whoever has its token."""
+        pods = [pod for pod in self._list_pods() if pod["status"].get("phase") == "Running"]
+        if pods:
+            generation = self.draw.choice((1, 1, 2, 3, 999_999_999))
+            step = self.draw.randrange(10**6)
+            text = self.draw.choice((f"{generation} {step} 1000000 2.5 worker/0 0", "1 x"))
+            self._report(self.draw.choice(pods), constants.TRAINING_PROGRESS_ANNOTATION, text)
+
     def _report_start(self, roster: Roster, pods: list[Object], start: EpochStart) -> None:
         roles = roster.recovery.roles if roster.recovery else ()
         first = next((m for r in roster.roles if r.name in roles for m in r.members), None)

@@ -57,6 +57,7 @@ class Simulation(Cluster):
         ledger.requested = self.requested
         ledger.is_time_steady = not self.is_clock_set
         self.auditor.epochs.is_time_steady = not self.is_clock_set
+        self.auditor.trainings.is_time_steady = not self.is_clock_set
         ledger.late = self.auditor.epochs.named
         ledger.conflict_delay_seconds = (
             self.config.conflict_retry_delay_min_seconds,
@@ -325,6 +326,7 @@ _TABLE: tuple[tuple[_Step, int], ...] = (
     (Simulation.fail_process, 12),
     (Simulation.advance_agents, 4),
     (Simulation.report_missing, 1),
+    (Simulation.report_training, 6),
     (Simulation.set_clock, 2),
     (Simulation.take_pod_name, 1),
     (Simulation.add_finalizer, 1),

@@ -1,0 +1,79 @@
+"""Reports how far the gang is, from the agent of rank 0 to the controller.
+
+A thread of its own, so that a slow API server delays no report of a rank. At most one request in 15
+s, whatever happens; after a refusal one in 5 minutes, because a right or a policy is missing. The
+first one comes after a random time: gangs may start together. ``finish`` adds one at the end.
+
+The thread starts with the first progress, so only rank 0 has it.
+
+Rules: docs/design/recovery.md, "Progress in the status".
+"""
+
+import threading
+from typing import Optional
+
+from framework.agent.clock import AgentClock
+from framework.agent.report import LineReporter
+from framework.api.trainingprogress import TrainingProgress, encode_training_progress
+from rendezvous.notify.acknowledge import Acknowledger
+
+PERIOD_SECONDS = 15.0
+_REFUSED_SECONDS = 300.0
+_LOOK_SECONDS = 1.0
+
+
+class ProgressReport:
+    """The newest progress, and when it may be sent."""
+
+    def __init__(self, reports: Acknowledger, reporter: LineReporter, clock: AgentClock) -> None:
+        """Send through ``reports``, which nothing else uses."""
+        self._reports = reports
+        self._reporter = reporter
+        self._clock = clock
+        self._shown: Optional[TrainingProgress] = None
+        self._sent = ""
+        self._is_started = False
+        self._sending = threading.Lock()
+        self._due_at = clock.monotonic() + clock.uniform(0.0, PERIOD_SECONDS)
+
+    def show(self, progress: TrainingProgress) -> None:
+        """Take how far the gang is now, and report it in a thread, which ends with the program."""
+        self.take(progress)
+        if not self._is_started:
+            self._is_started = True
+            threading.Thread(target=self._run, name="progress-report", daemon=True).start()
+
+    def take(self, progress: TrainingProgress) -> None:
+        """Take how far the gang is now."""
+        self._shown = progress
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self.turn()
+            except Exception as e:  # noqa: BLE001  (a fault of ours must not fail the Pod)
+                self._reporter.say_once(f"progress: {type(e).__name__}: {e}", "error")
+            self._clock.sleep(_LOOK_SECONDS)
+
+    def turn(self) -> None:
+        """Send what has changed, if it is due."""
+        with self._sending:
+            if self._shown is not None and self._clock.monotonic() >= self._due_at:
+                self._send(self._shown)
+
+    def finish(self, progress: TrainingProgress) -> None:
+        """Send the last progress now, unless the last one was refused."""
+        with self._sending:
+            self._shown = progress
+            if not self._reports.is_refused:
+                self._send(progress)
+
+    def _send(self, shown: TrainingProgress) -> None:
+        text = encode_training_progress(shown)
+        if text != self._sent:
+            self._sent = text
+            self._reports.report_progress(text)
+        else:
+            self._reports.flush()
+        pause = _REFUSED_SECONDS if self._reports.is_refused else PERIOD_SECONDS
+        self._due_at = self._clock.monotonic() + pause

@@ -1,0 +1,111 @@
+"""How far the gang is, as rank 0 measures it from the reports of all ranks."""
+
+from rendezvous.core.gangprogress import GangMeter
+from rendezvous.core.hangs import ProcessReport
+
+RUN = (1, 0)
+
+
+def report(
+    rank: int, step: int | None, total: int | None = 100, busy: float = 0.0
+) -> ProcessReport:
+    return ProcessReport(rank, step, total, 0.0, busy_seconds=busy)
+
+
+def name(*reports: ProcessReport) -> list[tuple[str, ProcessReport]]:
+    return [(f"worker/{each.rank}", each) for each in reports]
+
+
+def test_before_the_first_step_there_is_nothing() -> None:
+    meter = GangMeter()
+    assert meter.follow(7, RUN, [], (), 0.0) is None
+    assert meter.follow(7, RUN, name(report(0, None), report(1, None)), (), 1.0) is None
+
+
+def test_the_gang_is_as_far_as_its_slowest_rank() -> None:
+    found = GangMeter().follow(7, RUN, name(report(0, 12), report(1, 9), report(2, 11)), (), 0.0)
+    assert found is not None
+    assert (found.generation, found.step, found.total, found.slowest) == (7, 9, 100, "worker/1")
+    assert found.steps_per_second is None
+
+
+def test_a_rank_that_reports_no_steps_does_not_count() -> None:
+    found = GangMeter().follow(7, RUN, name(report(0, None, None), report(1, 9)), (), 0.0)
+    assert found is not None
+    assert (found.step, found.slowest) == (9, "")
+
+
+def test_of_ranks_with_one_step_the_slowest_is_the_one_with_the_longest_own_part() -> None:
+    ranks = name(report(0, 9, busy=0.1), report(1, 9, busy=0.3), report(2, 9, busy=0.2))
+    found = GangMeter().follow(7, RUN, ranks, (), 0.0)
+    assert found is not None
+    assert found.slowest == "worker/1"
+
+
+def test_a_rank_that_is_one_step_behind_by_chance_is_not_the_slowest() -> None:
+    ranks = name(report(0, 8, busy=0.1), report(1, 9, busy=0.3), report(2, 9, busy=0.1))
+    found = GangMeter().follow(7, RUN, ranks, (), 0.0)
+    assert found is not None
+    assert found.slowest == "worker/1"
+
+
+def test_ranks_that_do_not_differ_have_no_slowest() -> None:
+    found = GangMeter().follow(7, RUN, name(report(0, 9), report(1, 9)), (), 0.0)
+    assert found is not None
+    assert found.slowest == ""
+
+
+def test_the_rate_is_that_of_the_last_minute() -> None:
+    meter, found = GangMeter(), None
+    for second in range(600):
+        # One step each 2 s, and from 300 s on, one each 5 s.
+        step = second // 2 if second < 300 else 150 + (second - 300) // 5
+        found = meter.follow(7, RUN, name(report(0, step), report(1, step + 1)), (), float(second))
+        if second == 299:
+            assert found is not None
+            assert found.steps_per_second is not None
+            assert abs(found.steps_per_second - 0.5) < 0.02
+    assert found is not None
+    assert found.steps_per_second is not None
+    assert abs(found.steps_per_second - 0.2) < 0.01
+
+
+def test_steps_longer_than_a_minute_have_a_rate() -> None:
+    meter, found = GangMeter(), None
+    for second in range(0, 1000, 5):
+        found = meter.follow(7, RUN, name(report(0, second // 200)), (), float(second))
+    assert found is not None
+    assert found.steps_per_second is not None
+    assert abs(found.steps_per_second - 0.005) < 0.001
+
+
+def test_the_rate_of_a_gang_that_stands_still_falls() -> None:
+    meter = GangMeter()
+    for second in range(100):
+        meter.follow(7, RUN, name(report(0, second)), (), float(second))
+    found = meter.follow(7, RUN, name(report(0, 99)), (), 1000.0)
+    assert found is not None
+    assert found.steps_per_second is not None
+    assert found.steps_per_second < 0.1
+
+
+def test_the_rate_begins_again_after_a_restart_and_after_a_step_back() -> None:
+    meter = GangMeter()
+    meter.follow(7, RUN, name(report(0, 1)), (), 0.0)
+    moved = meter.follow(7, RUN, name(report(0, 11)), (), 10.0)
+    back = meter.follow(7, RUN, name(report(0, 5)), (), 20.0)
+    again = meter.follow(7, RUN, name(report(0, 10)), (), 30.0)
+    restarted = meter.follow(8, (1, 1), name(report(0, 20)), (), 40.0)
+    assert [each and each.steps_per_second for each in (moved, back, again, restarted)] == [
+        1.0,
+        None,
+        0.5,
+        None,
+    ]
+
+
+def test_stragglers_are_counted_and_named() -> None:
+    stragglers = tuple(f"worker/{index}" for index in range(3))
+    found = GangMeter().follow(7, RUN, name(report(0, 9)), stragglers, 0.0)
+    assert found is not None
+    assert (found.straggler_count, found.stragglers) == (3, stragglers)
