@@ -116,11 +116,14 @@ def test_table_on_a_terminal_wraps_long_notes() -> None:
 
 def test_training_has_a_line_in_15_seconds_and_one_at_its_end() -> None:
     transitions = Transitions()
-    lines = []
-    for second in range(100):
-        now = replace(gang([]), training=f"step {second}", has_ended=second == 99)
-        lines += observe_one(transitions, now, float(second))
-    lines += observe_one(transitions, now, 1000.0)
+    views = [
+        replace(gang([]), training=f"step {second}", has_ended=second == 99)
+        for second in range(100)
+    ]
+    lines = [
+        each for i, view in enumerate(views) for each in observe_one(transitions, view, float(i))
+    ]
+    lines += observe_one(transitions, views[-1], 1000.0)
     steps = [line for line in lines if "step" in line]
     assert steps == [f"gang  step {step}" for step in (*range(0, 99, 15), 99)]
 
