@@ -5,9 +5,14 @@ rate is the increase of that step, from the first sample of the last minute to t
 sample is taken when the step changes. It begins again if the step decreases or the processes were
 started anew, because then they repeat steps since a checkpoint.
 
-Example: ranks with the steps 41, 40 and 41. The step is 40, and the second rank is the slowest.
+The slowest rank is one that is so far behind that the age of its report does not explain it; else
+the one that needs 1.2 times as long for its own part of a step as the median rank.
+
+Example: ranks with the steps 41, 40 and 41, whose own parts took 1, 2 and 1 s. The step is 40, and
+the second rank is the slowest.
 """
 
+import statistics
 from collections import deque
 from typing import Deque, Optional, Sequence, Tuple
 
@@ -19,6 +24,10 @@ _MAX_SAMPLES = 128
 _LEAST_SAMPLES = 2
 # So many steps may be missing before the gang counts as one that became slower.
 _MISSED_STEPS = 2
+# Agents report every 5 s at the latest; on a busy machine, a little later.
+_REPORT_AGE_SECONDS = 10.0
+# A smaller difference is chance.
+_SLOWER_FACTOR = 1.2
 
 _Named = Tuple[str, ProcessReport]
 
@@ -53,13 +62,14 @@ class GangMeter:
             return None
         step = min(steps)
         self._take(run, step, now)
+        rate = self._compute_rate(now)
         totals = [report.total for _, report in ranks if report.total is not None]
         return TrainingProgress(
             generation=generation,
             step=step,
             total=max(totals) if totals else None,
-            steps_per_second=self._compute_rate(now),
-            slowest=_find_slowest(ranks, step),
+            steps_per_second=rate,
+            slowest=_find_slowest(ranks, step, rate),
             straggler_count=len(stragglers),
             stragglers=tuple(stragglers),
         )
@@ -85,14 +95,16 @@ class GangMeter:
         return (last - first) / (now - begin) if is_slower else rate
 
 
-def _find_slowest(ranks: Sequence[_Named], step: int) -> str:
-    """Find the rank that is behind the others; "" if none is."""
+def _find_slowest(ranks: Sequence[_Named], step: int, rate: Optional[float]) -> str:
+    """Find the rank that is behind the others, or needs longer for a step; "" if none does."""
     known = [(name, report) for name, report in ranks if report.step is not None]
-    behind = [each for each in known if each[1].step == step]
-    is_together = all(report.step in {step, step + 1} for _, report in known)
-    # Ranks that train together are one step apart at times, by chance.
-    compared = known if is_together else behind
-    name, slowest = max(compared, key=lambda each: each[1].busy_seconds)
-    if slowest.busy_seconds > min(each[1].busy_seconds for each in known):
-        return name
-    return behind[0][0] if len(behind) < len(known) else ""
+    steps = [report.step for _, report in known if report.step is not None]
+    # Ranks that train together differ by the age of their reports, and by one step.
+    is_together = rate is None or max(steps) - step <= 1 + rate * _REPORT_AGE_SECONDS
+    if not is_together:
+        behind = [each for each in known if each[1].step == step]
+        return max(behind, key=lambda each: each[1].busy_seconds)[0]
+    busy = [report.busy_seconds for _, report in known if report.busy_seconds > 0]
+    name, slowest = max(known, key=lambda each: each[1].busy_seconds)
+    is_slower = busy and slowest.busy_seconds > _SLOWER_FACTOR * statistics.median_low(busy)
+    return name if is_slower else ""

@@ -15,13 +15,12 @@ from tests.kube.test_restart_in_place import (
     ROSTER,
     STATUS,
     HealedGang,
+    deploy,
     list_uids,
     run_gang,
 )
 from tests.rendezvous.test_hang_agents import HUNG_STEP, SETTINGS, TRAINING
 from tests.support.servers.controlplane import Access
-from tests.support.servers.deployed import Deployed, apply_role
-from tests.support.servers.policed import Policed
 
 HUNG = 2
 
@@ -29,9 +28,7 @@ HUNG = 2
 async def test_hung_rank_is_restarted_with_its_gang_in_five_writes(
     policies: None, audited_plane: Access, kube: KubeClient, namespace: str, tmp_path: Path
 ) -> None:
-    objects = apply_role(audited_plane, "namespaced", namespace, tmp_path)
-    deployed = Deployed(audited_plane, objects, tmp_path)
-    policed = Policed(audited_plane.open_http(), audited_plane, f"/api/v1/namespaces/{namespace}")
+    deployed, policed = deploy(audited_plane, namespace, tmp_path)
     numbers = [str(number) for number in (HUNG, HUNG_STEP, COUNT)]
     command = [sys.executable, "-c", TRAINING, str(tmp_path), "sleep", *numbers]
     # What the progress costs in the status is counted in test_progress.py.

@@ -16,12 +16,12 @@ from tests.kube.test_restart_in_place import (
     REPORT,
     STATUS,
     HealedGang,
+    deploy,
     run_gang,
     wait_for_end,
 )
 from tests.support.builders import build_role_wire, build_submission
 from tests.support.servers.controlplane import Access
-from tests.support.servers.deployed import Deployed, apply_role
 from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.servers.policed import Policed, annotate
 from tests.support.waiting import wait_until_async
@@ -47,9 +47,7 @@ def report(policed: Policed, agent: JsonHttp, step: int) -> tuple[int, object]:
 async def test_gang_of_any_size_takes_two_writes_in_15_seconds_and_shows_its_last_step(
     policies: None, audited_plane: Access, kube: KubeClient, namespace: str, tmp_path: Path
 ) -> None:
-    objects = apply_role(audited_plane, "namespaced", namespace, tmp_path)
-    deployed = Deployed(audited_plane, objects, tmp_path)
-    policed = Policed(audited_plane.open_http(), audited_plane, f"/api/v1/namespaces/{namespace}")
+    deployed, policed = deploy(audited_plane, namespace, tmp_path)
     gang = HealedGang(policed, kube, tmp_path, ("sh", "-c", COMMAND), SETTINGS, COUNT)
     clock = SystemClock()
     child = deployed.launch()
@@ -86,9 +84,7 @@ async def wait_for_reports(gang: HealedGang, count: int) -> None:
 async def test_pod_that_changes_its_progress_all_the_time_delays_nobody(
     policies: None, audited_plane: Access, kube: KubeClient, namespace: str, tmp_path: Path
 ) -> None:
-    objects = apply_role(audited_plane, "namespaced", namespace, tmp_path)
-    deployed = Deployed(audited_plane, objects, tmp_path)
-    policed = Policed(audited_plane.open_http(), audited_plane, f"/api/v1/namespaces/{namespace}")
+    deployed, policed = deploy(audited_plane, namespace, tmp_path)
     gang = HealedGang(policed, kube, tmp_path)
     clock = SystemClock()
     child = deployed.launch()

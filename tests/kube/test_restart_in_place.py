@@ -190,6 +190,12 @@ class HealedGang:
         await wait_until_async(lambda: self.read_recovery("startBarrier", "startedEpoch") == epoch)
 
 
+def deploy(access: Access, namespace: str, folder: Path) -> tuple[Deployed, Policed]:
+    """Give the controller its rights in a namespace; nothing runs yet."""
+    deployed = Deployed(access, apply_role(access, "namespaced", namespace, folder), folder)
+    return deployed, Policed(access.open_http(), access, f"/api/v1/namespaces/{namespace}")
+
+
 @contextlib.asynccontextmanager
 async def run_gang(gang: HealedGang, namespace: str) -> AsyncIterator[frozenset[str]]:
     """Run a gang, from when all that its start leads to is written; give the UIDs of its Pods."""
@@ -209,10 +215,8 @@ async def list_uids(kube: KubeClient, namespace: str) -> frozenset[str]:
 async def test_epoch_takes_four_writes_and_one_per_failed_member(
     policies: None, audited_plane: Access, kube: KubeClient, namespace: str, tmp_path: Path
 ) -> None:
-    objects = apply_role(audited_plane, "namespaced", namespace, tmp_path)
-    deployed = Deployed(audited_plane, objects, tmp_path)
-    path = f"/api/v1/namespaces/{namespace}"
-    gang = HealedGang(Policed(audited_plane.open_http(), audited_plane, path), kube, tmp_path)
+    deployed, policed = deploy(audited_plane, namespace, tmp_path)
+    gang = HealedGang(policed, kube, tmp_path)
     clock = SystemClock()
     windows: list[tuple[datetime, datetime, int]] = []
     child = deployed.launch()

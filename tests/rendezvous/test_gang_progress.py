@@ -25,7 +25,7 @@ def test_before_the_first_step_there_is_nothing() -> None:
 def test_the_gang_is_as_far_as_its_slowest_rank() -> None:
     found = GangMeter().follow(7, RUN, name(report(0, 12), report(1, 9), report(2, 11)), (), 0.0)
     assert found is not None
-    assert (found.generation, found.step, found.total, found.slowest) == (7, 9, 100, "worker/1")
+    assert (found.generation, found.step, found.total) == (7, 9, 100)
     assert found.steps_per_second is None
 
 
@@ -47,6 +47,29 @@ def test_a_rank_that_is_one_step_behind_by_chance_is_not_the_slowest() -> None:
     found = GangMeter().follow(7, RUN, ranks, (), 0.0)
     assert found is not None
     assert found.slowest == "worker/1"
+
+
+def follow_steps(*steps: int, busy: float = 1.0) -> str:
+    """The slowest rank after a minute with 5 steps per second; then the ranks are at ``steps``."""
+    meter = GangMeter()
+    for second in range(60):
+        meter.follow(7, RUN, name(*(report(i, 5 * second) for i in range(3))), (), float(second))
+    ranks = name(*(report(i, step, 1000, busy) for i, step in enumerate(steps)))
+    found = meter.follow(7, RUN, ranks, (), 60.0)
+    assert found is not None
+    return found.slowest
+
+
+def test_ranks_that_differ_by_the_age_of_their_reports_have_no_slowest() -> None:
+    assert follow_steps(300, 324, 310) == ""
+    assert follow_steps(300, 400, 400) == "worker/0"
+
+
+def test_ranks_whose_own_parts_differ_by_chance_have_no_slowest() -> None:
+    ranks = name(report(0, 9, busy=0.10), report(1, 9, busy=0.11), report(2, 9, busy=0.1))
+    found = GangMeter().follow(7, RUN, ranks, (), 0.0)
+    assert found is not None
+    assert found.slowest == ""
 
 
 def test_ranks_that_do_not_differ_have_no_slowest() -> None:
