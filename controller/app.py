@@ -29,6 +29,7 @@ from controller.gate.leader import (
     DEFAULT_LEASE_NAME,
     LeadershipLostError,
 )
+from controller.reconcile.allocator import return_large_blocks
 from controller.serve.health import HealthError
 from framework.api.constants import COMPONENT_NAME
 from framework.api.fielderrors import FieldErrors
@@ -218,7 +219,11 @@ def _run_to_end(program: Coroutine[None, None, None]) -> None:
 
 
 def _tune_memory() -> None:
-    """Let Python look for cycles less often: ours hold little, and each look walks the store."""
+    """Let Python look for cycles less often: ours hold little, and each look walks the store.
+
+    And let freed memory be returned to the system.
+    """
+    return_large_blocks()
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)

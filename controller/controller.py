@@ -136,6 +136,7 @@ class Controller:
             client, clock, COMPONENT_NAME, self.metrics, write_gate=write_gate
         )
         history = HistoryLog(select_triggers(config))
+        self._memory = build_memory(config)
         self._informers = Informers(
             client,
             self._store,
@@ -148,6 +149,7 @@ class Controller:
                 history.log_deleted_pod(pod) if write_gate.may_write() else None
             ),
             on_connection=self._retry_all,
+            kept_json=self._memory.other_json,
         )
         keys = keys or SystemKeys()
         signer = Signer(keys)
@@ -181,7 +183,7 @@ class Controller:
             settings=replace(build_settings(config), creator_key=signer.public_key),
             clock=clock,
             metrics=self.metrics,
-            memory=build_memory(config),
+            memory=self._memory,
             write_gate=write_gate,
         )
         names = config.kinds if options.kinds is None else options.kinds
@@ -202,6 +204,7 @@ class Controller:
             recorder=self._recorder,
             write_gate=write_gate,
             metrics=self.metrics,
+            kept_json=self._memory.other_json,
         )
 
     def _find_namespace_limit(self, namespace: str) -> int:

@@ -3,6 +3,7 @@
 A missing object is None, or missing in a mapping; it is never an exception.
 """
 
+import sys
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -65,6 +66,8 @@ class MemoryBudget:
     """Part of the limit that Frameworks may use."""
     free_bytes: int
     """Part of the budget that is neither used nor promised to another Framework."""
+    free_json_bytes: int = sys.maxsize
+    """Room for the JSON of this Framework."""
 
 
 @dataclass(frozen=True, slots=True)

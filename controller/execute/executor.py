@@ -155,12 +155,17 @@ class Executor:
         entry.outcomes.follow(entry.observed.incarnation)
         entry.outcomes.sent.clear()
 
-    def withdraw(self, key: str, wanted: Iterable[Action]) -> None:
+    def withdraw(self, key: str, wanted: Iterable[Action]) -> bool:
         """Drop the unsent actions of a Framework that a new decision does not want.
 
         The others rely on what is stored, so they may be sent while that decision is written.
+
+        Returns:
+            Whether there were unsent actions.
         """
+        has_unsent = self._unsent.has_waiting(key)
         self._unsent.retain(key, wanted)
+        return has_unsent
 
     def submit(self, key: str, actions: Iterable[Action]) -> None:
         """Replace a Framework's unsent actions and send what may be sent."""
@@ -242,14 +247,10 @@ class Executor:
     async def _send(self, entry: Entry, action: Action) -> None:
         logger.debug("action", extra={"framework": entry.key, **_describe(action)})
         match action:
-            case CreateConfigMap():
-                body = build_configmap(action.framework)
-                await self._create(entry, action.key, self._sign(action, body))
+            case CreateConfigMap() | CreatePod():
+                await self._create(entry, action)
             case CreateGangKey():
                 await self._create_gang_key(entry, action)
-            case CreatePod():
-                body = _build_pod(action)
-                await self._create(entry, action.key, self._sign(action, body))
             case DeleteObject():
                 await self._delete(entry, action)
             case GetObject():
@@ -257,21 +258,27 @@ class Executor:
             case _:
                 assert_never(action)
 
-    def _sign(self, action: CreateConfigMap | CreatePod, body: Object) -> Object:
-        """Add the proof by which a create whose answer is lost is recognized."""
+    def _build(self, action: CreateConfigMap | CreatePod) -> Object:
+        """Build an object, with the proof by which a create whose answer is lost is recognized."""
+        if isinstance(action, CreatePod):
+            body = _build_pod(action)
+        else:
+            body = build_configmap(action.framework)
         if self._signer is not None:
             proof = self._signer.sign(action.framework, parse_object(action.key.kind, body))
             body["metadata"]["annotations"][constants.CREATION_PROOF_ANNOTATION] = proof
         return body
 
-    async def _create(self, entry: Entry, key: ActionKey, body: Object) -> None:
+    async def _create(self, entry: Entry, action: CreateConfigMap | CreatePod) -> None:
+        key = action.key
         resource = RESOURCES[key.kind]
         started = self._clock.monotonic()
         try:
             created = await self._client.create(
                 resource,
                 entry.namespace,
-                body,
+                # Not kept here: while it waits for its answer, it is JSON.
+                self._build(action),
                 timeout_seconds=ACTION_TIMEOUT_SECONDS,
             )
         except AlreadyExistsError as e:

@@ -181,6 +181,15 @@ class Writer:
         self._store.refresh_framework(entry, wire)
         return not entry.observed.needs_refresh
 
+    async def fetch(self, entry: Entry) -> bool:
+        """Read a Framework live that is stripped; return False if that must be tried again."""
+        wire = await self._read(entry)
+        if wire is None:
+            return False
+        self._store.fetch_framework(entry, wire)
+        known = entry.observed
+        return known.framework is not None or known.fault is not None
+
     async def read_roster(self, entry: Entry) -> bool:
         """Read the roster of a ConfigMap that has turned out to be ours, if it was not kept.
 

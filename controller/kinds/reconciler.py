@@ -53,6 +53,7 @@ from framework.kinds.trainingjob import status as trainingjob
 from framework.kube.backoff import Backoff
 from framework.kube.client import KubeClient
 from framework.kube.errors import ConflictError, KubeError, NotFoundError
+from framework.kube.keptjson import UNBOUNDED, KeptJson
 from framework.kube.listwatch import ListWatch
 from framework.kube.resources import (
     FRAMEWORKS,
@@ -110,6 +111,7 @@ class JobReconciler:
         recorder: EventRecorder,
         write_gate: WriteGate,
         metrics: Metrics,
+        kept_json: KeptJson = UNBOUNDED,
     ) -> None:
         """Prepare; nothing is read yet.
 
@@ -123,7 +125,10 @@ class JobReconciler:
             recorder: records Events.
             write_gate: whether this controller may write.
             metrics: counts writes.
+            kept_json: bounds the JSON of jobs and Frameworks between their turns.
         """
+        self._client = client
+        self._kept_json = kept_json
         self._kind = kind
         self._clock = clock
         self._random = random
@@ -157,6 +162,7 @@ class JobReconciler:
                 label_selector=selector,
                 trim=trim,
                 is_deferred=trim is None,
+                kept_json=kept_json,
             )
             for resource, sink, selector, trim in (
                 (FRAMEWORKS, self._store.frameworks, label, None),
@@ -231,6 +237,7 @@ class JobReconciler:
                 logger.exception("job not reconciled", extra={"job": key})
                 is_done = False
             finally:
+                self._store.put_away(key, self._kept_json)
                 self._queue.done(key)
             if is_done:
                 self._pauses.pop(key, None)
@@ -246,6 +253,8 @@ class JobReconciler:
 
     async def _reconcile(self, key: str) -> bool:
         """Reconcile one job; return False if it is to be decided again after a pause."""
+        if not await self._read_stripped(key):
+            return False
         job = self._store.find_job(key)
         is_wanted = job is not None or self._scalers.has_open(key)
         if not is_wanted or not self._write_gate.may_write():
@@ -274,6 +283,19 @@ class JobReconciler:
                 return True
             is_done, obstacle = await self._reconcile_job(key, snapshot, turn)
         return await self._execute_scalers(key, turn, obstacle) and is_done
+
+    async def _read_stripped(self, key: str) -> bool:
+        """Read the objects of a job live whose JSON was not kept.
+
+        Returns:
+            False if a watch has shown a later version of one of them meanwhile.
+        """
+        namespace, _, name = key.partition("/")
+        for sink in self._store.list_stripped(key):
+            is_job = sink is self._store.jobs
+            resource = self._kind.resource if is_job else FRAMEWORKS
+            sink.put(await self._client.get(resource, namespace, name))
+        return not self._store.list_stripped(key)
 
     async def _execute_scalers(self, key: str, turn: Turn, obstacle: Obstacle | None) -> bool:
         """Take the steps of the scalers; return False if they were decided from old objects."""

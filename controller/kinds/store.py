@@ -1,7 +1,8 @@
 """The store of the jobs of one kind: the jobs, their Frameworks, their Services.
 
 Its only sources are the watches, and the answers to our own writes until a watch shows the same.
-Jobs and Frameworks wait as JSON (``DeferredObject``) and are decoded for a decision.
+Jobs and Frameworks wait as JSON (``DeferredObject``) and are decoded for a decision. If there is no
+room for their JSON, only their identity is kept, and they are read live in the turn of their job.
 """
 
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from controller.kinds.decide.ownership import JOB_LABEL, is_owned
 from controller.kinds.decide.services import compute_form, read_headless
 from controller.store.object_identity import parse_version
 from framework.kube.deferred import DeferredObject, defer_object
+from framework.kube.keptjson import KeptJson
 from framework.kube.resources import Object
 
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
@@ -53,6 +55,17 @@ class JobStore:
             status = found.read_field("status", max_bytes=_MAX_STATUS_BYTES)
             return {"metadata": dict(found["metadata"]), "status": status or {}}
         return None if found is None else found.decode()
+
+    def list_stripped(self, key: str) -> "list[ObjectSink]":
+        """List where the objects of a job belong that must be read live before a decision."""
+        sinks = self.jobs, self.frameworks
+        return [sink for sink in sinks if sink.is_stripped(key)]
+
+    def put_away(self, key: str, budget: KeptJson) -> None:
+        """Keep the JSON of a job and its Framework until its next turn if there is room."""
+        for kept in self._jobs, self._frameworks:
+            if key in kept:
+                kept[key].keep_in(budget)
 
     def is_too_large(self, key: str) -> bool:
         """Return whether a job has more than ``MAX_JOB_BYTES``."""
@@ -122,6 +135,10 @@ class ObjectSink(_Sink):
         else:
             self.put(obj)
         self._on_change(key)
+
+    def is_stripped(self, key: str) -> bool:
+        """Return whether only the identity of an object is kept."""
+        return key in self._kept and self._kept[key].is_stripped
 
     def put(self, obj: Object) -> None:
         """Take an object, unless a later version is known."""

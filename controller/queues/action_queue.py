@@ -100,6 +100,11 @@ class ActionQueue:
         """Return whether no Framework is remembered."""
         return not self._namespaces
 
+    def has_waiting(self, key: str) -> bool:
+        """Return whether a Framework has actions that are not sent."""
+        flow = self._find(key)
+        return flow is not None and bool(flow.waiting)
+
     def replace(self, key: str, actions: Iterable[Action]) -> None:
         """Replace the actions of a Framework that are not sent."""
         waiting = OrderedDict((action.key, action) for action in actions)

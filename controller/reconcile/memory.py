@@ -19,6 +19,12 @@ Whether a Framework waits is decided in ``core/limits.py``. The rules:
 5. Python keeps memory that was freed, and uses it again before it asks for more. So a Framework may
    take what Frameworks have held and hold no more, less what the process has grown by since; within
    the reserve, because what fills the memory now may be something else.
+6. The JSON of Frameworks has room of its own, a sixth of the limit: a Framework starts if there is
+   room for it, and has that until it is Completed. A namespace may use half of what it uses and
+   what is left (``KeptJson``).
+7. All other JSON is kept between two turns only while a sixteenth of the limit has room: what waits
+   to be decoded, small Frameworks that are at rest, those that an edit made larger than their room,
+   and jobs of other kinds. Of what has no room, only the identity is kept.
 
 For example, of a limit of 1000 MiB, with a share of 80 %, the first namespace may fill 800 MiB. The
 reserve is 100 MiB: the second namespace may then take 25 MiB, the third 18, the fourth 14.
@@ -32,18 +38,27 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from controller.core.actions import ActionKey, ObjectKind, Verb
-from controller.core.policies.limits import MEMORY_BUDGET, POD_MEMORY_BYTES, estimate_memory_bytes
+from controller.core.policies.limits import (
+    MEMORY_BUDGET,
+    POD_MEMORY_BYTES,
+    estimate_memory_bytes,
+)
 from controller.core.snapshot import MemoryBudget
 from controller.queues.workqueue import split_namespace
 from framework.api import constants
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import FrameworkStatus
+from framework.kube.keptjson import Kept, KeptJson
 
 # cgroup v1 writes a number close to 2 to the power of 63 where there is no limit.
 _NO_LIMIT = 1 << 60
 _PERCENT = 100
 # A namespace may hold one of so many shares of what it holds and what is left.
 _SHARES = 4
+# For the JSON of Frameworks that are admitted, and for other JSON, there is one of so many shares
+# of the limit.
+_ADMITTED_SHARES = 6
+_OTHER_SHARES = 16
 # In these, an attempt creates no Pods.
 _ENDING = frozenset(
     {
@@ -75,6 +90,10 @@ class MemoryLedger:
         self._limit_bytes = limit_bytes
         self._budget_bytes = (limit_bytes or 0) * percent // _PERCENT
         self._read_used_bytes = read_used_bytes
+        self.other_json = KeptJson(limit_bytes and limit_bytes // _OTHER_SHARES)
+        """Room for JSON of objects that are not admitted, between their turns."""
+        self._admitted_json = KeptJson(limit_bytes and limit_bytes // _ADMITTED_SHARES)
+        self._admitted: dict[str, Kept] = {}
         self._promised = _Account()
         self._held = _Account()
         # Those that may end, and make room, without any more memory.
@@ -98,12 +117,25 @@ class MemoryLedger:
         elif free < reserve:
             # Else a share of what is left would be less.
             free = max(free, self._find_share(split_namespace(key), left))
-        return MemoryBudget(self._limit_bytes, self._budget_bytes, max(0, free, kept))
+        return MemoryBudget(
+            self._limit_bytes,
+            self._budget_bytes,
+            max(0, free, kept),
+            free_json_bytes=self._find_json_room(key),
+        )
+
+    def has_json_room(self, key: str) -> bool:
+        """Return whether there is room for the JSON of a Framework until it is Completed."""
+        return self._limit_bytes is None or key in self._admitted
 
     def record_status(
-        self, key: str, status: FrameworkStatus | None, failures: Iterable[ActionKey] = ()
+        self,
+        key: str,
+        status: FrameworkStatus | None,
+        failures: Iterable[ActionKey] = (),
+        object_bytes: int = 0,
     ) -> None:
-        """Note the newest status of a Framework, and its actions that have failed."""
+        """Note the newest status of a Framework, its actions that have failed, and its size."""
         if self._limit_bytes is None or status is None:
             return
         tasks = [task for _, task in status.attempt_status.walk_tasks()]
@@ -118,12 +150,27 @@ class MemoryLedger:
         refused = min(pending, _count_refused(failures, pending))
         promised = estimate_memory_bytes(pending - refused) + refused * POD_MEMORY_BYTES
         self._promised.put(key, promised)
+        self._record_json(key, 0 if is_at_rest(status) else object_bytes)
 
     def forget(self, key: str) -> None:
         """Forget a Framework that is gone or cannot be read."""
         self._going_on.discard(key)
         self._promised.put(key, 0)
         self._held.put(key, 0)
+        self._admitted.pop(key, None)
+
+    def _record_json(self, key: str, count: int) -> None:
+        if key in self._admitted and self._admitted[key].count == count:
+            return
+        # Its own room is free for it.
+        self._admitted.pop(key, None)
+        kept = self._admitted_json.keep(split_namespace(key), count) if count else None
+        if kept is not None:
+            self._admitted[key] = kept
+
+    def _find_json_room(self, key: str) -> int:
+        own = self._admitted.get(key)
+        return self._admitted_json.find_room(split_namespace(key)) + (own.count if own else 0)
 
     def _find_given_back(self, used: int) -> int:
         """Find what Frameworks have held and hold no more, of the memory that is kept."""
@@ -165,16 +212,32 @@ class _Account:
             self._bytes[key] = count
 
 
+def is_at_rest(status: FrameworkStatus) -> bool:
+    """Return whether nothing of a Framework runs: it is Completed, or Blocked before its start."""
+    if status.state is FrameworkState.COMPLETED:
+        return True
+    return not status.attempt_status.task_roles and _find_block(status) is not None
+
+
+def is_waiting(status: FrameworkStatus) -> bool:
+    """Return whether a Framework waits for memory."""
+    return _find_block(status) == MEMORY_BUDGET
+
+
+def _find_block(status: FrameworkStatus) -> str | None:
+    """Return the reason why a Framework is Blocked; None if it is not."""
+    for condition in status.conditions or ():
+        if condition.type == constants.BLOCKED_CONDITION and condition.status == "True":
+            return condition.reason
+    return None
+
+
 def _may_end(status: FrameworkStatus) -> bool:
     """Return whether the Framework may end and make room without any more memory."""
     attempt = status.attempt_status
     if status.state is FrameworkState.COMPLETED or not attempt.task_roles:
         return False
-    is_waiting = any(
-        condition.type == constants.BLOCKED_CONDITION and condition.reason == MEMORY_BUDGET
-        for condition in status.conditions or ()
-    )
-    return not is_waiting or any(
+    return not is_waiting(status) or any(
         task.state is not TaskState.COMPLETED for _, task in attempt.walk_tasks()
     )
 

@@ -3,7 +3,8 @@
 1. Take a key. While the write gate is closed, mark its entry as paused and take the next key.
 2. If the key must pause (``Pacing``, or the server asked us to wait), set a timer for it.
    Otherwise decode the newest version of the Framework.
-3. If the fate of our last status write is unknown, learn by a live GET what is stored.
+3. If the fate of our last status write is unknown, or only the identity of the Framework was kept,
+   learn by a live GET what is stored. Not while it waits for memory that is still missing.
 4. Let the store check what came since, then observe and decide.
 5. Drop the unsent actions that the decision does not want, and write the status. If the change only
    informs, it may share a write with later changes: then set a timer instead, and send only the
@@ -11,6 +12,7 @@
 6. Log the replaced objects and queue the Events. Publish the roster. Hand the actions to the
    executor, which sends them without the worker.
 7. Set the timer for the next decision. After a failed write, retry later and send nothing.
+8. Put the Framework away: its JSON is kept while there is room (``reconcile.memory``).
 
 Invariants:
 - One key is worked on by one worker at a time.
@@ -33,20 +35,22 @@ from datetime import datetime
 from controller.core.actions import Action, Urgency
 from controller.core.decide import decide
 from controller.core.decision import Decision
-from controller.core.settings import Settings
+from controller.core.policies.limits import measure_growth
+from controller.core.settings import MEMORY_WAIT_SECONDS, Settings
 from controller.execute.executor import Executor
 from controller.execute.writer import Writer
 from controller.gate.write_gate import ALWAYS_OPEN, WriteGate
 from controller.queues.workqueue import WorkQueue, interleave_namespaces
-from controller.reconcile.memory import UNLIMITED, MemoryLedger
+from controller.reconcile.memory import UNLIMITED, MemoryLedger, is_at_rest, is_waiting
 from controller.reconcile.observer import observe
 from controller.report.history_log import HistoryLog
 from controller.report.repeat_filter import RepeatFilter
 from controller.report.reporter import Reporter
 from controller.serve.metrics import Metrics
 from controller.store.entry import Entry
-from controller.store.frameworks import decode_framework
+from controller.store.frameworks import decode_framework, put_away
 from controller.store.outcomes import Refusal
+from controller.store.pacing import MemoryWait
 from controller.store.store import Store
 from framework.api.types import FrameworkStatus
 from framework.clock import Clock
@@ -72,6 +76,10 @@ _RETRY_STEP_SECONDS = 0.005
 _LAST_WRITERS = 16
 # A status the server refused for good is tried again at most so rarely, until the spec changes.
 _REFUSED_MAX_SECONDS = 60.0
+# A Framework that waits for memory is read and decided at least so often, for its other rules.
+_MEMORY_DECISION_SECONDS = 300.0
+# The unsent actions of a Framework whose JSON has no room are decided again so often.
+_NO_ROOM_SECONDS = 1.0
 
 
 class Worker:
@@ -123,6 +131,7 @@ class Worker:
             self._is_idle.clear()
             try:
                 await self._reconcile(key)
+                self._put_away(key)
             except asyncio.CancelledError:
                 raise
             except Exception as e:  # noqa: BLE001 logged, unless it is repeated
@@ -208,8 +217,11 @@ class Worker:
         if pause > 0:
             self._queue.add_after(key, pause)
             return
+        if self._lacks_memory(entry):
+            self._queue.add_after(key, MEMORY_WAIT_SECONDS)
+            return
         self._decode(entry)
-        if entry.observed.needs_refresh and not await self._writer.refresh(entry):
+        if not await self._read_live(entry):
             self._retry_later(key)
             return
         if entry.observed.framework is not None and not await self._writer.read_roster(entry):
@@ -220,6 +232,41 @@ class Worker:
             await self._leave(entry)
             return
         await self._carry_out(entry, decision)
+
+    async def _read_live(self, entry: Entry) -> bool:
+        """Read the Framework if it is not known what is stored; return False if that failed."""
+        if entry.observed.needs_refresh:
+            return await self._writer.refresh(entry)
+        return not entry.observed.is_stripped or await self._writer.fetch(entry)
+
+    def _lacks_memory(self, entry: Entry) -> bool:
+        """Return whether a Framework that is put away still waits for memory, as last decided."""
+        wait = entry.pacing.memory_wait
+        if wait is None or not entry.observed.is_stripped or entry.observed.version != wait.version:
+            return False
+        if self._clock.monotonic() - wait.decided_at >= _MEMORY_DECISION_SECONDS:
+            return False
+        memory = self._memory.look(entry.key)
+        return memory is not None and not wait.growth.fits(memory)
+
+    def _put_away(self, key: str) -> None:
+        """Keep the JSON of a Framework until its next turn only if there is room for it."""
+        entry, other = self._store.find(key), self._memory.other_json
+        framework = entry.observed.framework if entry is not None else None
+        if entry is None or framework is None or framework.status is None:
+            return
+        entry.pacing.memory_wait = None
+        is_in_use = entry.outcomes.in_flight or entry.pacing.changed_at is not None
+        if is_in_use or other.limit_bytes is None or self._memory.has_json_room(key):
+            return
+        if self._executor.withdraw(key, ()):
+            # Unsent actions hold the object, too: they are decided again when others are answered.
+            self._queue.add_after(key, _NO_ROOM_SECONDS)
+        is_resting, version = is_at_rest(framework.status), entry.observed.version
+        if is_resting and is_waiting(framework.status) and version is not None:
+            growth = measure_growth(framework, entry.observed.object_bytes)
+            entry.pacing.memory_wait = MemoryWait(version, growth, self._clock.monotonic())
+        put_away(entry, other, is_at_rest=is_resting)
 
     async def _leave(self, entry: Entry) -> None:
         """Leave a Framework alone that is gone, or cannot be read."""
@@ -295,7 +342,9 @@ class Worker:
         decision = decide(snapshot, self._settings)
         entry.pacing.keep_waits(decision.waits, started)
         status = decision.status or snapshot.framework.status
-        self._memory.record_status(entry.key, status, entry.outcomes.failures)
+        self._memory.record_status(
+            entry.key, status, entry.outcomes.failures, entry.observed.object_bytes
+        )
         spent = self._clock.monotonic() - started
         entry.pacing.decision_seconds = spent
         self._metrics.observe_decision(spent)

@@ -1,29 +1,84 @@
-"""Takes a version of a Framework into an entry, decoded at once or later."""
+"""Takes a version of a Framework into an entry, decoded at once or later, or puts it away."""
 
 from dataclasses import replace
 
 from controller.store.entry import Entry
-from controller.store.object_identity import measure_object
+from controller.store.object_identity import measure_object, read_version
 from controller.store.packed_templates import pack_metadata, pack_templates
 from framework.api import codec
 from framework.api.fielderrors import FieldError, FieldErrors
-from framework.kube.deferred import DeferredObject
+from framework.api.types import Framework
+from framework.kube.deferred import DeferredObject, strip_object
+from framework.kube.keptjson import KeptJson
 from framework.kube.resources import Object
 from framework.kube.stream import BrokenStreamError
 
+# To keep a smaller Framework takes about the memory of its identity.
+_LEAST_STRIPPED_BYTES = 4096
+
 
 def decode_framework(entry: Entry) -> None:
-    """Decode the newest version of a Framework, if that is not done yet."""
+    """Decode the newest version of a Framework, if that is not done yet and it is not stripped."""
     known = entry.observed
-    wire, known.undecoded = known.undecoded, None
-    if wire is not None:
+    if known.undecoded is not None and not known.undecoded.is_stripped:
+        wire, known.undecoded = known.undecoded, None
         take(entry, wire, is_stored=known.is_status_undecoded)
 
 
 def decode_status(entry: Entry) -> None:
-    """Decode a Framework whose status is not decoded yet."""
+    """Decode a Framework whose status is not decoded yet, and that is not stripped."""
     if entry.observed.is_status_undecoded:
         decode_framework(entry)
+
+
+def take_read(entry: Entry, wire: Object, *, is_stored: bool) -> None:
+    """Take what a live GET of the known Framework shows, instead of a version that is stripped.
+
+    Args:
+        entry: of this Framework.
+        wire: the answer.
+        is_stored: whether its status is taken if the one that is known is our own.
+    """
+    known = entry.observed
+    if known.undecoded is not None:
+        is_stored |= known.is_status_undecoded
+        # A watch may have shown a later version before the answer came: that is read, too.
+        if read_version(wire).resource_version >= read_version(known.undecoded).resource_version:
+            known.undecoded = None
+    take(entry, wire, is_stored=is_stored)
+
+
+def put_away(entry: Entry, budget: KeptJson, *, is_at_rest: bool) -> None:
+    """Find room for the JSON of a decoded Framework until its next turn, or strip it.
+
+    Args:
+        entry: of this Framework; no request for it is unsent or in flight.
+        budget: of the JSON of all Frameworks.
+        is_at_rest: whether nothing of it is likely to be needed soon.
+    """
+    known = entry.observed
+    known.kept = None
+    if known.framework is None or known.undecoded is not None:
+        return
+    if not is_at_rest or known.object_bytes < _LEAST_STRIPPED_BYTES:
+        known.kept = budget.keep(entry.namespace, known.object_bytes)
+    if known.kept is None:
+        _strip(entry, known.framework)
+
+
+def _strip(entry: Entry, framework: Framework) -> None:
+    """Keep nothing but the identity: the rest is stored, also the status."""
+    known, meta = entry.observed, framework.metadata
+    metadata = {
+        "name": entry.name,
+        "namespace": entry.namespace,
+        "uid": meta.uid,
+        "resourceVersion": meta.resource_version,
+        "generation": meta.generation,
+    }
+    known.undecoded = strip_object(metadata, known.object_bytes)
+    known.is_status_undecoded = True
+    known.framework = known.wire_status = None
 
 
 def take(entry: Entry, wire: Object, *, is_stored: bool) -> None:

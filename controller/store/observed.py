@@ -17,6 +17,7 @@ from framework.api.fielderrors import FieldErrors
 from framework.api.pods import ConfigMapView, PodView
 from framework.api.types import Framework
 from framework.kube.deferred import DeferredObject
+from framework.kube.keptjson import Kept
 
 Name: TypeAlias = tuple[ObjectKind, str]
 # Of objects that came and went, beside those that are in use.
@@ -36,7 +37,10 @@ class Observed:
     """Why the stored Framework cannot be read."""
     undecoded: DeferredObject | None = None
     """The newest version of the Framework that a watch or a list has shown, until it is decoded.
-    Until then ``framework`` is an older version of the same Framework, or None."""
+    Until then ``framework`` is an older version of the same Framework, or None. One that is
+    stripped must be read live."""
+    kept: Kept | None = None
+    """The room for the JSON of ``framework`` between two turns."""
     is_status_undecoded: bool = False
     """Whether the status of ``undecoded`` is to be taken too."""
     wire_status: Any = None
@@ -93,6 +97,11 @@ class Observed:
             return None
         meta = self.framework.metadata
         return Version(meta.uid, parse_version(meta.resource_version), meta.generation)
+
+    @property
+    def is_stripped(self) -> bool:
+        """Return whether only a live GET can show the newest version of the Framework."""
+        return self.undecoded is not None and self.undecoded.is_stripped
 
     def find_object(self, kind: ObjectKind, name: str) -> PodView | ConfigMapView | None:
         """Find the Pod of a name, or the ConfigMap whatever its name."""

@@ -6,8 +6,19 @@ Only ``controller.reconcile`` writes it: tests/controller/test_entry_owners.py.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from controller.core.policies.limits import Growth
 from controller.core.waits import Wait
+from controller.store.object_identity import Version
 from framework.kube.backoff import Backoff
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryWait:
+    """A Framework for which there was no memory, and which is not read again before there is."""
+
+    version: Version
+    growth: Growth
+    decided_at: float
 
 
 @dataclass(slots=True)
@@ -28,6 +39,8 @@ class Pacing:
     """Delays of retries after a request of the worker failed; None after a success."""
     refusal_backoff: Backoff | None = None
     """Delays of retries while the server refuses the status for good."""
+    memory_wait: MemoryWait | None = None
+    """What the Framework waited for when it was put away; None for no memory."""
 
     waits: dict[Wait, float] = field(default_factory=dict)
     """When a decision first waited for what the last decision waits for."""

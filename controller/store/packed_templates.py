@@ -12,7 +12,7 @@ import msgspec
 
 from framework.api.types import FrameworkSpec, ObjectMeta, TaskRoleSpec
 
-# A smaller one is not worth the work.
+# Smaller ones, in all roles together, are not worth the work.
 _LEAST_BYTES = 4096
 
 
@@ -57,15 +57,13 @@ def pack_metadata(metadata: ObjectMeta) -> ObjectMeta:
 
 
 def pack_templates(spec: FrameworkSpec) -> FrameworkSpec:
-    """Pack the large Pod templates of a spec."""
-    roles = tuple(_pack_role(role) for role in spec.task_roles)
-    if all(new is old for new, old in zip(roles, spec.task_roles, strict=True)):
+    """Pack the Pod templates of a spec, if they are large together."""
+    packed = [msgspec.json.encode(role.task.pod) for role in spec.task_roles]
+    if sum(map(len, packed)) < _LEAST_BYTES:
         return spec
-    return replace(spec, task_roles=roles)
+    roles = (_pack_role(role, json) for role, json in zip(spec.task_roles, packed, strict=True))
+    return replace(spec, task_roles=tuple(roles))
 
 
-def _pack_role(role: TaskRoleSpec) -> TaskRoleSpec:
-    packed = msgspec.json.encode(role.task.pod)
-    if len(packed) < _LEAST_BYTES:
-        return role
+def _pack_role(role: TaskRoleSpec, packed: bytes) -> TaskRoleSpec:
     return replace(role, task=replace(role.task, pod=PackedTemplate(packed)))

@@ -9,10 +9,13 @@
 5. A Framework that a watch or a list shows is kept undecoded (``Observed.undecoded``). The worker
    decodes it in the turn of its namespace. So several versions that come between two turns cost
    one decode.
+6. There is room for so many bytes of JSON only (``KeptJson``). Of a Framework beyond that, only the
+   identity is kept (``Observed.is_stripped``): the worker reads it live in its turn, and strips it
+   again afterwards (``frameworks.put_away``).
 
 Invariants:
 - A status that is not decoded yet is decoded before an object of its Framework ends, because it
-  may prove whose the object was.
+  may prove whose the object was. If it is stripped, the object is kept as unconfirmed instead.
 - The resourceVersion of an object never goes back.
 - An object that left a watch without being seen terminating stays until a live GET has shown that
   it is absent. An object that was seen deleted does not come back by a late answer.
@@ -37,8 +40,14 @@ from datetime import UTC, datetime
 from controller.core.actions import ActionKey, ObjectKind, Verb
 from controller.store import provenance
 from controller.store.entry import Entry
-from controller.store.frameworks import decode_framework, decode_status, take
+from controller.store.frameworks import (
+    decode_framework,
+    decode_status,
+    take,
+    take_read,
+)
 from controller.store.object_identity import (
+    Version,
     is_newer_framework,
     is_older,
     is_overtaken,
@@ -205,10 +214,12 @@ class Store:
         version = known.version
         if version is None or version.uid != read_meta(wire).get("uid"):
             self._start_incarnation(entry)
-            known.framework = known.fault = None
+            known.framework = known.fault = known.kept = None
             known.is_status_ours = False
         is_stored = known.framework is None or self._is_stored_trusted(entry)
-        if known.undecoded is not None and is_stored != known.is_status_undecoded:
+        if known.is_stripped:
+            is_stored |= known.is_status_undecoded
+        elif known.undecoded is not None and is_stored != known.is_status_undecoded:
             # The status of one of the two versions is taken, and that of the other one is not.
             decode_framework(entry)
             self._keep_undecoded(entry, wire)
@@ -234,6 +245,7 @@ class Store:
         known = entry.observed.framework
         if known is None or known.metadata.uid != read_meta(wire).get("uid"):
             return
+        # While a later version is stripped, its spec is read in the next turn.
         is_newer = is_newer_framework(wire, entry.observed.version)
         entry.observed.wire_status = wire.get("status")
         entry.observed.is_status_ours = True
@@ -255,23 +267,28 @@ class Store:
         if read_meta(wire).get("uid") in self._gone:
             return
         decode_framework(entry)
-        known = entry.observed.framework
         entry.observed.needs_refresh = False
-        if known is None or known.metadata.uid != read_meta(wire).get("uid"):
-            self._take_framework(entry, wire)
+        if _is_of(wire, entry.observed.version):
+            take_read(entry, wire, is_stored=True)
         else:
-            take(entry, wire, is_stored=True)
+            self._take_framework(entry, wire)
         self._on_change(entry.key)
 
     def rebase_framework(self, entry: Entry, wire: Object) -> None:
-        """Take a live GET after a conflict: its version and spec, but our own status.
+        """Take a live GET after a conflict, or of a Framework that is stripped.
 
+        Its version and spec count, and our own status if it is known.
         A late answer about a former Framework of this name changes nothing.
         """
         if read_meta(wire).get("uid") in self._gone:
             return
         self._take_framework(entry, wire)
         self._on_change(entry.key)
+
+    def fetch_framework(self, entry: Entry, wire: Object) -> None:
+        """Take a live GET of a Framework that is stripped, in its turn: nothing has changed."""
+        if read_meta(wire).get("uid") not in self._gone:
+            self._take_framework(entry, wire)
 
     def drop_framework(self, entry: Entry) -> None:
         """Take certainty that the Framework is gone; a watch that is behind brings none back."""
@@ -280,7 +297,7 @@ class Store:
         self._drop(entry)
 
     def _drop(self, entry: Entry) -> None:
-        entry.observed.framework = entry.observed.undecoded = None
+        entry.observed.framework = entry.observed.undecoded = entry.observed.kept = None
         entry.observed.fault = None
         entry.observed.wire_status = None
         entry.observed.needs_refresh = False
@@ -289,13 +306,12 @@ class Store:
 
     def _take_framework(self, entry: Entry, wire: Object) -> None:
         decode_framework(entry)
-        known = entry.observed.framework
-        if known is None or known.metadata.uid != read_meta(wire).get("uid"):
+        if _is_of(wire, entry.observed.version):
+            take_read(entry, wire, is_stored=self._is_stored_trusted(entry))
+        else:
             self._start_incarnation(entry)
             entry.observed.is_status_ours = False
             take(entry, wire, is_stored=True)
-        else:
-            take(entry, wire, is_stored=self._is_stored_trusted(entry))
 
     def _start_incarnation(self, entry: Entry) -> None:
         """Forget what requests for another Framework of this name have shown."""
@@ -457,7 +473,8 @@ class Store:
     def _end(self, entry: Entry, kind: ObjectKind, view: ObjectView, *, is_believed: bool) -> None:
         name = kind, view.name
         entry.observed.live.pop(name, None)
-        if is_believed:
+        is_readable = not (entry.observed.is_stripped and entry.observed.is_status_undecoded)
+        if is_believed and is_readable:
             decode_status(entry)
             discard_object(entry, kind, view.name)
             entry.observed.unconfirmed.pop(name, None)
@@ -475,8 +492,9 @@ class Store:
         self._gone.clear()
         for entry in self._entries.values():
             if kind is ObjectKind.FRAMEWORK:
-                entry.observed.framework = entry.observed.undecoded = None
-                entry.observed.is_status_ours = False
+                known = entry.observed
+                known.framework = known.undecoded = known.kept = None
+                known.is_status_ours = False
                 continue
             forget_objects(entry, kind)
             # Its list may not be here yet: what is decided from must not be of another history.
@@ -497,3 +515,8 @@ class Store:
     def walk(self) -> Iterator[Entry]:
         """Walk all entries."""
         return iter(self._entries.values())
+
+
+def _is_of(wire: Object, version: Version | None) -> bool:
+    """Return whether an object is a version of a known Framework."""
+    return version is not None and version.uid == read_meta(wire).get("uid")

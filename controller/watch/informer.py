@@ -15,6 +15,7 @@ from framework.api import constants
 from framework.api.pods import trim_configmap, trim_pod
 from framework.clock import Clock, Random
 from framework.kube.client import KubeClient
+from framework.kube.keptjson import KeptJson
 from framework.kube.listwatch import ListWatch
 from framework.kube.resources import Object
 
@@ -71,7 +72,7 @@ class StoreSink:
 class Informers:
     """The three list-watches of one namespace, or of all."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 all by keyword
         self,
         client: KubeClient,
         store: Store,
@@ -82,6 +83,7 @@ class Informers:
         metrics: Metrics,
         on_pod_deletion: Callable[[Object], None],
         on_connection: Callable[[], None],
+        kept_json: KeptJson,
     ) -> None:
         """Prepare; nothing is read yet.
 
@@ -94,6 +96,7 @@ class Informers:
             metrics: counts lists taken again.
             on_pod_deletion: given each Pod that is gone, whole.
             on_connection: called when a list-watch reaches the server, again or for the first time.
+            kept_json: bounds the JSON of Frameworks that wait to be decoded.
         """
         self._client = client
         self._store = store
@@ -103,6 +106,7 @@ class Informers:
         self._metrics = metrics
         self._on_pod_deletion = on_pod_deletion
         self._on_connection = on_connection
+        self._kept_json = kept_json
         self._watches = [
             # Frameworks last: none is decided before its Pods and its ConfigMap are known.
             self._follow(ObjectKind.POD, selector=constants.FRAMEWORK_NAME, trim=trim_pod),
@@ -138,6 +142,7 @@ class Informers:
             trim=trim,
             on_connection=self._hurry,
             is_deferred=is_deferred,
+            kept_json=self._kept_json,
         )
         return resource.plural, watch
 

@@ -5,7 +5,9 @@ is, and whether it is new. So the event itself costs little, and several events 
 one decode.
 
 An object may wait for long: in a controller that does not lead, as long as another one leads. So
-``managedFields``, which no program reads and which may be most of an object, is not kept.
+``managedFields``, which no program reads and which may be most of an object, is not kept. And all
+that wait have room for so many bytes only (``KeptJson``): beyond that, an object is left with its
+identity (``keep_in``), and must be read again before it is decoded.
 """
 
 from collections.abc import Mapping
@@ -13,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from framework.kube.keptjson import Kept, KeptJson
 from framework.kube.resources import Object
 from framework.kube.stream import decode_event
 
@@ -25,7 +28,7 @@ _UNREAD = "managedFields"
 class DeferredObject(dict[str, Any]):
     """An object that has only ``metadata``, and of it only the fields ``_IDENTITY``."""
 
-    __slots__ = ("_line", "unread_bytes")
+    __slots__ = ("_kept", "_line", "length", "unread_bytes")
 
     def __init__(self, metadata: Object, line: bytes, unread_bytes: int) -> None:
         """Keep the line of a watch that has the object.
@@ -37,7 +40,23 @@ class DeferredObject(dict[str, Any]):
         """
         super().__init__(metadata=metadata)
         self._line = line
+        self._kept: Kept | None = None
+        self.length = len(line)
+        """Bytes of the object in JSON, about; without ``managedFields``."""
         self.unread_bytes = unread_bytes
+
+    @property
+    def is_stripped(self) -> bool:
+        """Return whether only the identity is left."""
+        return not self._line
+
+    def keep_in(self, budget: KeptJson) -> None:
+        """Count the JSON in a budget; if there is no room, keep the identity only."""
+        namespace = self["metadata"].get("namespace")
+        self._kept = None
+        self._kept = budget.keep(str(namespace or ""), self.length)
+        if self._kept is None:
+            self._line = b""
 
     def decode(self) -> Object:
         """Decode the object, without its ``managedFields``.
@@ -46,11 +65,6 @@ class DeferredObject(dict[str, Any]):
             BrokenStreamError: it is not a JSON object.
         """
         return decode_event(self._line)[1]
-
-    @property
-    def length(self) -> int:
-        """Bytes of the object in JSON, about; without ``managedFields``."""
-        return len(self._line)
 
     def read_field(self, name: str, *, max_bytes: int) -> Any:
         """Decode one field; None if the object has none, or one that is too long or unreadable."""
@@ -117,6 +131,13 @@ def decode_deferred_event(line: bytes) -> tuple[str, Object]:
         event.object["metadata"] = msgspec.Raw(msgspec.json.encode(fields))
         line = msgspec.json.encode(event)
     return event.type, DeferredObject(_select(identity), line, unread_bytes)
+
+
+def strip_object(metadata: Object, length: int) -> DeferredObject:
+    """Build the rest of an object that was read before, of which only the identity is kept."""
+    stripped = DeferredObject(_select(metadata), b"", 0)
+    stripped.length = length
+    return stripped
 
 
 def defer_item(item: bytes) -> DeferredObject:

@@ -31,7 +31,9 @@ from typing import NoReturn, Protocol
 from framework.clock import Clock, Random
 from framework.kube.backoff import Backoff
 from framework.kube.client import PAGE_SIZE, KubeClient
+from framework.kube.deferred import DeferredObject
 from framework.kube.errors import ApiError, GoneError, KubeError, UnreachableError
+from framework.kube.keptjson import UNBOUNDED, KeptJson
 from framework.kube.resources import Object, Resource
 
 logger = logging.getLogger(__name__)
@@ -90,6 +92,7 @@ class ListWatch:
         trim: Callable[[Object], Object] | None = None,
         on_connection: Callable[[bool], None] | None = None,
         is_deferred: bool = False,
+        kept_json: KeptJson = UNBOUNDED,
     ) -> None:
         """Prepare; ``run`` does the work.
 
@@ -106,6 +109,7 @@ class ListWatch:
                 a page of complete objects. Objects of a watch are not trimmed.
             on_connection: called with each new value of ``is_connected``.
             is_deferred: whether the sink receives each object as a ``DeferredObject``.
+            kept_json: bounds the JSON of these; beyond it, they have only their identity.
         """
         self.synced = asyncio.Event()
         self.is_connected = False
@@ -120,6 +124,7 @@ class ListWatch:
         self._field_selector = field_selector
         self._trim = trim
         self._is_deferred = is_deferred
+        self._kept_json = kept_json
         self._on_connection = on_connection
         self._backoff = Backoff()
         self._hurry = asyncio.Event()
@@ -158,7 +163,9 @@ class ListWatch:
                     items.clear()
                 # All pages have the same version.
                 version = _read_version(page)
-                items += page.pop("items")
+                for item in page.pop("items"):
+                    self._bound(item)
+                    items.append(item)
         if version is None:
             raise self._build_broken("the list has no resourceVersion")
         if _is_older(version, self._seen_version):
@@ -205,6 +212,7 @@ class ListWatch:
         if version is None:
             raise self._build_broken("an event has no resourceVersion")
         if event_type in _CHANGES:
+            self._bound(obj)
             self._sink.apply(event_type, obj)
         elif event_type == "BOOKMARK":
             self._sink.bookmark(version)
@@ -213,6 +221,10 @@ class ListWatch:
         self._version = version
         if not _is_older(version, self._seen_version):
             self._seen_version = version
+
+    def _bound(self, obj: Object) -> None:
+        if isinstance(obj, DeferredObject):
+            obj.keep_in(self._kept_json)
 
     def _confirm_restore(self, version: str) -> None:
         """Accept an older version when a second list confirms it: the storage was restored.

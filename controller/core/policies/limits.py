@@ -20,12 +20,13 @@ Rules: docs/design/scaling.md, "Limits".
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import NamedTuple
 
 from controller.core.draft import Draft, Hold
 from controller.core.settings import MEMORY_WAIT_SECONDS, Limits
 from controller.core.snapshot import MemoryBudget, Snapshot
 from framework.api.states import FrameworkState
-from framework.api.types import FrameworkSpec, FrameworkStatus
+from framework.api.types import Framework, FrameworkSpec, FrameworkStatus
 from framework.api.validation import check_role_count, check_task_count, check_task_numbers
 
 TOO_MANY_ROLES = "TooManyRoles"
@@ -50,13 +51,12 @@ def find_hold(snapshot: Snapshot, limits: Limits) -> Hold | None:
     spec, status = snapshot.framework.spec, snapshot.framework.status
     if status is not None and status.state is FrameworkState.COMPLETED:
         return None
-    growth = _count_growth(spec, status)
-    if growth is None:
+    if _count_growth(spec, status) is None:
         return None
     return (
         _check_counts(spec, limits)
         or _check_bytes(spec, snapshot.object_bytes, limits)
-        or _check_memory(growth, snapshot.memory)
+        or _check_memory(snapshot)
     )
 
 
@@ -85,6 +85,27 @@ def apply_hold(draft: Draft, hold: Hold) -> None:
 def estimate_memory_bytes(tasks: int) -> int:
     """Estimate the memory of Tasks in the controller."""
     return tasks * TASK_MEMORY_BYTES
+
+
+class Growth(NamedTuple):
+    """What a Framework needs memory for."""
+
+    tasks: int
+    """That its status lacks."""
+    json_bytes: int
+    """Of an object that has no Tasks yet, else 0: it has room already."""
+
+    def fits(self, memory: MemoryBudget) -> bool:
+        """Return whether there is memory for it."""
+        needed = estimate_memory_bytes(self.tasks)
+        return needed <= memory.free_bytes and self.json_bytes <= memory.free_json_bytes
+
+
+def measure_growth(framework: Framework, object_bytes: int) -> Growth:
+    """Measure what a Framework needs memory for, to be as its spec asks for."""
+    is_new = not _count_tasks(framework.status)
+    tasks = _count_growth(framework.spec, framework.status)
+    return Growth(tasks or 0, object_bytes if is_new else 0)
 
 
 def _count_tasks(status: FrameworkStatus | None) -> dict[str, int]:
@@ -128,16 +149,26 @@ def _check_bytes(spec: FrameworkSpec, object_bytes: int, limits: Limits) -> Hold
     )
 
 
-def _check_memory(growth: int, memory: MemoryBudget | None) -> Hold | None:
-    needed = estimate_memory_bytes(growth)
-    if memory is None or needed <= memory.free_bytes:
+def _check_memory(snapshot: Snapshot) -> Hold | None:
+    growth = measure_growth(snapshot.framework, snapshot.object_bytes)
+    memory = snapshot.memory
+    if memory is None or growth.fits(memory):
         return None
     # The message has no number that changes while it waits: each change would be a write.
+    if growth.json_bytes > memory.free_json_bytes:
+        return Hold(
+            MEMORY_BUDGET,
+            f"the object has {growth.json_bytes} bytes of JSON, and the controller has no room for "
+            "so much more of this namespace: it starts when other Frameworks are Completed; to "
+            "start it now, shorten its Pod templates, or give the controller more memory",
+            is_temporary=True,
+        )
+    needed = estimate_memory_bytes(growth.tasks)
     return Hold(
         MEMORY_BUDGET,
-        f"{growth} more Tasks need about {-(-needed // _MIB)} MiB, and the controller may use "
-        f"{memory.budget_bytes // _MIB} MiB of its {memory.limit_bytes // _MIB} MiB: they start "
-        "when other Tasks have ended; to start them now, give the controller more memory "
+        f"{growth.tasks} more Tasks need about {-(-needed // _MIB)} MiB, and the controller may "
+        f"use {memory.budget_bytes // _MIB} MiB of its {memory.limit_bytes // _MIB} MiB: they "
+        "start when other Tasks have ended; to start them now, give the controller more memory "
         "or delete completed Frameworks",
         is_temporary=True,
     )
