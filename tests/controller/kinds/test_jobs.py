@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from controller.reconcile import memory
 from framework.kube.resources import (
     FRAMEWORKS,
     PODS,
@@ -58,6 +60,22 @@ async def test_job_has_services_and_a_framework_that_it_owns_and_runs_to_its_end
         assert jobs.read_conditions() == [*reached, "Succeeded"]
         assert status["replicaStatuses"]["Launcher"] == {"succeeded": 1}
         assert status["startTime"] <= status["completionTime"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_job_whose_json_has_no_room_is_read_in_each_turn(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_OTHER_SHARES", 2**50)
+    async with open_jobs(kind) as jobs:
+        jobs.world.config = replace(jobs.world.config, memory_limit_bytes=2**40)
+        await run(jobs)
+        assert list_names(jobs, SERVICES) == SERVICE_NAMES[kind]
+        await end(jobs)
+        assert jobs.read_framework()["status"]["state"] == "Completed"
+        gets = [r.resource for r in jobs.world.programs[0].client.sent if r.verb == "get"]
+        assert jobs.resource in gets
+        assert FRAMEWORKS in gets
 
 
 @pytest.mark.parametrize("policy", ["All", "Running", "None"])

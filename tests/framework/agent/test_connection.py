@@ -111,6 +111,10 @@ def head_of(content: bytes) -> bytes:
     return text.format(len(content)).encode()
 
 
+# The largest object of etcd, each of its bytes written as six.
+LARGEST = b'{"a":"' + b"\\u0001" * (3 * 2**19) + b'"}'
+TOO_LONG = b" " * (16 * 2**20 + 1)
+TOO_LONG_GZIP = gzip.compress(TOO_LONG, mtime=0)
 CUT_GZIP = gzip.compress(b"{}" * 50, mtime=0)[:-9]
 
 
@@ -128,6 +132,8 @@ CUT_GZIP = gzip.compress(b"{}" * 50, mtime=0)[:-9]
         "bad length": b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
         "no gzip": head_of(b"no gzip") + b"no gzip",
         "gzip cut off": head_of(CUT_GZIP) + CUT_GZIP,
+        "gzip too long": head_of(TOO_LONG_GZIP) + TOO_LONG_GZIP,
+        "too long": b"HTTP/1.1 200 OK\r\nContent-Length: 16777217\r\n\r\n" + TOO_LONG,
         "superscript as status": b"HTTP/1.1 \xb2 OK\r\n\r\n",
         "endless status": b"HTTP/1.1 " + b"9" * 5000 + b"\r\n\r\n",
         "superscript as length": "HTTP/1.1 200 OK\r\nContent-Length: \u00b2\r\n\r\n".encode(
@@ -227,6 +233,16 @@ def test_fetch_gzip_answer_is_unpacked() -> None:
     with serve([head_of(content) + content], takes_gzip=True) as (server, connection):
         assert connection.fetch("GET", "/a").body == b'{"a":1}'
     assert b"\r\nAccept-Encoding: gzip\r\n" in server.requests[0]
+
+
+@pytest.mark.parametrize("takes_gzip", [False, True])
+def test_fetch_takes_the_largest_object(*, takes_gzip: bool) -> None:
+    content = gzip.compress(LARGEST, 1) if takes_gzip else LARGEST
+    head = head_of(content)
+    if not takes_gzip:
+        head = head.replace(b"Content-Encoding: gzip\r\n", b"")
+    with serve([head + content], takes_gzip=takes_gzip) as (_, connection):
+        assert connection.fetch("GET", "/a").body == LARGEST
 
 
 def test_open_ahead_makes_the_next_request_wait_for_no_connection() -> None:
