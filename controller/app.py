@@ -148,6 +148,12 @@ def build_election(
     help=f"Other kinds of jobs to run, of {','.join(KIND_NAMES)}; overrides `kinds` of the config "
     "file.",
 )
+@click.option(
+    "--watch-nodes/--no-watch-nodes",
+    default=None,
+    help="Watch nodes, so that Tasks leave before their nodes go; overrides `watchNodes` of the "
+    "config file.",
+)
 @click.option("--health-address", default="127.0.0.1", show_default=True, metavar="HOST")
 @click.option("--health-port", default=8080, show_default=True, type=click.IntRange(0, 65535))
 @click.option("--log-format", default="text", type=click.Choice([f.value for f in LogFormat]))
@@ -168,6 +174,7 @@ def main(  # noqa: PLR0913 one parameter per option
     leader_elect_namespace: str | None,
     leader_elect_name: str,
     kinds: str | None,
+    watch_nodes: bool | None,
 ) -> None:
     """Run Frameworks on a Kubernetes cluster."""
     selected = _parse_kinds(kinds)
@@ -186,6 +193,7 @@ def main(  # noqa: PLR0913 one parameter per option
         lease_namespace=leader_elect_namespace,
         lease_name=leader_elect_name,
         kinds=selected,
+        watches_nodes=watch_nodes,
     )
     _run_to_end(run_controller(config, kube, options))
 

@@ -42,6 +42,7 @@ from controller.serve.metrics import Metrics
 from controller.store.provenance import Signer
 from controller.store.store import Store
 from controller.watch.informer import Informers
+from controller.watch.nodes import NodeWatch
 from framework.api.constants import COMPONENT_NAME, COMPRESSION_MIN_BYTES
 from framework.clock import (
     BootClock,
@@ -83,6 +84,8 @@ class Options:
     """Name of the Lease."""
     kinds: tuple[str, ...] | None = None
     """Other kinds of jobs to run; None for those of the config file."""
+    watches_nodes: bool | None = None
+    """Whether to watch nodes; None: as the config file says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,7 @@ class Controller:
             on_connection=self._retry_all,
             kept_json=self._memory.other_json,
         )
+        self._nodes = self._build_nodes(clock, random)
         keys = keys or SystemKeys()
         signer = Signer(keys)
         self._executor = Executor(
@@ -185,6 +189,7 @@ class Controller:
             metrics=self.metrics,
             memory=self._memory,
             write_gate=write_gate,
+            nodes=None if self._nodes is None else self._nodes.notices,
         )
         names = config.kinds if options.kinds is None else options.kinds
         self._jobs = [
@@ -205,6 +210,20 @@ class Controller:
             write_gate=write_gate,
             metrics=self.metrics,
             kept_json=self._memory.other_json,
+        )
+
+    def _build_nodes(self, clock: Clock, random: Random) -> NodeWatch | None:
+        chosen, config = self._options.watches_nodes, self._config.nodes
+        if not (config.is_watched if chosen is None else chosen):
+            return None
+        return NodeWatch(
+            self._client,
+            self._store,
+            config,
+            clock=clock,
+            random=random,
+            metrics=self.metrics,
+            on_change=self._queue.add,
         )
 
     def _find_namespace_limit(self, namespace: str) -> int:
@@ -260,6 +279,8 @@ class Controller:
             self._store.expect_late_writes()
         async with asyncio.TaskGroup() as tasks:
             self._informers.start(tasks)
+            if self._nodes is not None:
+                self._nodes.start(tasks)
             for jobs in self._jobs:
                 jobs.start_watches(tasks)
             tasks.create_task(self._guard.run(), name="crd-guard")

@@ -55,7 +55,7 @@ NAME = "frameworkbarrier-local"
 NODE_NAME = "local"
 HOST = "127.0.0.1"
 # Several local clusters on one machine must not fight for the default port.
-CONTROLLER_ARGUMENTS = ("--health-port", "0")
+CONTROLLER_ARGUMENTS = ("--health-port", "0", "--watch-nodes")
 KINDS_ARGUMENTS = ("--kinds", ",".join(kind.lower() for _, kind in KINDS))
 # Ours has less than 1 KiB.
 _MAX_KUBECONFIG_BYTES = 65536

@@ -18,6 +18,7 @@ from rendezvous.core.decision import (
     Memory,
     Observation,
     Plan,
+    RecordDepartures,
     RecordFailures,
     RecordNotified,
     Report,
@@ -28,6 +29,7 @@ from rendezvous.core.decision import (
     decide,
     start_debounce,
 )
+from rendezvous.core.departures import render_departures
 from rendezvous.core.failures import render_failures
 from rendezvous.core.membership import build_view
 from rendezvous.core.notification import Notify
@@ -216,17 +218,8 @@ class Agent:
         reporter = self._setup.reporter
         if isinstance(action, Notify):
             self._notify(action)
-        elif isinstance(action, RecordNotified):
-            try:
-                self._writer.write_notified(action.notified)
-            except OSError as e:
-                # They were notified. Only an agent after this one would notify them again.
-                reporter.say_once(f"the volume cannot be written: {e}", "error")
-        elif isinstance(action, RecordFailures):
-            try:
-                self._writer.write_failures(render_failures(*action))
-            except OSError as e:
-                reporter.say_once(f"the volume cannot be written: {e}", "error")
+        elif isinstance(action, (RecordNotified, RecordFailures, RecordDepartures)):
+            self._record(action)
         elif isinstance(action, Acknowledge):
             self._unacknowledged = action.generation
             self._acknowledge()
@@ -238,6 +231,18 @@ class Agent:
             reporter.say_once(action.text, "warning")
         else:
             assert_never(action)
+
+    def _record(self, action: Union[RecordNotified, RecordFailures, RecordDepartures]) -> None:
+        try:
+            if isinstance(action, RecordNotified):
+                # After an error, only an agent after this one would notify processes again.
+                self._writer.write_notified(action.notified)
+            elif isinstance(action, RecordFailures):
+                self._writer.write_failures(render_failures(*action))
+            else:
+                self._writer.write_departures(render_departures(*action))
+        except OSError as e:
+            self._setup.reporter.say_once(f"the volume cannot be written: {e}", "error")
 
     def _notify(self, notification: Notify) -> None:
         for notify in self.notifiers:
@@ -268,6 +273,7 @@ class Agent:
 
     def _restore_memory(self) -> Memory:
         """Take over what lies in the volume, and what processes were notified of."""
+        self._writer.clear_departures()
         current = self._read_current()
         if current is None:
             return Memory()

@@ -77,6 +77,11 @@ def read_settings(container: ContainerTemplate) -> dict[str, str]:
     return {name: text for name, text in env.items() if text and not is_open(text)}
 
 
+def is_watch(container: ContainerTemplate) -> bool:
+    """Return whether it runs the rendezvous agent's `watch`."""
+    return container.program == images.RENDEZVOUS and "watch" in container.list_words()
+
+
 def is_given(role: RoleTemplate, agent: ContainerTemplate, call: Call, name: str) -> bool:
     """Return whether the user chose a setting, here or where lint cannot see it."""
     (option,) = (option for option in OPTIONS if option.name == name)

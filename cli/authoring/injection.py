@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from cli.authoring.progressrules import reports_progress
-from cli.authoring.recoveryrules import find_in_place_path
+from cli.authoring.recoveryrules import find_in_place_path, leaves_nodes
 from cli.authoring.users import USER_ID, choose_agent_user
 from cli.templates import (
     ContainerTemplate,
@@ -149,7 +149,10 @@ def inject(framework: Object, options: InjectionOptions) -> list[Object]:
     roles = list(list_roles(injected))
     accounts = {_get_account(injected, role) for role in roles}
     reports = any(
-        role.body.get(constants.DRAIN_FIELD) or find_in_place_path(role) or reports_progress(role)
+        role.body.get(constants.DRAIN_FIELD)
+        or find_in_place_path(role)
+        or leaves_nodes(role)
+        or reports_progress(role)
         for role in roles
     )
     for role in roles:
@@ -178,10 +181,10 @@ def _check_account(framework: Object, role: RoleTemplate) -> None:
     name = ACCOUNT_PREFIX + str(framework["metadata"]["name"])
     raise InjectionError(
         f"{role.spec_path}.{field}: {account} is an account of your own, and a role of this "
-        "Framework drains, restarts in place or reports its progress, so that all Pods of the "
-        "account would get the right to patch Pods, and lose every other right to write Pods: "
-        f"leave it out, and bind to {name}, which is then made, what your program may do (a "
-        f"ServiceAccount {name} of yours in the same file is kept); or leave out "
+        "Framework drains, leaves nodes, restarts in place or reports its progress, so that all "
+        "Pods of the account would get the right to patch Pods, and lose every other right to "
+        f"write Pods: leave it out, and bind to {name}, which is then made, what your program may "
+        f"do (a ServiceAccount {name} of yours in the same file is kept); or leave out "
         f"`{constants.DRAIN_FIELD}`, `{constants.RECOVERY_FIELD}` and FB_PROGRESS_STATUS=on"
     )
 

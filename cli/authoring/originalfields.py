@@ -21,7 +21,7 @@ _ROLE_FIELDS: Mapping[str, str] = {
     constants.COMPLETED_POD_POLICY_FIELD: "the choice to keep completed Pods",
     constants.ABSENT_TASK_INDICES_FIELD: "the gaps, so that these Tasks run",
     constants.DRAIN_FIELD: "the drain, so that Pods leave at once",
-    constants.RECOVERY_FIELD: "restarts in place, so that a failure ends its Pod",
+    constants.RECOVERY_FIELD: "restarts in place and free retries of evictions",
     constants.MIN_MEMBER_COUNT_FIELD: "the quorum, so that the whole gang must be complete",
 }
 # Fields of a Pod's spec -> the function that is lost with each.

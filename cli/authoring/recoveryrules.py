@@ -5,7 +5,7 @@ Rules: docs/design/recovery.md, "Restart in place".
 
 from collections.abc import Iterator, Mapping
 
-from cli.authoring.agentcalls import read_call
+from cli.authoring.agentcalls import is_given, is_watch, read_call
 from cli.authoring.findings import Finding, error, warning
 from cli.templates import ContainerTemplate, RoleTemplate, list_role_names, list_roles
 from framework.api import constants
@@ -28,6 +28,51 @@ def unwrapped_recovery(_: Object, role: RoleTemplate, __: object) -> Iterator[Fi
             "no container runs `rendezvous run`, which restarts processes: a failure ends its Pod",
             "add the wrapper (`framework inject --rendezvous wrapper`), or leave out `inPlace`",
         )
+
+
+def leaves_nodes(role: RoleTemplate) -> bool:
+    """Return whether Tasks of a role leave before their nodes go."""
+    return _find_leave_nodes(role) is not None
+
+
+def _find_leave_nodes(role: RoleTemplate) -> Mapping[str, object] | None:
+    recovery = role.body.get(constants.RECOVERY_FIELD)
+    found = recovery.get(constants.LEAVE_NODES_FIELD) if isinstance(recovery, Mapping) else None
+    return found if isinstance(found, Mapping) else None
+
+
+def unheard_leaving(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:
+    """Find Tasks that leave without an agent that tells processes of it, or without time."""
+    spec = _find_leave_nodes(role)
+    if spec is None:
+        return
+    path = f"{role.path}.{constants.RECOVERY_FIELD}.{constants.LEAVE_NODES_FIELD}"
+    agents = [c for c in role.list_containers() if c.is_wrapped or is_watch(c)]
+    if not agents:
+        yield warning(
+            "unheard-leaving",
+            path,
+            "no container runs `rendezvous watch` or `run`: a process that leaves has only SIGTERM "
+            "and its grace period",
+            "add the sidecar (`framework inject --rendezvous sidecar`), or leave out `leaveNodes`",
+        )
+    elif spec.get(constants.TIMEOUT_SECONDS_FIELD) and not any(
+        _takes_time(role, agent) for agent in agents
+    ):
+        yield warning(
+            "unheard-leaving",
+            f"{path}.{constants.TIMEOUT_SECONDS_FIELD}",
+            "the agents acknowledge as soon as their processes are notified, so that a Pod is "
+            "deleted before its process has written a checkpoint",
+            "set FB_ON_LEAVING=wait, or FB_NOTIFY_COMMAND to a command that writes the checkpoint",
+        )
+
+
+def _takes_time(role: RoleTemplate, agent: ContainerTemplate) -> bool:
+    """Return whether the agent of a Pod that leaves acknowledges after the work of its process."""
+    call = read_call(agent)
+    names = ("on_leaving", "command", "url")
+    return any(is_given(role, agent, call, name) for name in names)
 
 
 def incomplete_recovery(framework: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:

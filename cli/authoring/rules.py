@@ -8,13 +8,14 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
+from cli.authoring.agentcalls import is_watch
 from cli.authoring.agentrules import agent_settings, agent_token, missing_agent, missing_slots
 from cli.authoring.findings import Finding, Severity, error, warning
 from cli.authoring.originalfields import list_role_fields, list_spec_fields
 from cli.authoring.podfields import misspelt_field
 from cli.authoring.podrules import pod_template, reserved_key, restart_policy
 from cli.authoring.progressrules import unwatched_progress
-from cli.authoring.recoveryrules import incomplete_recovery, unwrapped_recovery
+from cli.authoring.recoveryrules import incomplete_recovery, unheard_leaving, unwrapped_recovery
 from cli.authoring.retryrules import retryable_exit_codes
 from cli.fieldhints import list_unknown_fields, suggest_field, suggest_place
 from cli.templates import (
@@ -209,7 +210,7 @@ def endless_sidecar(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator[
     """Find a sidecar that would keep its Pod from completing."""
     containers = role.list_containers()
     for container in containers:
-        if not _is_watch(container) or container.is_native_sidecar:
+        if not is_watch(container) or container.is_native_sidecar:
             continue
         if container.is_init:
             yield error(
@@ -249,7 +250,7 @@ def missing_requests(_: Object, role: RoleTemplate, options: LintOptions) -> Ite
 
 def unheard_drain(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator[Finding]:
     """Find a drain without an agent in the Pod that reports it."""
-    has_agent = any(c.is_wrapped or _is_watch(c) for c in role.list_containers())
+    has_agent = any(c.is_wrapped or is_watch(c) for c in role.list_containers())
     if role.body.get(constants.DRAIN_FIELD) and not has_agent:
         yield warning(
             "unheard-drain",
@@ -279,6 +280,7 @@ RULES: tuple[Rule, ...] = (
     endless_sidecar,
     missing_requests,
     unheard_drain,
+    unheard_leaving,
     unwrapped_recovery,
     incomplete_recovery,
     retryable_exit_codes,
@@ -383,11 +385,6 @@ def _asks_dns_only(container: ContainerTemplate) -> bool:
     """Return whether a barrier goes by names alone and needs no token."""
     env = container.get_env()
     return container.program == images.BARRIER and constants.BARRIER_EXPECT_ENV in env
-
-
-def _is_watch(container: ContainerTemplate) -> bool:
-    """Return whether it runs the rendezvous agent's `watch`."""
-    return container.program == images.RENDEZVOUS and "watch" in container.list_words()
 
 
 def _has_mount(container: ContainerTemplate, path: str) -> bool:

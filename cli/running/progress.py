@@ -331,7 +331,7 @@ def _explain_task(key: TaskKey, task: TaskStatus, context: _ViewContext) -> str:
         case TaskState.ATTEMPT_CREATION_REQUESTED | TaskState.ATTEMPT_PREPARING:
             return _explain_waiting(key, context)
         case TaskState.ATTEMPT_RUNNING:
-            return "leaves the gang" if task.deletion_pending else _explain_restarts(key, context)
+            return _explain_leaving(task) or _explain_restarts(key, context)
         case TaskState.COMPLETED:
             return "" if completion is None or completion.type.is_succeeded else ended
         case TaskState.ATTEMPT_COMPLETED:
@@ -341,6 +341,14 @@ def _explain_task(key: TaskKey, task: TaskStatus, context: _ViewContext) -> str:
             return (
                 f"{ended}; its Pod is being deleted" if is_failure else "its Pod is being deleted"
             )
+
+
+def _explain_leaving(task: TaskStatus) -> str:
+    """Explain why a Task leaves; "" if it stays."""
+    leaving = task.attempt_status.leaving
+    if task.deletion_pending or leaving is None:
+        return "leaves the gang" if task.deletion_pending else ""
+    return f"leaves: {leaving.message}"
 
 
 def _explain_waiting(key: TaskKey, context: _ViewContext) -> str:

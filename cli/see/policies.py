@@ -84,6 +84,8 @@ def describe_role(role: TaskRoleSpec) -> str:
     if (in_place := find_in_place(role)) is not None:
         window = format_seconds(in_place.within_seconds)
         texts.append(f"up to {in_place.max_restarts} restarts in place in {window}")
+    if role.recovery is not None and (leave := role.recovery.leave_nodes) is not None:
+        texts.append(f"leaves nodes within {format_seconds(leave.timeout_seconds)}")
     if role.completed_pod_policy is not None:
         texts.append(f"ended Pods {_PODS[role.completed_pod_policy]}")
     return ", ".join(texts)

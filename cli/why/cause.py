@@ -70,6 +70,8 @@ class Kind(StrEnum):
     """The gang is complete, and a barrier waits for what BARRIER_REQUIRE names."""
     READINESS = "Readiness"
     """The containers of a Task run, and one is not ready."""
+    LEAVING = "Leaving"
+    """Tasks leave before their nodes go."""
     DRAIN = "Drain"
     """Tasks that leave wait for the acknowledgements of agents."""
     POD_DELETION = "PodDeletion"

@@ -8,10 +8,11 @@ command line flags are the app's.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from controller.config.field_reader import Faults, FieldReader
+from controller.config.nodes import NodesConfig, read_nodes
 from controller.config.pod_failure import read_rules
 from framework.api import constants
 from framework.api.completion import CompletionCodeRule
@@ -90,6 +91,8 @@ class ControllerConfig:
     """While more than this share of the memory limit is used or promised, no Framework starts."""
     kinds: tuple[str, ...] = ()
     """Other kinds of jobs that this controller runs: ``tfjob``, ``trainingjob``."""
+    nodes: NodesConfig = field(default_factory=NodesConfig)
+    """Which nodes Tasks leave before they go."""
     log_object_snapshot: LogObjectSnapshot = LogObjectSnapshot()
     """Which snapshots of objects are logged."""
     pod_failure_rules: tuple[CompletionCodeRule, ...] = ()
@@ -204,6 +207,7 @@ def _read_config(reader: FieldReader) -> ControllerConfig:
             "memoryAdmissionPercent", default.memory_admission_percent, 10, 100
         ),
         kinds=_read_kinds(reader),
+        nodes=read_nodes(reader),
         log_object_snapshot=_read_snapshot_switches(reader.read_section("logObjectSnapshot")),
         pod_failure_rules=read_rules(reader),
     )

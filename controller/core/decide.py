@@ -25,6 +25,7 @@ from dataclasses import replace
 from controller.core.actions import Action, CreateConfigMap, CreateGangKey, CreatePod, Urgency
 from controller.core.decision import Decision
 from controller.core.draft import Draft
+from controller.core.leaving import leaving_policy
 from controller.core.machines import framework_machine, scaling
 from controller.core.objects import creators
 from controller.core.objects.ownership import request_unconfirmed
@@ -61,6 +62,7 @@ def decide(snapshot: Snapshot, settings: Settings) -> Decision:
         framework_machine.sync_framework(draft)
         decide_recovery(draft)
         request_unconfirmed(draft)
+        leaving_policy.report_unknown_nodes(draft)
         outcome = decide_roster(draft)
     return _finish(draft, outcome)
 

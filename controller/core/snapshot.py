@@ -12,6 +12,7 @@ from http import HTTPStatus
 
 from controller.core.actions import ActionKey, ObjectKind
 from controller.core.waits import Wait
+from framework.api.nodes import NodeNotices
 from framework.api.pods import ConfigMapView, PodView
 from framework.api.roster import Roster
 from framework.api.types import Framework
@@ -92,6 +93,8 @@ class Snapshot:
     end_versions: Mapping[str, int] = field(default_factory=dict)
     """By UID of a Pod, the resourceVersion at which it was first seen finished or deleted. It gives
     the order of ends within one second."""
+    disruptions: Mapping[str, str] = field(default_factory=dict)
+    """By UID of a Pod, the reason of its condition DisruptionTarget, also when it is gone."""
     gang_key_owner: str = ""
     """UID of the ConfigMap whose gang key is known to be created; "" for none."""
     published: PublishedRoster = field(default_factory=PublishedRoster)
@@ -102,5 +105,9 @@ class Snapshot:
     """Size of the Framework without its status, in bytes of JSON."""
     memory: MemoryBudget | None = None
     """None for no limit."""
+    nodes: Mapping[str, NodeNotices] = field(default_factory=dict)
+    """By name, the nodes that are to be left; none if nodes are not watched."""
+    knows_nodes: bool = False
+    """Whether nodes are watched, and listed as far as that is known."""
     waited: Mapping[Wait, float] = field(default_factory=dict)
     """How long the decisions of this controller have waited, in seconds of the monotonic clock."""

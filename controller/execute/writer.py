@@ -17,6 +17,7 @@ import msgspec
 
 from controller.core.actions import ObjectKind
 from controller.core.decision import Publication
+from controller.core.leaving.marks import select_new_marks, walk_changed
 from controller.core.status.conditions import BLOCKED, MAX_MESSAGE
 from controller.gate.write_gate import ALWAYS_OPEN, WriteGate
 from controller.report.repeat_filter import RepeatFilter
@@ -133,6 +134,9 @@ class Writer:
         training = before.attempt_status.training if before is not None else None
         if after.attempt_status.training not in (None, training):
             self._metrics.count_training_update()
+        old = before.attempt_status if before is not None else None
+        for mark in select_new_marks(walk_changed(old, after.attempt_status)):
+            self._metrics.count_leaving(mark.leaving.reason)
         recovery = after.attempt_status.recovery
         known = before.attempt_status.recovery if before is not None else None
         if recovery is not None and recovery.epoch > (known.epoch if known is not None else 0):

@@ -9,12 +9,14 @@ from datetime import datetime
 from controller.core.snapshot import MemoryBudget, Snapshot
 from controller.core.waits import Wait
 from controller.store.entry import Entry
+from controller.store.nodes import NodeStore
 
 
 def observe(
     entry: Entry,
     now: datetime,
     memory: MemoryBudget | None = None,
+    nodes: NodeStore | None = None,
     waited: Mapping[Wait, float] | None = None,
 ) -> Snapshot | None:
     """Gather the Snapshot from an entry that the store has settled.
@@ -35,10 +37,13 @@ def observe(
         live=known.live,
         unconfirmed=known.unconfirmed,
         end_versions=known.end_versions,
+        disruptions=known.disruptions,
         gang_key_owner=known.gang_key_owner,
         published=known.published,
         proven=known.proven,
         object_bytes=known.object_bytes,
         memory=memory,
+        nodes=nodes.notices if nodes is not None else {},
+        knows_nodes=nodes is not None and not nodes.is_missing,
         waited=waited or {},
     )

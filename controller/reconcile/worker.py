@@ -49,6 +49,7 @@ from controller.report.reporter import Reporter
 from controller.serve.metrics import Metrics
 from controller.store.entry import Entry
 from controller.store.frameworks import decode_framework, put_away
+from controller.store.nodes import NodeStore
 from controller.store.outcomes import Refusal
 from controller.store.pacing import MemoryWait
 from controller.store.store import Store
@@ -99,8 +100,12 @@ class Worker:
         metrics: Metrics,
         memory: MemoryLedger = UNLIMITED,
         write_gate: WriteGate = ALWAYS_OPEN,
+        nodes: NodeStore | None = None,
     ) -> None:
-        """Join the parts; nothing is decided while ``write_gate`` is closed."""
+        """Join the parts; nothing is decided while ``write_gate`` is closed.
+
+        Without ``nodes``, no node is known.
+        """
         self._store = store
         self._queue = queue
         self._writer = writer
@@ -112,6 +117,7 @@ class Worker:
         self._metrics = metrics
         self._memory = memory
         self._write_gate = write_gate
+        self._nodes = nodes
         self._failure_log = RepeatFilter(clock)
         self._is_stopping = False
         self._busy: set[str] = set()
@@ -335,7 +341,7 @@ class Worker:
             self._store.settle(entry)
         memory = self._memory.look(entry.key)
         waited = entry.pacing.compute_waited(self._clock.monotonic())
-        snapshot = observe(entry, self._clock.now(), memory, waited)
+        snapshot = observe(entry, self._clock.now(), memory, self._nodes, waited)
         if snapshot is None:
             return None
         started = self._clock.monotonic()

@@ -65,6 +65,13 @@ class Metrics:
         self._training_updates = self._counter(
             "training_updates", "Reports of how far a training is that were stored in a status"
         )
+        self._leaving = self._counter(
+            "tasks_leaving", "Tasks that began to leave, by the reason in the status", "reason"
+        )
+        self._nodes_watched = self._gauge("nodes_watched", "1 while nodes are watched, else 0")
+        self._nodes_to_leave = self._gauge(
+            "nodes_to_leave", "Nodes that are cordoned or tainted, as far as Tasks leave them"
+        )
         self._dropped_events = self._counter("dropped_events", "Events not recorded: too many")
 
     def set_queue_depth(self, depth: int) -> None:
@@ -138,6 +145,17 @@ class Metrics:
     def count_training_update(self) -> None:
         """Count a report of how far a training is that was stored."""
         self._training_updates.inc()
+
+    def count_leaving(self, reason: str) -> None:
+        """Count a Task that began to leave; ``reason`` is that of the status."""
+        self._leaving.labels(reason).inc()
+
+    def follow_nodes(
+        self, *, is_watched: Callable[[], bool], count_left: Callable[[], int]
+    ) -> None:
+        """Set the functions that are called at each scrape for the gauges of nodes."""
+        self._nodes_watched.set_function(is_watched)
+        self._nodes_to_leave.set_function(count_left)
 
     def count_dropped_event(self) -> None:
         """Count an Event that was not recorded."""

@@ -20,6 +20,8 @@ def put_object(entry: Entry, kind: ObjectKind, view: PodView | ConfigMapView, no
         if view.pod_ip and (former is None or former.pod_ip != view.pod_ip):
             known.addressed_at = now
         known.pods[view.name] = view
+        if view.disruption:
+            known.record_disruption(view.uid, view.disruption)
         if view.is_ended or view.is_terminating:
             known.record_end_version(view.uid, view.resource_version)
     else:
@@ -52,6 +54,7 @@ def forget_objects(entry: Entry, kind: ObjectKind) -> None:
     if kind is ObjectKind.POD:
         known.pods.clear()
         known.end_versions.clear()
+        known.disruptions.clear()
     else:
         known.configmap = None
         known.own_configmap = known.gang_key_owner = ""

@@ -69,6 +69,8 @@ class Observed:
     """At how many names ``live`` is cut to those of the attempt."""
     unconfirmed: dict[Name, datetime] = field(default_factory=dict)
     """Objects that an answer showed and no watch yet, with the time of the answer."""
+    disruptions: dict[str, str] = field(default_factory=dict)
+    """By UID of a Pod, why it was disrupted, also when it is gone."""
     end_versions: dict[str, int] = field(default_factory=dict)
     """By the UID of a Pod, the resourceVersion at which it was first seen ended."""
     name_revisions: Counter[Name] = field(default_factory=Counter)
@@ -118,6 +120,12 @@ class Observed:
         """Return whether the roster of our own ConfigMap was not kept: a live GET brings it."""
         known = self.configmap
         return known is not None and known.roster is None and known.uid in self.proven
+
+    def record_disruption(self, uid: str, reason: str) -> None:
+        """Record why a Pod is disrupted; it may be gone before the next decision."""
+        self.disruptions[uid] = reason
+        if len(self.disruptions) > 2 * constants.MAX_TASK_NUMBER:
+            del self.disruptions[next(iter(self.disruptions))]
 
     def record_end_version(self, uid: str, resource_version: Any) -> None:
         """Record at which version a Pod ended first; an attempt's Pods are enough."""

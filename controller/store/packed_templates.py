@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from framework.api.types import FrameworkSpec, ObjectMeta, TaskRoleSpec
+from framework.api.objectmeta import ObjectMeta
+from framework.api.types import FrameworkSpec, TaskRoleSpec
 
 # Smaller ones, in all roles together, are not worth the work.
 _LEAST_BYTES = 4096

@@ -456,6 +456,9 @@ class Store:
         if entry is None or known is None or known.uid != uid or is_overtaken(wire, known):
             return
         entry.observed.record_end_version(known.uid, read_meta(wire).get("resourceVersion"))
+        last = parse_object(kind, wire)
+        if isinstance(last, PodView) and last.disruption:
+            entry.observed.record_disruption(last.uid, last.disruption)
         self._end(entry, kind, known, is_believed=known.is_terminating or is_going)
 
     def _vanish(

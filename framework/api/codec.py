@@ -13,6 +13,8 @@ from typing import Any
 
 from framework.api import constants
 from framework.api.fielderrors import FieldError, FieldErrors
+from framework.api.leavingcodec import LEAVE_COUNT, LEAVING_STATUS
+from framework.api.objectmeta import ObjectMeta
 from framework.api.packed import STATUS_BOUNDS, PackedError, unpack_base64
 from framework.api.recoverycodec import RECOVERY_SPEC, RECOVERY_STATUS
 from framework.api.states import FrameworkState, TaskState
@@ -31,7 +33,6 @@ from framework.api.types import (
     FrameworkAttemptStatus,
     FrameworkSpec,
     FrameworkStatus,
-    ObjectMeta,
     PodCompletionStatus,
     RetryPolicySpec,
     RetryPolicyStatus,
@@ -227,6 +228,9 @@ _TASK_ATTEMPT_STATUS = Struct(
     Field("podHostIP", "pod_host_ip", STR, nullable=True),
     Field("completionStatus", "completion_status", _TASK_COMPLETION.kind(), nullable=True),
     Field(constants.ACCEPTS_UNSIGNED_FIELD, "accepts_unsigned", BOOL, omit_empty=True),
+    Field(
+        constants.LEAVING_FIELD, "leaving", LEAVING_STATUS.kind(), nullable=True, omit_value=None
+    ),
 )
 
 TASK_STATUS = Struct(
@@ -248,6 +252,7 @@ TASK_STATUS = Struct(
         nullable=True,
         omit_empty=True,
     ),
+    Field(constants.LEAVES_FIELD, "leaves", LEAVE_COUNT.kind(), nullable=True, omit_value=None),
 )
 
 TASK_ROLE_STATUS = Struct(

@@ -112,6 +112,13 @@ DRAIN_FIELD = "drain"  # taskRoles[]: {timeoutSec}
 TRAINING_PROGRESS_FIELD = "progress"  # attemptStatus: how far the training is
 RECOVERY_FIELD = "recovery"  # taskRoles[]: {inPlace: {maxRestarts, withinSeconds}}
 IN_PLACE_FIELD = "inPlace"
+LEAVE_NODES_FIELD = "leaveNodes"  # recovery: {timeoutSeconds, maxLeaves, withinSeconds}
+TIMEOUT_SECONDS_FIELD = "timeoutSeconds"
+MAX_LEAVES_FIELD = "maxLeaves"
+MAX_LEAVE_SECONDS = 86_400  # of timeoutSeconds
+MAX_LEAVES = 1000
+LEAVING_FIELD = "leaving"  # attemptStatus of a Task: why it leaves
+LEAVES_FIELD = "leaves"  # taskStatuses[]: how often the Task has left
 MAX_RESTARTS_FIELD = "maxRestarts"
 WITHIN_SECONDS_FIELD = "withinSeconds"
 # On a Pod template, written by programs that cannot write the field:

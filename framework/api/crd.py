@@ -41,6 +41,7 @@ _ROLE = "spec.taskRoles[]"
 _TASK = f"{_ROLE}.task"
 _COUNTS = f"{_ROLE}.frameworkAttemptCompletionPolicy"
 _IN_PLACE = f"{_ROLE}.{constants.RECOVERY_FIELD}.{constants.IN_PLACE_FIELD}"
+_LEAVE_NODES = f"{_ROLE}.{constants.RECOVERY_FIELD}.{constants.LEAVE_NODES_FIELD}"
 _ATTEMPT = "status.attemptStatus"
 
 # Not validated: with a schema, a status write of 1,100 Tasks took 230 ms at the API server, without
@@ -146,6 +147,18 @@ _RULES: dict[str, dict[str, Any]] = {
         "minimum": 1,
         "maximum": constants.MAX_IN_PLACE_SECONDS,
     },
+    f"{_LEAVE_NODES}.{constants.TIMEOUT_SECONDS_FIELD}": {
+        "minimum": 0,
+        "maximum": constants.MAX_LEAVE_SECONDS,
+    },
+    f"{_LEAVE_NODES}.{constants.MAX_LEAVES_FIELD}": {
+        "minimum": 1,
+        "maximum": constants.MAX_LEAVES,
+    },
+    f"{_LEAVE_NODES}.{constants.WITHIN_SECONDS_FIELD}": {
+        "minimum": 1,
+        "maximum": constants.MAX_IN_PLACE_SECONDS,
+    },
     f"{_TASK}.retryPolicy.maxRetryCount": {"minimum": constants.EXTENDED_UNLIMITED},
     f"spec.{constants.ACTIVE_DEADLINE_FIELD}": {"minimum": 0},
     f"spec.{constants.TTL_FIELD}": {"minimum": 0},
@@ -208,6 +221,19 @@ _DESCRIPTIONS = {
         "Maximum of restarts within withinSeconds; after that, a failure ends the Pod."
     ),
     f"{_IN_PLACE}.{constants.WITHIN_SECONDS_FIELD}": "Seconds in which restarts are counted.",
+    _LEAVE_NODES: (
+        "Tasks leave before their nodes go (cordon, taint, eviction): processes are told, and the "
+        "retry is not counted."
+    ),
+    f"{_LEAVE_NODES}.{constants.TIMEOUT_SECONDS_FIELD}": (
+        "Maximum time in seconds between the notice and the deletion of the Pod."
+    ),
+    f"{_LEAVE_NODES}.{constants.MAX_LEAVES_FIELD}": (
+        "How often a Task leaves within withinSeconds. Default: 10."
+    ),
+    f"{_LEAVE_NODES}.{constants.WITHIN_SECONDS_FIELD}": (
+        "Seconds in which a Task leaves at most maxLeaves times. Default: 86400."
+    ),
     f"spec.{constants.COMPLETED_POD_POLICY_FIELD}": (
         "Delete: the Pod of a Completed Task is deleted. RetainUntilEnd: it is deleted when the "
         "attempt ends. Retain: it stays after the last attempt. Default: Delete."

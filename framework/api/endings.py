@@ -26,6 +26,7 @@ from framework.api.completion import (
     STOP_FRAMEWORK_REQUESTED,
     SUCCEEDED,
     SUSPEND_FRAMEWORK_REQUESTED,
+    TASK_LEFT_NODE,
 )
 from framework.api.constants import HUNG_EXIT_CODE
 from framework.api.recovery import (
@@ -49,6 +50,7 @@ INHERITED_CODES = frozenset(
         DELETE_TASK_REQUESTED,
         SUSPEND_FRAMEWORK_REQUESTED,
         RETRY_TASK_REQUESTED,
+        TASK_LEFT_NODE,
     }
 )
 """Codes of attempts that ended with the gang or on request, not by themselves."""
@@ -78,6 +80,7 @@ _WORDS = {
     FRAMEWORK_DEADLINE_EXCEEDED: "was active for longer than its activeDeadlineSeconds",
     SUSPEND_FRAMEWORK_REQUESTED: "was suspended by a user",
     RETRY_TASK_REQUESTED: "was retried by a user",
+    TASK_LEFT_NODE: "left its node",
     EPOCH_START_TIMEOUT: "did not come to the start barrier in time",
 }
 # A shell reports the end of a process by signal N as 128 + N; so does the kubelet.

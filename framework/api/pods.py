@@ -183,6 +183,8 @@ class PodView(ObjectView):
     """Names of its scheduling gates."""
     scheduler_name: str = ""
     """Scheduler; "" for the default scheduler."""
+    disruption: str = ""
+    """Reason of the condition DisruptionTarget; "" if it is not True."""
 
     @property
     def task_uid(self) -> str:
@@ -233,6 +235,7 @@ def parse_pod(wire: Mapping[str, Any]) -> PodView:
         unscheduled=_parse_unscheduled(status),
         scheduling_gates=tuple(_text(gate, "name") for gate in gates),
         scheduler_name="" if scheduler_name == _DEFAULT_SCHEDULER else scheduler_name,
+        disruption=_parse_disruption(status),
     )
 
 
@@ -403,6 +406,13 @@ def _parse_unscheduled(status: Mapping[str, Any]) -> tuple[str, str] | None:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return _text(condition, "reason") or "Unschedulable", _text(condition, "message")
     return None
+
+
+def _parse_disruption(status: Mapping[str, Any]) -> str:
+    for condition in _objects(status.get("conditions")):
+        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+            return _name(condition, "reason") or "DisruptionTarget"
+    return ""
 
 
 def _object(wire: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from framework.api.leaving import LeaveNodesSpec
+
 # Why an epoch was decided: the reasons in the status.
 RESTARTED = "RestartedInPlace"
 NOT_IN_PLACE = "NotInPlace"
@@ -26,6 +28,7 @@ class RecoverySpec:
     """How a role recovers from failures of its processes. Not in the original."""
 
     in_place: InPlaceSpec | None = None
+    leave_nodes: LeaveNodesSpec | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -1,6 +1,7 @@
 """Names in JSON of the types of restarts in place."""
 
 from framework.api import constants
+from framework.api.leavingcodec import LEAVE_NODES_SPEC
 from framework.api.recovery import (
     FailedProcess,
     InPlaceSpec,
@@ -23,6 +24,13 @@ RECOVERY_SPEC = Struct(
         constants.IN_PLACE_FIELD,
         "in_place",
         _IN_PLACE_SPEC.kind(),
+        nullable=True,
+        omit_value=None,
+    ),
+    Field(
+        constants.LEAVE_NODES_FIELD,
+        "leave_nodes",
+        LEAVE_NODES_SPEC.kind(),
         nullable=True,
         omit_value=None,
     ),

@@ -10,6 +10,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from framework.api.leaving import LeaveCount, LeavingStatus
+from framework.api.objectmeta import ObjectMeta
 from framework.api.recovery import RecoverySpec, RecoveryStatus
 from framework.api.states import FrameworkState, TaskState
 from framework.api.trainingstatus import TrainingStatus
@@ -31,28 +33,6 @@ class CompletedPodPolicy(StrEnum):
     DELETE = "Delete"
     RETAIN_UNTIL_END = "RetainUntilEnd"
     RETAIN = "Retain"
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectMeta:
-    """The metadata that decisions read."""
-
-    name: str = ""
-    """Name of the object."""
-    namespace: str = ""
-    """Namespace of the object."""
-    uid: str = ""
-    """UID; "" before the object is stored."""
-    resource_version: str = ""
-    """Version for conflict detection; "" before the object is stored."""
-    generation: int = 0
-    """Number of the spec, counted by the API server."""
-    creation_time: datetime | None = None
-    """When the object was created."""
-    deletion_time: datetime | None = None
-    """When deletion was requested; None for an object that is not terminating."""
-    extra: Extra = field(default_factory=dict)
-    """All other keys of the metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +308,8 @@ class TaskAttemptStatus:
     """Why the attempt ended; None before."""
     accepts_unsigned: bool = False
     """Whether a Pod without a creation proof is adopted. Not in the original."""
+    leaving: LeavingStatus | None = None
+    """Why it leaves before its node goes; None if it does not. Not in the original."""
     extra: Extra = field(default_factory=dict)
     """Wire fields that this version does not know; they are written back."""
 
@@ -358,6 +340,8 @@ class TaskStatus:
     """Retries of the Task."""
     drain_deadline_time: datetime | None = None
     """When the drain of the Task ends; None without one. Not in the original."""
+    leaves: LeaveCount | None = None
+    """How often the Task has left nodes; None: never. Not in the original."""
     extra: Extra = field(default_factory=dict)
     """Wire fields that this version does not know; they are written back."""
 

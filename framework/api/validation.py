@@ -10,6 +10,7 @@ from typing import Any
 
 from framework.api import constants
 from framework.api.fielderrors import FieldError, join_path
+from framework.api.leaving import LeaveNodesSpec
 from framework.api.naming import is_framework_name, is_role_name
 from framework.api.recovery import InPlaceSpec
 from framework.api.types import (
@@ -211,6 +212,29 @@ def _check_extensions(role: TaskRoleSpec, path: str) -> Iterator[FieldError]:
     if role.recovery is not None and role.recovery.in_place is not None:
         in_place = f"{path}.{constants.RECOVERY_FIELD}.{constants.IN_PLACE_FIELD}"
         yield from _check_in_place(role.recovery.in_place, in_place)
+    if role.recovery is not None and role.recovery.leave_nodes is not None:
+        leave_nodes = f"{path}.{constants.RECOVERY_FIELD}.{constants.LEAVE_NODES_FIELD}"
+        yield from _check_leave_nodes(role.recovery.leave_nodes, leave_nodes)
+
+
+def _check_leave_nodes(spec: LeaveNodesSpec, path: str) -> Iterator[FieldError]:
+    longest, most = constants.MAX_LEAVE_SECONDS, constants.MAX_LEAVES
+    timeout, leaves = constants.TIMEOUT_SECONDS_FIELD, constants.MAX_LEAVES_FIELD
+    yield from _check_range(
+        f"{path}.{timeout}", spec.timeout_seconds, 0, longest, "seconds to leave"
+    )
+    yield from _check_range(f"{path}.{leaves}", spec.max_leaves, 1, most, "a count")
+    yield from _check_window(path, spec.within_seconds, leaves)
+
+
+def _check_window(path: str, seconds: int, counted: str) -> Iterator[FieldError]:
+    most, meaning = constants.MAX_IN_PLACE_SECONDS, f"the seconds in which {counted} are allowed"
+    yield from _check_range(f"{path}.{constants.WITHIN_SECONDS_FIELD}", seconds, 1, most, meaning)
+
+
+def _check_range(path: str, value: int, low: int, high: int, meaning: str) -> Iterator[FieldError]:
+    if not low <= value <= high:
+        yield FieldError(path, f"must be from {low} to {high}, not {value}: {meaning}")
 
 
 def _check_in_place(spec: InPlaceSpec, path: str) -> Iterator[FieldError]:

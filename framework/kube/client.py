@@ -188,7 +188,7 @@ class KubeClient:
             limit: the most objects of a page; None for one page, if it fits.
             timeout_seconds: of each page.
             trim: makes of each object what the page is to have of it.
-            is_deferred: whether each object is a ``DeferredObject``, without ``trim``.
+            is_deferred: whether each object, also for ``trim``, is a ``DeferredObject``.
 
         Raises:
             GoneError: the server has forgotten the list twice.
@@ -199,7 +199,7 @@ class KubeClient:
             "labelSelector": label_selector,
             "fieldSelector": field_selector,
         }
-        read_item = defer_item if is_deferred else build_item_reader(trim)
+        read_item = build_item_reader(trim, defer_item if is_deferred else decode_object)
         page_limit = PageLimit(limit)
         is_restart, has_restarted = True, False
         while True:

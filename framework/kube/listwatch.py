@@ -106,9 +106,11 @@ class ListWatch:
             label_selector: as in a list.
             field_selector: as in a list.
             trim: removes parts of each object of a list, one by one, so that memory never holds
-                a page of complete objects. Objects of a watch are not trimmed.
+                a page of complete objects. Objects of a watch are not trimmed. With
+                ``is_deferred``, it gets a ``DeferredObject``.
             on_connection: called with each new value of ``is_connected``.
-            is_deferred: whether the sink receives each object as a ``DeferredObject``.
+            is_deferred: whether the sink receives each object as a ``DeferredObject``, unless
+                ``trim`` makes another one of it.
             kept_json: bounds the JSON of these; beyond it, they have only their identity.
         """
         self.synced = asyncio.Event()

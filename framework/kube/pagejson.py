@@ -59,11 +59,11 @@ async def decode_page(raw: bytes, read_item: Callable[[bytes], Object]) -> Objec
     return {**page.head, "items": items}
 
 
-def build_item_reader(trim: Callable[[Object], Object] | None) -> Callable[[bytes], Object]:
-    """Build a reader that decodes a whole object and trims it."""
-    if trim is None:
-        return decode_object
-    return lambda item: trim(decode_object(item))
+def build_item_reader(
+    trim: Callable[[Object], Object] | None, decode: Callable[[bytes], Object] = decode_object
+) -> Callable[[bytes], Object]:
+    """Build a reader that decodes an object and trims it."""
+    return decode if trim is None else lambda item: trim(decode(item))
 
 
 def split_page(raw: bytes) -> Page:

@@ -13,13 +13,14 @@
 6. Else show the roster as the next generation, notify processes of the difference, acknowledge.
 
 Whatever these steps are, processes are notified at once that peers failed, that their Pod is to
-leave, and that the attempt completes.
+leave, that members leave without which the gang is not complete, and that the attempt completes.
 
 Invariants:
 
 - Generations count up, and each is shown once; processes are notified of each difference once, also
   where agents take turns on a volume, because the volume holds what they were notified of.
-- Nothing is acknowledged before it is shown, and nothing is notified before it can be read.
+- Nothing is acknowledged before it is shown, and nothing is notified before it can be read. Except
+  by a Pod that leaves a gang which is not complete without it: it acknowledges after it was told.
 - ``Plan.then`` assumes that showing has succeeded, ``Plan.otherwise`` that it has failed.
 
 Example: generation 3 is current, and generation 4 removes worker/2. At 10.0 s the plan is to show
@@ -40,7 +41,6 @@ from typing import (
     Union,
 )
 
-from framework.agent.addresses import MAX_PORT
 from framework.agent.gang import (
     SOURCE_CONFIGMAP,
     Assessment,
@@ -50,11 +50,12 @@ from framework.agent.gang import (
     index_members,
 )
 from framework.agent.probes import Probe
-from framework.api.naming import TaskKey
-from framework.api.roster import Member, Roster
+from framework.api.roster import Roster
+from rendezvous.core.departures import Departures, find_departures
 from rendezvous.core.diff import Diff, compute_diff
 from rendezvous.core.failures import Failure, find_failures
-from rendezvous.core.notification import CHANGED, COMPLETING, FAILED, LEAVING, Notify
+from rendezvous.core.newcomers import list_probes, list_starting
+from rendezvous.core.notification import CHANGED, COMPLETING, FAILED, LEAVING, PEER_LEAVING, Notify
 from rendezvous.core.selection import (
     Generation,
     NoRoster,
@@ -64,7 +65,7 @@ from rendezvous.core.selection import (
     is_unordered,
     number_roster,
 )
-from rendezvous.settings.options import Options
+from rendezvous.settings.options import WAIT, Options
 from rendezvous.settings.unused_settings import list_foreign_roles
 
 _WAIT_LINE_SECONDS = 10.0
@@ -96,14 +97,15 @@ class Observation(NamedTuple):
 class Notified(NamedTuple):
     """What processes were notified of last.
 
-    A generation (0: none), a drain, the end, and the newest generation of which failures were
-    notified (0: none).
+    A generation (0: none), a drain, the end, and the newest generations of which failures and peers
+    that leave were notified (0: none).
     """
 
     generation: int = 0
     leaving: str = ""
     completing: bool = False
     failed: int = 0
+    peers_leaving: int = 0
 
 
 class Memory(NamedTuple):
@@ -125,6 +127,10 @@ class Memory(NamedTuple):
     """Whether the generation is held back for them now."""
     has_completed: bool = False
     """Whether the end of the attempt was handled."""
+    departures: Departures = Departures()
+    """The Pods that leave, as they were written into the volume."""
+    left_generation: int = 0
+    """The newest generation without this Pod that was acknowledged and not shown."""
     last_wait: str = ""
     """What was waited for last."""
     next_wait_line_at: float = 0.0
@@ -142,6 +148,13 @@ class RecordFailures(NamedTuple):
 
     instance_uid: str
     failures: Tuple[Failure, ...]
+
+
+class RecordDepartures(NamedTuple):
+    """Write the Pods that leave into the volume, where training code reads them."""
+
+    instance_uid: str
+    departures: Departures
 
 
 class Acknowledge(NamedTuple):
@@ -166,7 +179,16 @@ class Warn(NamedTuple):
     text: str
 
 
-Action = Union[Notify, RecordNotified, RecordFailures, Acknowledge, EndCommand, Report, Warn]
+Action = Union[
+    Notify,
+    RecordNotified,
+    RecordFailures,
+    RecordDepartures,
+    Acknowledge,
+    EndCommand,
+    Report,
+    Warn,
+]
 
 
 class Steps(NamedTuple):
@@ -210,9 +232,13 @@ def decide(observation: Observation, memory: Memory, context: Context, now: floa
     foreign = list_foreign_roles(context.named_roles, candidate.roster)
     so_far = Steps(tuple(map(Warn, foreign)), memory)
     so_far = _add(so_far, _notify_failures(candidate.roster, memory, context))
+    departures = find_departures(
+        candidate.roster, assessment.leaving, memory.notified_roster, context.identity
+    )
+    so_far = _add(so_far, _notify_departures(candidate.roster, departures, so_far.memory))
     plan = _decide_generation(observation, candidate, assessment, so_far, context, now)
     return plan._replace(
-        then=_notify_at_once(plan.then, assessment),
+        then=_leave(_notify_at_once(plan.then, assessment), candidate, assessment, context.options),
         otherwise=_notify_at_once(plan.otherwise, assessment),
     )
 
@@ -284,9 +310,9 @@ def _hold(
     now: float,
 ) -> Optional[Plan]:
     """Hold a generation back until its new members answer, or for so long."""
-    probes = list_probes(before, after, context)
+    probes = list_probes(before, after, context.identity, context.options)
     missing = [probe for probe in probes if probe not in reached]
-    waits = _list_waits(missing, _list_starting(before, after, context))
+    waits = _list_waits(missing, list_starting(before, after, context.options))
     is_shrinking = bool(index_members(before).keys() - index_members(after).keys())
     since = now if memory.held_since is None else memory.held_since
     if not waits or is_shrinking or now - since >= context.options.reach_seconds:
@@ -303,44 +329,6 @@ def _list_waits(missing: Sequence[Probe], starting: Sequence[str]) -> List[str]:
     if starting:
         waits.append(f"not all Pods of these roles with new members run yet: {', '.join(starting)}")
     return waits
-
-
-def _list_starting(before: Roster, after: Roster, context: Context) -> List[str]:
-    """List the roles with new members whose Pods do not all run, as far as that is waited for."""
-    known = index_members(before)
-    return [
-        role.name
-        for role in after.roles
-        if role.name in context.options.reach_running
-        and not role.running
-        and any(
-            _is_new(known.get(TaskKey(role.name, member.index)), member) for member in role.members
-        )
-    ]
-
-
-def _is_new(was: Optional[Member], member: Member) -> bool:
-    return was is None or (was.addresses[:1], was.fingerprint) != (
-        member.addresses[:1],
-        member.fingerprint,
-    )
-
-
-def list_probes(before: Roster, after: Roster, context: Context) -> Tuple[Probe, ...]:
-    """List the connections by which the new members of a generation are known to answer."""
-    known, reach = index_members(before), context.options.reach
-    own = TaskKey(context.identity.role, context.identity.index)
-    probes = []
-    for key, member in index_members(after).items():
-        port = reach.get(key.role, reach.get(""))
-        is_known = not _is_new(known.get(key), member)
-        if key == own or is_known or not member.addresses or port is None:
-            continue
-        if port.of(key.index) <= MAX_PORT:
-            # The fingerprint is used as the name: an earlier Pod of this address has another one.
-            address, fingerprint = member.addresses[0], member.fingerprint
-            probes.append(Probe(key.role, key.index, address, port.of(key.index), fingerprint))
-    return tuple(sorted(probes))
 
 
 def _choose_generation(
@@ -399,6 +387,48 @@ def _notify_at_once(steps: Steps, assessment: Assessment) -> Steps:
         actions.append(EndCommand())
         memory = memory._replace(has_completed=True)
     return Steps((*steps.actions, *actions), memory._replace(notified=notified))
+
+
+def _leave(
+    steps: Steps, selected: SelectedRoster, assessment: Assessment, options: Options
+) -> Steps:
+    """Acknowledge a generation without this Pod that is not shown, after it was notified.
+
+    It is not complete, so the peers keep their generation, and acknowledge nothing. With
+    FB_ON_LEAVING=wait, nothing is acknowledged: the process has time until its deadline.
+    """
+    roster, memory = selected.roster, steps.memory
+    if assessment.leaving is not None and options.on_leaving == WAIT:
+        kept = (action for action in steps.actions if not isinstance(action, Acknowledge))
+        return Steps(tuple(kept), memory)
+    is_known = roster.complete or roster.generation <= memory.left_generation
+    if assessment.leaving is None or is_known or selected.source != SOURCE_CONFIGMAP:
+        return steps
+    memory = memory._replace(left_generation=roster.generation)
+    return Steps((*steps.actions, Acknowledge(roster.generation)), memory)
+
+
+def _notify_departures(roster: Roster, departures: Departures, memory: Memory) -> Steps:
+    """Notify of members that leave, each once, if there is no generation without them."""
+    if departures == memory.departures:
+        return Steps((), memory)
+    memory = memory._replace(departures=departures)
+    actions: List[Action] = [RecordDepartures(roster.instance_uid, departures)]
+    known, notified = memory.notified_roster, memory.notified
+    new = tuple(peer for peer in departures.peers if peer.since > notified.peers_leaving)
+    # A Pod that leaves itself is told that; the others are in the file.
+    if known is not None and new and departures.own is None:
+        notified = notified._replace(peers_leaving=max(peer.since for peer in new))
+        same = Diff(known.generation, known.generation, (), (), ())
+        deadline = min(peer.deadline for peer in new)
+        named = ", ".join(f"{peer.role}/{peer.index}" for peer in new[:_NAMED_FAILURES])
+        more = f" and {len(new) - _NAMED_FAILURES} more" if len(new) > _NAMED_FAILURES else ""
+        actions += [
+            Notify(PEER_LEAVING, same, deadline, leaving=new),
+            RecordNotified(notified),
+            Report(f"leaving until {deadline}: {named}{more}"),
+        ]
+    return Steps(tuple(actions), memory._replace(notified=notified))
 
 
 def _notify_failures(roster: Roster, memory: Memory, context: Context) -> Steps:

@@ -3,12 +3,14 @@
 import json
 from typing import Any, Dict, NamedTuple, Tuple
 
+from rendezvous.core.departures import Departure
 from rendezvous.core.diff import Diff, PeerChange
 from rendezvous.core.failures import Failure
 
 CHANGED = "changed"
 FAILED = "failed"
 LEAVING = "leaving"
+PEER_LEAVING = "peer-leaving"
 COMPLETING = "completing"
 
 # One variable may have 128 KiB; the whole change is on the command's input.
@@ -18,14 +20,15 @@ _MAX_VALUE_BYTES = 100 * 1000
 class Notify(NamedTuple):
     """Notify processes of an event.
 
-    ``deadline`` is when a leaving Pod is deleted at the latest; ``failed`` has the members that
-    failed, for the event of that name.
+    ``deadline`` is when a leaving Pod is deleted at the latest; ``failed`` and ``leaving`` have the
+    members that failed, or leave, for the events failed and peer-leaving.
     """
 
     event: str
     diff: Diff
     deadline: str = ""
     failed: Tuple[Failure, ...] = ()
+    leaving: Tuple[Departure, ...] = ()
 
     def to_wire(self) -> Dict[str, Any]:
         """Build the JSON object."""
@@ -34,6 +37,8 @@ class Notify(NamedTuple):
             wire["deadline"] = self.deadline
         if self.failed:
             wire["failed"] = [failure.to_wire() for failure in self.failed]
+        if self.leaving:
+            wire["leaving"] = [departure.to_wire() for departure in self.leaving]
         return wire
 
     def to_json(self) -> bytes:
@@ -52,6 +57,7 @@ class Notify(NamedTuple):
             ("FB_REMOVED", map(_render_change, self.diff.removed)),
             ("FB_MOVED", map(_render_change, self.diff.moved)),
             ("FB_FAILED", map(_render_failure, self.failed)),
+            ("FB_LEAVING", map(_render_departure, self.leaving)),
         ):
             text = ",".join(rendered)
             if len(text) <= _MAX_VALUE_BYTES:
@@ -63,6 +69,10 @@ class Notify(NamedTuple):
 
 def _render_change(change: PeerChange) -> str:
     return f"{change.role}/{change.index}={change.address}"
+
+
+def _render_departure(departure: Departure) -> str:
+    return f"{departure.role}/{departure.index}={departure.address}"
 
 
 def _render_failure(failure: Failure) -> str:

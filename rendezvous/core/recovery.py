@@ -4,6 +4,7 @@ Phases of the process::
 
     Gathering --released--------------------------> Running
     Running   --process failed--------------------> Reported
+    Running   --process failed, next generation---> Gathering
     Running   --next generation or epoch----------> Stopping
     Running   --Pod of a peer failed--------------> Stopping
     Running   --process succeeded-----------------> Left
@@ -29,6 +30,9 @@ Invariants:
   has seen has released it, and only when no process is left.
 - An agent whose Pod is not a member ends no process, and starts none.
 - An agent in Left does nothing more.
+- A process that fails when a newer generation is known, which is not complete yet, is not reported:
+  it is started again with this generation anyway. It may have lost its connection to a Pod that
+  left.
 - A report is repeated until it is answered, and is always that of the process that ended last. An
   answer counts also if it is in a generation that is not complete.
 
@@ -262,6 +266,8 @@ def _follow_end(memory: RecoveryMemory, code: int, now: float) -> RecoverySteps:
         return RecoverySteps((), memory)
     if code == 0 or not memory.is_member:
         return _leave(memory, code, NO_MEMBER if code else "")
+    if memory.newest > memory.running:
+        return _gather(memory._replace(phase=Phase.GATHERING))
     memory = memory._replace(phase=Phase.REPORTED, code=code, reported_at=now)
     return RecoverySteps((WriteReport(memory.running.epoch, code),), memory)
 

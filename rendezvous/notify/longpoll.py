@@ -117,7 +117,9 @@ class Changes:
 
 
 def _count_members(wire: Mapping[str, Any]) -> int:
-    return sum(len(wire.get(name, ())) for name in ("added", "removed", "moved", "failed"))
+    return sum(
+        len(wire.get(name, ())) for name in ("added", "removed", "moved", "failed", "leaving")
+    )
 
 
 class _Poll:

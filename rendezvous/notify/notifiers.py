@@ -15,7 +15,7 @@ from framework.agent.addresses import MAX_PORT
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
 from framework.api.text import describe_server
-from rendezvous.core.notification import CHANGED, FAILED, Notify
+from rendezvous.core.notification import CHANGED, FAILED, PEER_LEAVING, Notify
 from rendezvous.process.children import Children, StartError
 from rendezvous.process.processes import find_processes
 from rendezvous.process.signalling import Signaller
@@ -88,7 +88,7 @@ def build_signal_notifier(
     def notify(notification: Notify, _env: Mapping[str, str]) -> None:
         if notification.event == CHANGED and notification.diff.previous_generation == 0:
             return
-        if notification.event == FAILED:
+        if notification.event in (FAILED, PEER_LEAVING):
             return
         found = find_processes(name)
         for pid in found:

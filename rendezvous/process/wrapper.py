@@ -12,7 +12,8 @@ or an exit:
 2. Forward signals to the command. Reap children.
 3. If the command has ended: exit with its code, or start it again if a restart was ordered.
 4. Carry out orders: start, pause (SIGTERM now), restart (SIGTERM now, start at the end), stop,
-   exit, end (SIGTERM now; restarts in place), kill (SIGKILL now), fail (SIGKILL now, and exit).
+   exit, end (SIGTERM now; restarts in place), kill (SIGKILL now), fail (SIGKILL now, and exit),
+   leave (exit if there is no command).
 5. If the grace period is over, kill the command's session.
 
 With restart in place (``follow_ends``), ``process.recovery`` is told of the end of the command at
@@ -20,7 +21,8 @@ once, and then that nothing is left of it. That orders the next start, and FB_ON
 effect.
 
 With FB_ON_CHANGE=restart, a failed peer leads to a pause: the command gets SIGTERM at once, and is
-started again by the restart that the next generation orders.
+started again by the restart that the next generation orders. While a peer leaves without which the
+gang is not complete, a command that fails leads to a pause, too: it may have lost its connection.
 
 Invariants: at most one command runs; after SIGTERM or SIGINT to the wrapper, or a stop, no command
 is started again; between SIGTERM and its end the command gets no second SIGTERM.
@@ -44,7 +46,7 @@ from framework.agent.exitcodes import ExitCode
 from framework.agent.signals import ENDING_SIGNALS, SIGNAL_EXIT_BASE
 from rendezvous.agent import Setup
 from rendezvous.core.diff import Diff
-from rendezvous.core.notification import CHANGED, FAILED, LEAVING, Notify
+from rendezvous.core.notification import CHANGED, FAILED, LEAVING, PEER_LEAVING, Notify
 from rendezvous.process.children import Children, StartError, become_subreaper
 from rendezvous.process.ending import ENDED_FILE, RUNNING_FILE
 from rendezvous.process.outputtap import OutputTap
@@ -70,8 +72,8 @@ _FAIL_SECONDS = 10.0
 class _Order(NamedTuple):
     """What the agent's thread asks the main one for.
 
-    ``word`` is start, pause, restart, end, kill, fail, stop or exit; ``done`` is set when it was
-    carried out.
+    ``word`` is start, pause, restart, end, kill, fail, leave, stop or exit; ``done`` is set when it
+    was carried out.
     """
 
     word: str
@@ -107,6 +109,7 @@ class Wrapper:
         self._is_leaving = False
         self._is_terminated = False
         self._is_paused = False
+        self._has_leaving_peer = False
         self._on_end: Optional[Callable[[int], None]] = None
         self._on_gone: Callable[[], None] = _do_nothing
         self._has_leftovers = False
@@ -124,14 +127,23 @@ class Wrapper:
         """Notify the command: this is a notifier."""
         if self._options.on_change != RESTART or self._on_end is not None:
             # A signal means that there is a new generation.
-            if self._options.signal and self._pid and notification.event != FAILED:
+            if (
+                self._options.signal
+                and self._pid
+                and notification.event not in (FAILED, PEER_LEAVING)
+            ):
                 self._signaller.signal(self._pid)
         elif notification.event == LEAVING or self._is_removed_by(notification):
             self._is_leaving = True  # it may write its checkpoint, and has no gang to return to
+            self._order("leave", exit_code=SIGNAL_EXIT_BASE + signal.SIGTERM)
         elif notification.event == FAILED and not self._is_leaving:
             self._order("pause")
+        elif notification.event == PEER_LEAVING:
+            self._has_leaving_peer = True
         elif notification.event == CHANGED and self._is_another_world(notification.diff):
             self._order("restart", env=dict(env))
+        elif notification.event == CHANGED:
+            self._has_leaving_peer = False
 
     def _is_another_world(self, diff: Diff) -> bool:
         if self._is_leaving:
@@ -263,7 +275,8 @@ class Wrapper:
             self._end_command()
         elif order.word in {"end", "kill", "fail"} and self._pid:
             self._end_process(order)
-        if order.word == "exit":
+        has_nothing_to_end = self._is_paused and not self._pid
+        if order.word == "exit" or (order.word == "leave" and has_nothing_to_end):
             self._exit_code = order.exit_code
         elif order.word == "start" and not self._is_ending:
             self._start(order.env)
@@ -290,6 +303,7 @@ class Wrapper:
             self._children.kill(self._pid, signal.SIGTERM)
 
     def _start(self, env: Mapping[str, str]) -> None:
+        self._has_leaving_peer = False
         if self._on_start is not None:
             self._on_start()
         output, errors = self._tap.open() if self._tap is not None else (None, None)
@@ -319,6 +333,8 @@ class Wrapper:
         restart, self._restart = self._restart, None
         if restart is not None:
             restart.done.set()
+        has_lost_peer = self._has_leaving_peer and not self._is_leaving and code != 0
+        self._is_paused = self._is_paused or has_lost_peer
         is_last = restart is None and not self._is_paused and self._on_end is None
         if self._is_ending or is_last:
             self._exit_code = code

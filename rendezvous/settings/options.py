@@ -15,6 +15,8 @@ from rendezvous.settings.values import RolePort
 
 NOTIFY = "notify"
 RESTART = "restart"
+ACKNOWLEDGE = "acknowledge"
+WAIT = "wait"
 END_AUTO = "auto"
 END_NATIVE = "native"
 END_WRAPPER = "wrapper"
@@ -125,6 +127,9 @@ class _Behaviour:
         "FB_SIDECAR_END", by_annotation=True)
     container = Option("", values.parse_container, "NAME",
         "the name of the container in which watch runs", "FB_CONTAINER_NAME", by_annotation=True)
+    on_leaving = Option(ACKNOWLEDGE, values.build_choice(ACKNOWLEDGE, WAIT), "acknowledge or wait",
+        "what a Pod that leaves does once notified; wait: it keeps its process until the deadline",
+        "FB_ON_LEAVING", by_annotation=True)
     acknowledge = Option("auto", values.parse_flag, "auto or off",
         "acknowledge applied generations to the controller, if this is permitted",
         "FB_ACKNOWLEDGE", by_annotation=True)

@@ -7,6 +7,7 @@ Layout of the directory::
     discover_hosts.sh       files that are the same in every generation
     .running .ended         of the wrapper, for a sidecar
     failed.json             the members that failed, for peers.on_change
+    leaving.json            the Pods that leave, for peers.leaving
     .notified               the newest generation that processes were notified of, and more
     .scaler                 the scaler whose script was started or that has a result
 
@@ -54,11 +55,13 @@ from rendezvous.renderers.rendered import RenderedFile
 CURRENT = "current"
 NOTIFIED_FILE = ".notified"
 FAILED_FILE = "failed.json"
+LEAVING_FILE = "leaving.json"
 SCALER_FILE = ".scaler"
 STATE_FILE = ".agent.json"
 _GENERATION = re.compile(r"gen-([1-9][0-9]{0,17})\Z")
 _NOTIFIED = re.compile(
-    r"([0-9]{1,18}) leaving=([!-~]{0,40}) completing=(?:0|(1))(?: failed=([0-9]{1,18}))?\n\Z"
+    r"([0-9]{1,18}) leaving=([!-~]{0,40}) completing=(?:0|(1))(?: failed=([0-9]{1,18}))?"
+    r"(?: peersLeaving=([0-9]{1,18}))?\n\Z"
 )
 # Not those of the barrier and the wrapper, which write without this lock.
 _LEFTOVER = re.compile(
@@ -153,8 +156,8 @@ class Writer:
         match = _NOTIFIED.match(self._read_text(NOTIFIED_FILE, _MAX_NOTIFIED_BYTES))
         if match is None:
             return Notified()  # no agent wrote it
-        number, leaving, completing, failed = match.groups()
-        return Notified(int(number), leaving, bool(completing), int(failed or 0))
+        number, leaving, completing, failed, peers = match.groups()
+        return Notified(int(number), leaving, bool(completing), int(failed or 0), int(peers or 0))
 
     def write_notified(self, notified: Notified) -> None:
         """Record what processes were notified of.
@@ -162,8 +165,10 @@ class Writer:
         Raises:
             OSError: It cannot be written.
         """
-        number, leaving, completing, failed = notified
-        text = f"{number} leaving={leaving} completing={int(completing)} failed={failed}\n"
+        number, leaving, completing, failed, peers = notified
+        text = f"{number} leaving={leaving} completing={int(completing)} failed={failed}"
+        # Older agents do not read a line with it.
+        text += f" peersLeaving={peers}\n" if peers else "\n"
         with self.alone():
             write_atomically(self._get_path(NOTIFIED_FILE), text.encode(), 0o444)
 
@@ -174,6 +179,19 @@ class Writer:
             OSError: It cannot be written.
         """
         write_atomically(self._get_path(FAILED_FILE), content, 0o444)
+
+    def clear_departures(self) -> None:
+        """Remove the Pods that left before this agent started."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._get_path(LEAVING_FILE))
+
+    def write_departures(self, content: bytes) -> None:
+        """Write the Pods that leave, for training code.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        write_atomically(self._get_path(LEAVING_FILE), content, 0o444)
 
     def read_scaler_record(self) -> Record:
         """Read which scaler was carried out last."""

@@ -156,6 +156,15 @@ def test_rights_for_other_kinds_are_in_their_component_only() -> None:
     assert {"mlkube.io", "kai.alibabacloud.com"} <= groups - base
 
 
+def test_right_to_watch_nodes_is_in_its_component_only() -> None:
+    bodies = load(DEPLOY / "nodes" / "clusterrole.yaml")
+    assert find("ClusterRole", bodies)["rules"] == [
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]}
+    ]
+    base = find("ClusterRole", INSTALLED)["rules"]
+    assert not [rule for rule in base if "nodes" in rule["resources"]]
+
+
 def test_agents_objects_of_any_frameworks_in_one_namespace_never_share_a_name() -> None:
     folders = {
         "namespace": [""],

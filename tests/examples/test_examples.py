@@ -38,6 +38,7 @@ OUTCOMES = {
     "gang-key.yaml": end("Succeeded", "worker/0 worker/1"),
     "recovery.yaml": end("Succeeded", WORKERS),
     "hangs.yaml": end("Succeeded", WORKERS),
+    "leaving.yaml": end("Succeeded", WORKERS),
     "batch.yaml": end("Succeeded", "part/0 part/1 part/2"),
     "tensorflow-ps.yaml": end("Succeeded", "ps/0 ps/1: Stopped 0 -220", WORKERS),
     "retry-task.yaml": end("Succeeded", "worker/0: Succeeded 2 0", "worker/1"),

@@ -22,7 +22,9 @@ from controller.core.snapshot import PublishedRoster, Snapshot
 from framework.api import codec
 from framework.api.completion import complete_framework, complete_task
 from framework.api.fielderrors import FieldErrors
+from framework.api.leaving import LeaveNodesSpec
 from framework.api.pods import parse_configmap, parse_pod
+from framework.api.recovery import RecoverySpec
 from framework.api.states import FRAMEWORK_COMPLETING, FrameworkState, TaskState
 from framework.api.types import (
     CompletedPodPolicy,
@@ -36,6 +38,7 @@ from framework.api.types import (
     TaskSpec,
 )
 from tests.support.builders import (
+    at,
     build_configmap_wire,
     build_pod,
     build_role_status,
@@ -43,6 +46,7 @@ from tests.support.builders import (
     build_template_wire,
     strategies,
 )
+from tests.support.builders.nodes import build_cordon
 from tests.support.builders.worlds import World, build_snapshot
 from tests.support.simulator.invariants import check_step
 
@@ -65,6 +69,7 @@ _roles = st.builds(
     absent_task_indices=st.sampled_from([(), (), (0,), (1, 2)]),
     min_member_count=st.sampled_from([None, None, 1]),
     completed_pod_policy=st.sampled_from([None, None, *CompletedPodPolicy]),
+    recovery=st.sampled_from([None, RecoverySpec(leave_nodes=LeaveNodesSpec(10, 2, 60))]),
 )
 _specs = st.builds(
     FrameworkSpec,
@@ -88,7 +93,7 @@ class Step:
 
 _KINDS = (
     "decide decide run run run end end fail terminate remove collect edit edit wait refuse forget "
-    "kill_configmap delete"
+    "kill_configmap delete cordon disrupt"
 )
 _steps = st.builds(Step, st.sampled_from(_KINDS.split()), st.integers(0, 5), _specs)
 _histories = st.tuples(_specs, st.lists(_steps, max_size=25))
@@ -131,6 +136,12 @@ def _happen_to_pod(world: World, step: Step, name: str) -> None:
         world.run_pod(name, step.choice)
     elif step.kind in {"end", "fail"} and pod.node_name:
         world.end_pod(name, 0 if step.kind == "end" else EXIT_CODES[step.choice])
+    elif step.kind == "disrupt":
+        world.disrupt_pod(name)
+        if step.choice % 2:
+            world.terminate_pod(name)
+    elif step.kind == "cordon":
+        world.nodes = {"node": (build_cordon(world.now),)} if step.choice else {}
     elif step.kind == "terminate":
         world.terminate_pod(name)
     elif step.kind == "remove" and pod.is_terminating:
@@ -317,7 +328,9 @@ def _nasty_snapshots(draw: Any) -> Snapshot:
             tasks = [task for _, task in status.attempt_status.walk_tasks()]
             if tasks:
                 task = draw(st.sampled_from(tasks)).attempt_status
-                pod = replace(pod, name=task.pod_name, uid=task.pod_uid or pod.uid)
+                disruption = draw(st.sampled_from(["", "", "EvictionByEvictionAPI"]))
+                uid = task.pod_uid or pod.uid
+                pod = replace(pod, name=task.pod_name, uid=uid, disruption=disruption)
         pods[pod.name] = pod
     configmap = draw(st.none() | st.just(parse_configmap(build_configmap_wire())))
     if configmap is not None and framework.status is not None and draw(st.booleans()):
@@ -331,6 +344,7 @@ def _nasty_snapshots(draw: Any) -> Snapshot:
         published=PublishedRoster(
             draw(st.none() | strategies.rosters()), has_version_annotation=True
         ),
+        nodes={"node": (build_cordon(at(10**9)),)} if draw(st.booleans()) else {},
     )
 
 

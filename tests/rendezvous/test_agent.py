@@ -460,3 +460,19 @@ def test_notified_changes_add_up_whatever_happens(tmp_path: Path, seed: int) -> 
     expected = {(r.name, m.index): m.addresses[0] for r in gang(6, 1).roles for m in r.members}
     assert members == expected
     assert world.acknowledged[-1] == generation + 1
+
+
+def test_agent_that_starts_forgets_the_pods_that_left_before(world: World) -> None:
+    world.take(gang(3, 1))
+    rest = build_role("worker", [0, 1])
+    entry = Leaving("worker", 2, fingerprint_uid(get_uid("worker", 2)), 2, DEADLINE)
+    roster = build_roster(rest._replace(wanted=3, minimum=3), generation=2, leaving=(entry,))
+    world.take(roster._replace(complete=False))
+    file = world.volume / "leaving.json"
+    assert '"index":2' in file.read_text()
+    world.start()
+    world.agent.turn()
+    assert '"index":2' in file.read_text(), "it still leaves"
+    world.start()
+    world.take(gang(3, 3))
+    assert not file.exists()

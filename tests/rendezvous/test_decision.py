@@ -18,8 +18,8 @@ from rendezvous.core.decision import (
     Warn,
     compute_poll_seconds,
     decide,
-    list_probes,
 )
+from rendezvous.core.newcomers import list_probes
 from rendezvous.core.selection import Generation, NoRoster
 from rendezvous.settings.options import Options
 from rendezvous.settings.values import RolePort
@@ -58,7 +58,7 @@ def look(
 
 
 def test_decide_holds_new_members_until_they_answer_or_for_so_long() -> None:
-    probes = list_probes(gang(2, 1), gang(4, 2), CAREFUL)
+    probes = list_probes(gang(2, 1), gang(4, 2), OWN, CAREFUL.options)
     assert [(p.number, p.port) for p in probes] == [(2, 2222), (3, 2222)]
     plan = look(gang(4, 2), context=CAREFUL)
     assert (plan.show, plan.probes) == (None, probes)
@@ -95,10 +95,12 @@ def test_list_probes_asks_new_members_on_the_port_of_their_role(
     ports: dict[str, RolePort], expected: list[tuple[str, int, int]]
 ) -> None:
     after = build_roster(build_role("ps", 1), build_role("worker", 3))
-    probes = list_probes(gang(2, 1), after, Context(OWN, Options(reach=ports)))
+    probes = list_probes(gang(2, 1), after, OWN, Options(reach=ports))
     assert [(p.role, p.number, p.port) for p in probes] == expected
     moved = build_roster(build_role("worker", 2, first=9))
-    assert [p.number for p in list_probes(gang(2, 1), moved, CAREFUL)] == [1], "not the own one"
+    assert [p.number for p in list_probes(gang(2, 1), moved, OWN, CAREFUL.options)] == [1], (
+        "not the own one"
+    )
 
 
 def test_decide_reports_a_wait_when_it_changes_and_before_the_first_generation_again() -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from framework.agent.gang import SOURCE_CONFIGMAP, Identity
 from framework.api.roster import CompletedTask, FailedMember, Leaving, Roster, fingerprint_uid
+from rendezvous.core.departures import find_departures, render_departures
 from rendezvous.core.failures import find_failures, render_failures
 from rendezvous.core.selection import Generation
 from rendezvous.renderers.registry import render_all
@@ -174,6 +175,42 @@ def test_on_change_goes_on_with_a_file_of_failures_that_no_agent_wrote(
     with collect_changes() as seen:
         write(volume, build_gang(4)._replace(generation=2))
         assert [peer.index for peer in seen.get(timeout=HANG_SECONDS).added] == [3]
+
+
+def write_departures(volume: Path, own: int, attempt: str = INSTANCE) -> None:
+    """Workers 1 and 2 leave, and the gang is not complete without them."""
+    leaving = tuple(
+        Leaving(
+            "worker", index, fingerprint_uid(get_uid("worker", index)), 2, "2026-01-01T00:00:00Z"
+        )
+        for index in (1, 2)
+    )
+    roster = build_gang(3)._replace(leaving=leaving, complete=False)
+    identity = Identity("worker", own, get_uid("worker", own), INSTANCE)
+    own_entry = next((entry for entry in leaving if entry.index == own), None)
+    departures = find_departures(roster, own_entry, build_gang(3), identity)
+    Writer(str(volume)).write_departures(render_departures(attempt, departures))
+
+
+def test_leaving_names_the_pods_that_leave_the_own_one_first(volume: Path) -> None:
+    write(volume, build_gang(3))
+    assert peers.leaving() == ()
+    write_departures(volume, own=2)
+    own, other = peers.leaving()
+    expected = ("worker", 2, "10.0.0.4", fingerprint_uid(get_uid("worker", 2)))
+    assert own == (*expected, "2026-01-01T00:00:00Z", True)
+    assert (other.index, other.is_own) == (1, False)
+    write_departures(volume, own=0)
+    assert [(each.index, each.is_own) for each in peers.leaving()] == [(1, False), (2, False)]
+    write_departures(volume, own=0, attempt="another")
+    assert peers.leaving() == ()
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"own": 5}', '{"own": {"role": 1}, "peers": 7}'])
+def test_leaving_of_a_file_that_no_agent_wrote_is_empty(volume: Path, content: str) -> None:
+    write(volume, build_gang(3))
+    (volume / "leaving.json").write_text(content)
+    assert peers.leaving() == ()
 
 
 def test_compute_change_finds_a_replaced_pod() -> None:

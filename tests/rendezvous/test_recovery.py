@@ -89,7 +89,11 @@ def test_failed_pod_of_another_generation_is_not_gathered_for_again() -> None:
     same = RosterSeen(Target(7, 4), has_failed_peer=True)
     assert step(RUNNING, same, 10.0).actions == ()
     incomplete = RosterSeen(Target(8, 4), is_ready=False)
-    assert step(RUNNING, incomplete, 10.0).actions == (), "a Pod left, and none failed"
+    actions, memory = step(RUNNING, incomplete, 10.0)
+    assert actions == (), "a Pod left, and none failed"
+    done, memory = follow(memory, ProcessEnded(1), ProcessGone())
+    assert done == [], "it lost its connection to the Pod that left: nothing is reported"
+    assert step(memory, RosterSeen(Target(9, 4)), 11.0).actions == (Gather(Target(9, 4)),)
 
 
 def test_epoch_of_an_incomplete_generation_answers_and_is_gathered_for_later() -> None:
@@ -277,8 +281,11 @@ class Model:
     def fail(self, number: int) -> None:
         agent = self.agents[number]
         if agent.process is not None and not agent.is_ending:
-            self.failed_epochs.add(agent.process)
-            agent.failed, agent.process = agent.process, None
+            memory = agent.memory
+            if memory.newest == memory.running or not memory.is_member:
+                self.failed_epochs.add(agent.process)
+                agent.failed = agent.process
+            agent.process = None
             agent.has_leftovers = True
             self.send(agent, ProcessEnded(137))
 

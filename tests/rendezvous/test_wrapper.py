@@ -19,6 +19,7 @@ from framework.api.roster import (
     PHASE_COMPLETING,
     CompletedTask,
     Leaving,
+    RoleRoster,
     fingerprint_uid,
 )
 from rendezvous.process.children import Children
@@ -384,6 +385,85 @@ def test_wrapper_that_waits_for_a_successor_ends_with_its_pod(gang: Gang, end: s
             completing = roster._replace(generation=3, phase=PHASE_COMPLETING, complete=False)
             gang.publisher.publish(completing)
         assert agent.wait() == 128 + signal.SIGTERM
+
+
+def publish_leave(gang: Gang, role: RoleRoster, generation: int = 2) -> None:
+    """Publish that worker 1 of three leaves."""
+    rest = role._replace(members=(role.members[0], role.members[2]))
+    entry = Leaving("worker", 1, role.members[1].fingerprint, generation, "2026-01-01T00:00:00Z")
+    roster = build_roster(rest, generation=generation, leaving=(entry,))
+    gang.publisher.publish(roster._replace(complete=False))
+
+
+@pytest.mark.parametrize("code", [1, 139])
+def test_wrapper_starts_a_command_again_that_fails_while_a_peer_leaves(
+    gang: Gang, code: int
+) -> None:
+    gang.publish(3, 1)
+    role = build_role("worker", 3)
+    lost = gang.volume.with_name("lost")
+    train = f"{SHOW}; while [ ! -e {lost} ]; do sleep 0.05; done; rm {lost}; exit {code}"
+    flags = ("--on-change", "restart", "--notify-command", "echo notified $FB_EVENT $FB_LEAVING")
+    with wrap(gang, train, *flags) as agent:
+        agent.wait_for("generation 1 world 3 rank 0")
+        publish_leave(gang, role)
+        agent.wait_for("notified peer-leaving worker/1")
+        lost.touch()
+        agent.wait_for(f"ended with {code}, it is started again when the gang is complete")
+        publish_failure(gang, 3)
+        agent.wait_for("notified failed")
+        successor = role.members[1]._replace(fingerprint="0" * 8, attempt_id=1)
+        members = (role.members[0], successor, role.members[2])
+        gang.publisher.publish(build_roster(role._replace(members=members), generation=4))
+        agent.wait_for("generation 4 world 3 rank 0")
+        lost.touch()
+        assert agent.wait() == code, "no peer leaves any more"
+
+
+def test_wrapper_without_a_command_ends_when_its_own_pod_leaves(gang: Gang) -> None:
+    uid = gang.publisher.create_pod("worker", 0)
+    gang.env["FC_POD_UID"] = uid
+    role = build_role("worker", 3)
+    own = role.members[0]._replace(fingerprint=fingerprint_uid(uid))
+    role = role._replace(members=(own, *role.members[1:]))
+    gang.publisher.publish(build_roster(role))
+    lost = gang.volume.with_name("lost")
+    train = f"{SHOW}; while [ ! -e {lost} ]; do sleep 0.05; done; exit 1"
+    flags = ("--on-change", "restart", "--notify-command", "echo notified $FB_EVENT")
+    with wrap(gang, train, *flags) as agent:
+        agent.wait_for("generation 1 world 3")
+        publish_leave(gang, role)
+        agent.wait_for("notified peer-leaving")
+        lost.touch()
+        agent.wait_for("it is started again when the gang is complete")
+        rest = role._replace(members=role.members[2:])
+        leaving = tuple(
+            Leaving("worker", member.index, member.fingerprint, 3, "2026-01-01T00:00:00Z")
+            for member in role.members[:2]
+        )
+        roster = build_roster(rest, generation=3, leaving=leaving)
+        gang.publisher.publish(roster._replace(complete=False))
+        assert agent.wait() == 128 + signal.SIGTERM
+
+
+def test_wrapper_ends_with_a_command_that_fails_after_a_leaving_peer_has_succeeded(
+    gang: Gang,
+) -> None:
+    gang.publish(3, 1)
+    role = build_role("worker", 3)
+    lost = gang.volume.with_name("lost")
+    train = f"{SHOW}; while [ ! -e {lost} ]; do sleep 0.05; done; exit 5"
+    flags = ("--on-change", "restart", "--notify-command", "echo notified $FB_EVENT")
+    with wrap(gang, train, *flags) as agent:
+        agent.wait_for("generation 1 world 3")
+        publish_leave(gang, role)
+        agent.wait_for("notified peer-leaving")
+        done = (CompletedTask(1, "Succeeded", "10.0.0.3"),)
+        rest = build_role("worker", [0, 2], completed=done)
+        gang.publisher.publish(build_roster(rest, generation=3))
+        agent.wait_for("notified changed")
+        lost.touch()
+        assert agent.wait() == 5
 
 
 def test_wrapper_that_only_notifies_runs_its_command_on_when_a_peer_fails(gang: Gang) -> None:

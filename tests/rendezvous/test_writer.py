@@ -273,6 +273,7 @@ def test_writer_follows_no_link_in_the_volume(tmp_path: Path) -> None:
         Notified(7, "2026-01-02T03:04:05Z"),
         Notified(10**17, completing=True),
         Notified(7, failed=9),
+        Notified(7, failed=9, peers_leaving=8),
     ],
 )
 def test_writer_reads_back_what_was_notified(tmp_path: Path, notified: Notified) -> None:

@@ -19,7 +19,7 @@ from cli.why.causes.gang import (
     find_unreadable,
     find_user_decision,
 )
-from cli.why.causes.leaving import find_drain
+from cli.why.causes.leaving import find_drain, find_leaving
 from cli.why.causes.nodes import find_lost_node, find_stuck_pod
 from cli.why.causes.progress import find_silent_training
 from cli.why.causes.running import find_restarts, find_unready
@@ -61,6 +61,7 @@ RULES: tuple[Rule, ...] = (
     find_api_server,
     find_requirement,
     find_unready,
+    find_leaving,
     find_drain,
     find_stuck_pod,
     find_unreachable_policy,

@@ -1,10 +1,10 @@
-"""Tasks that leave the gang: a drain that agents have not acknowledged. Pure."""
+"""Tasks that leave the gang: before their nodes go, or in a drain. Pure."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from cli.why.cause import Cause, Kind, Remedy
-from cli.why.observation import Observation, TaskFacts, get_mapping
+from cli.why.observation import Observation, TaskFacts, get_mapping, group_tasks
 from cli.why.remedies import name_pods
 from framework.api import constants
 from framework.api.states import TaskState
@@ -48,6 +48,30 @@ def find_drain(observation: Observation) -> Iterator[Cause]:
             ),
         ),
     )
+
+
+def find_leaving(observation: Observation) -> Iterator[Cause]:
+    """Find Tasks that leave before their nodes go, or because their Pods are evicted."""
+    found = []
+    for task in observation.tasks:
+        leaving = task.status.attempt_status.leaving
+        is_over = task.status.state in (TaskState.ATTEMPT_COMPLETED, TaskState.COMPLETED)
+        if leaving is not None and not is_over:
+            deadline = format_time(leaving.deadline_time) if leaving.deadline_time else ""
+            found.append((task, (leaving.reason, leaving.message, deadline)))
+    for (reason, message, deadline), tasks in group_tasks(observation.tasks, found):
+        facts = [f"reason {reason}; the retry is not counted, and another node is chosen"]
+        if deadline:
+            facts.append(f"at {deadline} its Pod is deleted in any case")
+        pods = name_pods(observation, tasks) or [task.pod_name for task in tasks[:_SHOWN]]
+        command = observation.commands.build_kubectl("delete", "pod", *pods)
+        yield Cause(
+            Kind.LEAVING,
+            f"leaves: {message}",
+            tasks=tuple(task.key for task in tasks),
+            facts=tuple(facts),
+            remedies=(Remedy("wait for its checkpoint, or end it now", (command,)),),
+        )
 
 
 def _list_silent(observation: Observation) -> list[TaskFacts]:

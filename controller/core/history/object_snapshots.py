@@ -14,10 +14,10 @@ from controller.core.decision import LoggedPart, ObjectSnapshot, SnapshotTrigger
 from controller.core.draft import Draft, RoleDraft
 from controller.core.history.logged_fields import select_logged_fields, select_task_spec
 from framework.api import codec, constants, naming
+from framework.api.objectmeta import ObjectMeta
 from framework.api.types import (
     FrameworkAttemptStatus,
     FrameworkStatus,
-    ObjectMeta,
     TaskRoleStatus,
     TaskStatus,
 )

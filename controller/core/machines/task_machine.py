@@ -10,7 +10,8 @@ Steps of ``sync_task``, which the Framework's machine calls for each Task in sta
      ``retention`` keeps stays, and its Task moves to AttemptCompleted.
    - Live: move to AttemptPreparing or AttemptRunning. If the Task is scaled down, delete the Pod
      as soon as ``drain`` allows. If a user asked for a retry, end the attempt with -260; if it is
-     late for the start of an epoch (``start_deadline``), with -270.
+     late for the start of an epoch (``start_deadline``), with -270; if it has left its node
+     (``leaving_policy``), with -280.
 3. AttemptCompleted: move to Completed, or to AttemptCreationPending with the next attempt when the
    end is stored, and the pause is over or ended by a user.
 4. AttemptCreationPending: create the Pod. A Task that is scaled down, or whose Pod the server will
@@ -41,6 +42,7 @@ from dataclasses import replace
 from controller.core.actions import CreatePod, DeleteObject, ObjectKind, Urgency, find_urgency
 from controller.core.draft import Draft, RoleDraft
 from controller.core.history import object_snapshots
+from controller.core.leaving import leaving_policy
 from controller.core.machines import completing
 from controller.core.objects import ownership, refusals
 from controller.core.objects.gang_keys import ensure_gang_key
@@ -106,7 +108,9 @@ def _observe_missing(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskSta
             draft, ObjectKind.POD, name, "the recorded Pod is not in the cache"
         )
         return task
+    task = leaving_policy.mark_leaving(draft, role, task, None)
     completion = complete_task(POD_EXTERNAL_DELETED, "Pod was deleted by others")
+    completion = leaving_policy.replace_completion(task, completion)
     return completing.end_task(draft, role, task, completion)
 
 
@@ -116,7 +120,10 @@ def _observe_terminating(
     task: TaskStatus,
     pod: PodView,
 ) -> TaskStatus:
+    if pod.disruption:
+        task = leaving_policy.mark_leaving(draft, role, task, pod)
     completion = complete_task(POD_EXTERNAL_DELETED, "Pod is being deleted by others")
+    completion = leaving_policy.replace_completion(task, completion)
     task = completing.set_task_completion(draft, role, task, completion)
     task = draft.move_task(role, task, TaskState.ATTEMPT_DELETING)
     ownership.force_overdue_deletion(draft, role, pod)
@@ -131,6 +138,7 @@ def _observe_live(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView)
         return _observe_ended(draft, role, task, pod)
     if pod.phase is PodPhase.RUNNING:
         task = draft.move_task(role, task, TaskState.ATTEMPT_RUNNING)
+    task = leaving_policy.mark_leaving(draft, role, task, pod)
     if task.deletion_pending and not drain.is_draining(draft, role, task, pod):
         completion = complete_task(DELETE_TASK_REQUESTED, initial_status.SCALE_DOWN_DIAGNOSTICS)
         task = completing.begin_task_end(draft, role, task, completion)
@@ -138,6 +146,9 @@ def _observe_live(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView)
     elif _should_retry_now(draft, role, task):
         completion = complete_task(RETRY_TASK_REQUESTED, retry_requests.DIAGNOSTICS)
         task = completing.begin_task_end(draft, role, task, completion)
+        _delete_pod(draft, role, task)
+    elif not task.deletion_pending and leaving_policy.is_ready_to_go(draft, role, task, pod):
+        task = completing.begin_task_end(draft, role, task, leaving_policy.complete_left(task))
         _delete_pod(draft, role, task)
     elif start_deadline.is_late(draft, pod):
         completion = complete_task(EPOCH_START_TIMEOUT, start_deadline.DIAGNOSTICS)
@@ -157,6 +168,9 @@ def _observe_ended(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView
     completion = _complete_pod(draft, role, pod)
     if draft.is_completing and retention.is_attempt_retained(draft):
         return task
+    if pod.disruption and not completion.type.is_succeeded:
+        task = leaving_policy.mark_leaving(draft, role, task, pod)
+    completion = leaving_policy.replace_completion(task, completion)
     if not draft.is_completing and retention.should_retain(draft, role, task, completion):
         return completing.end_task(draft, role, task, completion)
     task = completing.begin_task_end(draft, role, task, completion)

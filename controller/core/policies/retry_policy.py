@@ -4,8 +4,8 @@
 
 1. The role has left the spec: no retry.
 2. The completion code is -210, -220, -230 or -240, a requested end or the deadline: no retry.
-3. The completion code is -250, a suspension, or -260, a retry that a user requested: retry, and do
-   not count it.
+3. The completion code is -250, a suspension, -260, a retry that a user requested, or -280, a Task
+   that left its node: retry, and do not count it.
 4. With ``fancyRetryPolicy``, a Transient failure is retried and does not count against
    ``maxRetryCount``; a Permanent failure is not retried.
 5. ``maxRetryCount`` -2: each completion is retried.
@@ -32,6 +32,7 @@ from framework.api.completion import (
     RETRY_TASK_REQUESTED,
     STOP_FRAMEWORK_REQUESTED,
     SUSPEND_FRAMEWORK_REQUESTED,
+    TASK_LEFT_NODE,
     TRANSIENT,
 )
 from framework.api.constants import EXTENDED_UNLIMITED, UNLIMITED
@@ -51,6 +52,7 @@ REQUESTED_RETRY_CODES = {
     RETRY_TASK_REQUESTED: "a user asked for the retry",
 }
 """Ends after which a user requested the next attempt, with the reason."""
+_UNCOUNTED_RETRY_CODES = REQUESTED_RETRY_CODES | {TASK_LEFT_NODE: "the Task left its node"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +76,9 @@ def decide_retry(
         return _stop("the role is no longer in the spec")
     if code in _FINAL_CODES:
         return _stop(f"completion code is {code}")
-    if code in REQUESTED_RETRY_CODES:
+    if code in _UNCOUNTED_RETRY_CODES:
         return RetryDecision(
-            should_retry=True, reason=REQUESTED_RETRY_CODES[code], is_accountable=False
+            should_retry=True, reason=_UNCOUNTED_RETRY_CODES[code], is_accountable=False
         )
     if policy.fancy_retry_policy and completion.is_failed:
         if completion.has_attribute(TRANSIENT):

@@ -10,6 +10,8 @@
 4. Start the next epoch. It counts for each role with a report, unless a report is refused: then the
    retry policy of a Task pays for it.
 
+While the gang waits for a Task that leaves its node, reports are neither refused nor counted.
+
 Invariants:
 
 - The epoch increases by at most 1 in a decision. The same reports decided again change nothing.
@@ -78,6 +80,8 @@ def decide_epoch(
     policies: Mapping[str, InPlaceSpec],
     live: Collection[str],
     now: datetime,
+    *,
+    is_counted: bool = True,
 ) -> EpochState:
     """Decide the next state.
 
@@ -87,6 +91,7 @@ def decide_epoch(
         policies: restart in place of each role that has it.
         live: fingerprints of the Pods that exist.
         now: the current time.
+        is_counted: whether reports count, and may be refused.
     """
     refused = state.refused.intersection(live)
     current = [
@@ -101,10 +106,10 @@ def decide_epoch(
     refusals = {
         report.fingerprint: reason
         for report in current
-        if (reason := _find_refusal(policies.get(report.key.role), recent, report))
+        if is_counted and (reason := _find_refusal(policies.get(report.key.role), recent, report))
     }
     restarts = dict(state.restarts)
-    if not refusals:
+    if is_counted and not refusals:
         restarts |= {role: (*times, now) for role, times in recent.items()}
     return EpochState(
         epoch=state.epoch + 1,

@@ -26,6 +26,7 @@ from controller.core.actions import Urgency
 from controller.core.draft import Draft
 from controller.core.policies.exit_code_policy import complete_failed
 from controller.core.recovery.epochs import EpochState, Report, decide_epoch
+from controller.core.recovery.missing_peers import is_waiting_for_left
 from controller.core.recovery.restartable_pods import find_live_pod, find_roles, list_policies
 from controller.core.recovery.start_deadline import follow_start
 from framework.api.completion import PERMANENT
@@ -54,7 +55,9 @@ def decide_recovery(draft: Draft) -> None:
     live = {fingerprint_uid(pod.uid) for _, pod in pods}
     state = _load(stored)
     reports = _list_reports(draft, pods, state)
-    decided = decide_epoch(state, reports, list_policies(draft), live, draft.now)
+    is_counted = not (reports and is_waiting_for_left(draft))
+    policies = list_policies(draft)
+    decided = decide_epoch(state, reports, policies, live, draft.now, is_counted=is_counted)
     recovery = follow_start(draft, _store(decided, stored))
     if recovery != stored:
         draft.update_attempt(recovery=recovery)

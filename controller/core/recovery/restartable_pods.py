@@ -37,7 +37,7 @@ def find_roles(draft: Draft) -> Collection[str] | None:
 def find_live_pod(draft: Draft, task: TaskStatus) -> PodView | None:
     """Find the recorded Pod of a Task's attempt; None if it leaves, terminates or is finished."""
     attempt = task.attempt_status
-    if task.deletion_pending:
+    if task.deletion_pending or attempt.leaving is not None:
         return None
     pod = draft.snapshot.pods.get(attempt.pod_name)
     if pod is None or pod.uid != attempt.pod_uid or task.state not in TASK_ALIVE:

@@ -46,20 +46,23 @@ def set_deadline(draft: Draft, role: RoleDraft, task: TaskStatus) -> datetime | 
         return None
     if draft.snapshot.published.roster is None:
         return None
+    leaving = task.attempt_status.leaving
     try:
-        return draft.now + timedelta(seconds=role.spec.drain.timeout_seconds)
+        deadline = draft.now + timedelta(seconds=role.spec.drain.timeout_seconds)
     except OverflowError:
-        return _NEVER
+        deadline = _NEVER
+    if leaving is None or leaving.deadline_time is None:
+        return deadline
+    # The node may go after that.
+    return min(deadline, leaving.deadline_time)
 
 
 def is_draining(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -> bool:
     """Return whether the Pod of a scaled-down Task must not be deleted yet."""
     deadline = task.drain_deadline_time
-    published = draft.snapshot.published.roster
-    if deadline is None or published is None or _is_drain_skipped(draft):
+    if deadline is None or draft.snapshot.published.roster is None or is_skipped(draft):
         return False
-    entry = _index_leaving(draft, published).get(fingerprint_uid(pod.uid))
-    late = None if entry is None else _find_unacknowledged(draft, pod, entry.since)
+    late = find_late(draft, pod)
     if late is not None and not late.count:
         return False
     if not draft.has_elapsed(deadline, 0):
@@ -71,14 +74,15 @@ def is_draining(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -
 
 
 def list_leaving(draft: Draft, published: Roster | None) -> Iterator[Leaving]:
-    """List the Tasks that drain, each since the generation that first shows it."""
-    if published is None or _is_drain_skipped(draft):
+    """List the Tasks that drain or leave, each since the generation that first shows it."""
+    if published is None or is_skipped(draft):
         return
     for role, task in draft.walk_tasks():
-        pod = draft.snapshot.pods.get(task.attempt_status.pod_name)
-        if not task.deletion_pending or task.drain_deadline_time is None or pod is None:
+        if not task.deletion_pending and task.attempt_status.leaving is None:
             continue
-        if pod.uid != task.attempt_status.pod_uid or pod.is_terminating or pod.is_ended:
+        pod = draft.snapshot.pods.get(task.attempt_status.pod_name)
+        deadline = None if pod is None else _find_shown_deadline(task, pod)
+        if pod is None or deadline is None:
             continue
         fingerprint = fingerprint_uid(pod.uid)
         known = _index_leaving(draft, published).get(fingerprint)
@@ -87,11 +91,45 @@ def list_leaving(draft: Draft, published: Roster | None) -> Iterator[Leaving]:
             task.index,
             fingerprint,
             known.since if known else published.generation + 1,
-            format_time(task.drain_deadline_time),
+            format_time(deadline),
         )
 
 
-def _is_drain_skipped(draft: Draft) -> bool:
+def _find_shown_deadline(task: TaskStatus, pod: PodView) -> datetime | None:
+    """Find the deadline that the roster shows; None if the Pod does not leave, or has left.
+
+    A Pod that terminates has left: it is in the failed members.
+    """
+    attempt = task.attempt_status
+    if pod.uid != attempt.pod_uid or pod.is_ended or pod.is_terminating:
+        return None
+    if task.deletion_pending:
+        return task.drain_deadline_time
+    if attempt.leaving is None or attempt.completion_status is not None:
+        return None
+    return attempt.leaving.deadline_time
+
+
+def find_late(
+    draft: Draft, pod: PodView, *, needs_complete: bool = False
+) -> "Unacknowledged | None":
+    """Find the agents that have not acknowledged that a Pod leaves; None before it is published.
+
+    With ``needs_complete``, only the agent of the Pod itself is expected to acknowledge while the
+    gang is not complete: the others keep their generation.
+    """
+    published = draft.snapshot.published.roster
+    entry = None
+    if published is not None:
+        entry = _index_leaving(draft, published).get(fingerprint_uid(pod.uid))
+    if published is None or entry is None:
+        return None
+    is_kept = needs_complete and not published.complete
+    staying = [] if is_kept else _list_acknowledgements(draft)
+    return _find_unacknowledged(staying, pod, entry.since)
+
+
+def is_skipped(draft: Draft) -> bool:
     """Return whether the whole gang ends, so that no agent needs to acknowledge."""
     return (
         draft.is_completing
@@ -108,7 +146,7 @@ def _index_leaving(draft: Draft, roster: Roster) -> dict[str, Leaving]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Unacknowledged:
+class Unacknowledged:
     """Pods whose agents have not acknowledged: how many, and the names of the first."""
 
     count: int
@@ -119,22 +157,24 @@ class _Unacknowledged:
         return ", ".join(self.first) + (f" and {more} more" if more else "")
 
 
-def _find_unacknowledged(draft: Draft, leaving_pod: PodView, since: int) -> _Unacknowledged:
+def _find_unacknowledged(
+    staying: list[Acknowledgement], leaving_pod: PodView, since: int
+) -> Unacknowledged:
     """Find the Pods whose agents are expected to acknowledge ``since`` and have not."""
-    staying = _list_acknowledgements(draft)
     count = bisect_left(staying, (since, ""))
     first = [acknowledgement.pod_name for acknowledgement in staying[:_MAX_NAMED]]
     first = first[:count]
     if _has_agent(leaving_pod) and _read_acknowledged(leaving_pod) < since:
-        return _Unacknowledged(count + 1, [leaving_pod.name, *first])
-    return _Unacknowledged(count, first)
+        return Unacknowledged(count + 1, [leaving_pod.name, *first])
+    return Unacknowledged(count, first)
 
 
 def _list_acknowledgements(draft: Draft) -> list[Acknowledgement]:
     """List the acknowledgements of the Tasks that stay, the oldest first; once in a decision."""
     if draft.acknowledgements is None:
         pods = draft.snapshot.pods
-        staying = [t.attempt_status for _, t in draft.walk_tasks() if not t.deletion_pending]
+        tasks = [t for _, t in draft.walk_tasks() if not t.deletion_pending]
+        staying = [t.attempt_status for t in tasks if t.attempt_status.leaving is None]
         live = [pod for a in staying if (pod := pods.get(a.pod_name)) and pod.uid == a.pod_uid]
         draft.acknowledgements = sorted(
             Acknowledgement(_read_acknowledged(pod), pod.name) for pod in live if _has_agent(pod)

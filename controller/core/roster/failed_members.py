@@ -12,6 +12,7 @@ Invariants:
 
 - A failure is listed since one generation. It stays listed until its Task is a member again,
   succeeds, or is removed.
+- A Task that left a gang which is complete without it has not failed.
 - The list depends only on the status and on the published roster, so a restart of the controller
   neither loses nor repeats a failure.
 
@@ -25,6 +26,7 @@ Rules: docs/design/roster.md, "Failed members".
 from collections.abc import Iterator, Mapping, Sequence
 
 from controller.core.draft import Draft, RoleDraft
+from framework.api.completion import TASK_LEFT_NODE
 from framework.api.naming import TaskKey
 from framework.api.roster import (
     FailedMember,
@@ -53,28 +55,33 @@ def list_failed(
         built = rosters.get(role.name)
         # Most gangs are whole most of the time: their Tasks are not examined.
         if built is not None and len(built.members) < len(role.tasks):
-            before = published.find_role(role.name)
-            yield from _list_failed_of_role(
-                role, built, before.members if before else (), known, published.generation + 1
-            )
+            yield from _list_failed_of_role(role, built, published, known)
 
 
 def _list_failed_of_role(
     role: RoleDraft,
     built: RoleRoster,
-    before: Sequence[Member],
+    published: Roster,
     known: Mapping[TaskKey, FailedMember],
-    generation: int,
 ) -> Iterator[FailedMember]:
     members = {member.index for member in built.members}
-    published = {member.index: member for member in before}
+    before = published.find_role(role.name)
+    former = {member.index: member for member in before.members} if before is not None else {}
     for task in role.tasks:
         if task.deletion_pending or task.index in members:
             continue
-        key = TaskKey(role.name, task.index)
-        failed = _find_failed(key, task, known.get(key), published.get(task.index), generation)
+        key, member = TaskKey(role.name, task.index), former.get(task.index)
+        if published.complete and key not in known and member is None and _has_left(task):
+            continue
+        failed = _find_failed(key, task, known.get(key), member, published.generation + 1)
         if failed is not None:
             yield failed
+
+
+def _has_left(task: TaskStatus) -> bool:
+    """Return whether an attempt left, so that a complete gang goes on without it."""
+    completion = task.attempt_status.completion_status
+    return completion is not None and completion.code == TASK_LEFT_NODE
 
 
 def _find_failed(

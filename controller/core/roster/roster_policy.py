@@ -230,6 +230,7 @@ def is_member(task: TaskStatus, pod: PodView) -> bool:
     return bool(
         attempt.pod_ip
         and task.state in TASK_ALIVE
+        and attempt.leaving is None
         and attempt.pod_uid == pod.uid
         and not pod.is_terminating
         and not pod.is_ended,

@@ -5,10 +5,11 @@
 1. roles whose number of Tasks changed, by scaling;
 2. the Pods that were created;
 3. the Tasks that failed by themselves: Warnings;
-4. a new epoch of the processes: a Warning with the first failed process;
-5. the gang that became complete;
-6. an end that was asked for: Stop, suspension, deadline; and the resumption of the Framework;
-7. the state that the Framework entered: AttemptRunning, AttemptCompleted, Completed.
+4. the Tasks that leave, with the reason;
+5. a new epoch of the processes: a Warning with the first failed process;
+6. the gang that became complete;
+7. an end that was asked for: Stop, suspension, deadline; and the resumption of the Framework;
+8. the state that the Framework entered: AttemptRunning, AttemptCompleted, Completed.
 
 Invariants: the Events are reported after the status is stored, so each change is reported once,
 unless the controller crashes in between. One change of a thousand Tasks gives a few Events: Tasks
@@ -26,6 +27,7 @@ from dataclasses import replace
 from itertools import islice
 
 from controller.core.decision import Event, EventType
+from controller.core.leaving.marks import Change, Mark, select_new_marks, walk_changed
 from controller.core.policies import lifetime
 from controller.core.status.conditions import DEADLINE_EXCEEDED, GANG_READY, RESUMED
 from framework.api.completion import (
@@ -53,6 +55,7 @@ from framework.api.types import (
 
 POD_CREATED = "PodCreated"
 TASK_FAILED = "TaskFailed"
+TASK_LEAVING = "TaskLeaving"
 SCALED = "Scaled"
 STOPPING = "Stopping"
 RESTART_REFUSED = "RestartRefused"
@@ -87,9 +90,10 @@ def list_events(before: FrameworkStatus | None, after: FrameworkStatus) -> Itera
     old = before.attempt_status if before is not None else None
     if old is not None and old.id == after.attempt_status.id:
         yield from _list_scaled(old, after.attempt_status)
-    changed = list(_walk_changed(old, after.attempt_status))
+    changed = list(walk_changed(old, after.attempt_status))
     yield from _list_created(changed)
     yield from _list_failed(changed)
+    yield from _list_leaving(select_new_marks(changed))
     yield from _list_epochs(old, after.attempt_status)
     is_new = before is None or not _is_gang_ready(before)
     # A Framework without Tasks is complete, too, and nothing has happened.
@@ -98,25 +102,6 @@ def list_events(before: FrameworkStatus | None, after: FrameworkStatus) -> Itera
         yield Event(EventType.NORMAL, GANG_READY, message)
     yield from _list_requested(before, after)
     yield from _list_states(before, after)
-
-
-_Change = tuple[str, TaskStatus | None, TaskStatus]
-"""Name of a Task, its stored status and its new one."""
-
-
-def _walk_changed(
-    old: FrameworkAttemptStatus | None, new: FrameworkAttemptStatus
-) -> Iterator[_Change]:
-    roles = {role.name: role for role in old.task_roles} if old is not None else {}
-    for role in new.task_roles:
-        known = roles.get(role.name)
-        if known is role:
-            continue
-        tasks = {task.index: task for task in known.tasks} if known is not None else {}
-        for task in role.tasks:
-            stored = tasks.get(task.index)
-            if stored is not task:
-                yield f"{role.name}/{task.index}", stored, task
 
 
 def _list_scaled(old: FrameworkAttemptStatus, new: FrameworkAttemptStatus) -> Iterator[Event]:
@@ -141,7 +126,7 @@ def _count_wanted(role: TaskRoleStatus | None) -> int:
     return sum(not task.deletion_pending for task in role.tasks) if role is not None else 0
 
 
-def _list_created(changed: list[_Change]) -> Iterator[Event]:
+def _list_created(changed: list[Change]) -> Iterator[Event]:
     names = [name for name, old, new in changed if _is_created(old, new)]
     if names:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
@@ -154,7 +139,7 @@ def _is_created(old: TaskStatus | None, new: TaskStatus) -> bool:
     return uid is not None and (old is None or old.attempt_status.pod_uid != uid)
 
 
-def _list_failed(changed: list[_Change]) -> Iterator[Event]:
+def _list_failed(changed: list[Change]) -> Iterator[Event]:
     failures = [
         (name, end)
         for name, old, new in changed
@@ -165,6 +150,14 @@ def _list_failed(changed: list[_Change]) -> Iterator[Event]:
     if len(failures) > _NAMED:
         message = f"{len(failures) - _NAMED} more Tasks failed"
         yield Event(EventType.WARNING, TASK_FAILED, message)
+
+
+def _list_leaving(marks: list[Mark]) -> Iterator[Event]:
+    for name, leaving in marks[:_NAMED]:
+        yield Event(EventType.NORMAL, TASK_LEAVING, f"{name} leaves: {leaving.message}")
+    if len(marks) > _NAMED:
+        message = f"{len(marks) - _NAMED} more Tasks leave"
+        yield Event(EventType.NORMAL, TASK_LEAVING, message)
 
 
 def _list_epochs(

@@ -26,6 +26,7 @@ from .failures import Failure
 from .gang_key import GangKeyError, compute_proof, draw_nonce, is_proof, read_gang_key
 from .generations import Peer, Roster, roster, wait
 from .jax_world import initialize_jax
+from .leaving import Leaving, leaving
 from .logs import warn_once
 from .steps import pause, progress
 
@@ -34,6 +35,7 @@ __all__ = [
     "Failure",
     "GangKeyError",
     "KerasProgress",
+    "Leaving",
     "LightningProgress",
     "Peer",
     "Roster",
@@ -45,6 +47,7 @@ __all__ = [
     "draw_nonce",
     "initialize_jax",
     "is_proof",
+    "leaving",
     "list_missing",
     "on_change",
     "pass_barrier",

@@ -58,14 +58,14 @@ def barrier(name: str, timeout: Optional[float] = None) -> Roster:
 
 
 def pass_barrier(
-    name: str, deadline: Optional[float], has_left: Callable[[], bool]
+    name: str, deadline: Optional[float], is_ready_to_go: Callable[[], bool]
 ) -> Optional[Roster]:
     """Wait at the barrier of this name; None after the deadline, or when this process has left.
 
     Args:
         name: of the barrier.
         deadline: in monotonic seconds; None: none.
-        has_left: whether to wait no longer; asked each 0.5 s.
+        is_ready_to_go: whether to wait no longer; asked each 0.5 s.
 
     Raises:
         TimeoutError, GangKeyError, ValueError: As ``barrier``.
@@ -76,9 +76,9 @@ def pass_barrier(
         began = time.monotonic()
         gang = wait(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
         with contextlib.suppress(OSError):
-            if _await_release(gang, name, token, deadline, has_left):
+            if _await_release(gang, name, token, deadline, is_ready_to_go):
                 return roster()
-        if has_left() or (deadline is not None and time.monotonic() >= deadline):
+        if is_ready_to_go() or (deadline is not None and time.monotonic() >= deadline):
             return None
         if time.monotonic() - began > _LONGEST_PAUSE_SECONDS:
             pause = LOOK_SECONDS  # it waited there, or the connection took long enough
@@ -95,7 +95,7 @@ def _await_release(
     name: str,
     token: str,
     deadline: Optional[float],
-    has_left: Callable[[], bool],
+    is_ready_to_go: Callable[[], bool],
 ) -> bool:
     """Go to rank 0 and wait there; False when it is time to look for rank 0 again."""
     own = next((p for p in gang.peers if (p.role, p.index) == (gang.role, gang.index)), None)
@@ -124,7 +124,7 @@ def _await_release(
                 answer = connection.recv(16)
             except socket.timeout:
                 now = roster()
-                if has_left():
+                if is_ready_to_go():
                     return False
                 if now.ranked[:1] != gang.ranked[:1] or now.is_member != gang.is_member:
                     return False

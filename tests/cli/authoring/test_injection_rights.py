@@ -147,3 +147,9 @@ def test_inject_all_keeps_an_object_of_the_user_with_the_name_of_ours() -> None:
     }
     objects = inject_all([service, build()], InjectionOptions(dns=True))
     assert [body for body in objects if body["kind"] == "Service"] == [service]
+
+
+def test_inject_gives_the_right_of_a_drain_to_roles_that_leave_nodes() -> None:
+    leaving = build(recovery={"leaveNodes": {"timeoutSeconds": 60}})
+    draining = build(drain=DRAIN)
+    assert inject(leaving, InjectionOptions())[:-1] == inject(draining, InjectionOptions())[:-1]

@@ -85,6 +85,8 @@ annotate = edit("pod", metadata={"annotations": {MISSPELT: "restart"}})
 label = edit("pod", metadata={"labels": OWN_LABELS, "annotations": {ON_CHANGE: "restart"}})
 IN_PLACE = {"inPlace": {"maxRestarts": 3, "withinSeconds": 600}}
 drain_alone = chain(edit("role", drain={"timeoutSec": 5}), drop_sidecar)
+LEAVE_NODES = {"leaveNodes": {"timeoutSeconds": 60}}
+leave_alone = chain(edit("role", recovery=LEAVE_NODES), drop_sidecar)
 FAULTS: list[tuple[str, str, Change]] = [
     ("pod-template", f"{MAIN}.image", misspell_image),
     ("pod-template", f"{MAIN}.name", edit("main", name=DROPPED)),
@@ -110,6 +112,12 @@ FAULTS: list[tuple[str, str, Change]] = [
     ("endless-sidecar", f"{SIDECAR}.restartPolicy", edit("sidecar", restartPolicy=DROPPED)),
     ("endless-sidecar", f"{SPEC}.containers[1].env", move_sidecar),
     ("unheard-drain", f"{ROLE}.drain", drain_alone),
+    ("unheard-leaving", f"{ROLE}.recovery.leaveNodes", leave_alone),
+    (
+        "unheard-leaving",
+        f"{ROLE}.recovery.leaveNodes.timeoutSeconds",
+        edit("role", recovery={"leaveNodes": {"timeoutSeconds": 60}}),
+    ),
     ("unwrapped-recovery", f"{ROLE}.recovery.inPlace", edit("role", recovery=IN_PLACE)),
 ]
 

@@ -146,6 +146,17 @@ def test_view_of_a_waiting_task_has_the_reason(
     assert notes(view(framework(task(0, state)), pods)) == {"worker/0": note}
 
 
+def test_view_of_a_task_that_leaves_has_its_reason() -> None:
+    leaver = task(0, "AttemptRunning")
+    leaver["attemptStatus"]["leaving"] = {
+        "reason": "NodeCordoned",
+        "message": "node n1 is cordoned",
+        "deadlineTime": TIME,
+    }
+    shown = view(framework(leaver), pod(0, phase="Running"))
+    assert notes(shown) == {"worker/0": "leaves: node n1 is cordoned"}
+
+
 def test_view_of_a_barrier_names_the_missing_tasks() -> None:
     gang = framework(
         task(0, "AttemptPreparing", ip="127.64.0.1"),

@@ -19,6 +19,7 @@ from framework.api.completion import (
     STOP_FRAMEWORK_REQUESTED,
     complete_task,
 )
+from framework.api.leaving import LeavingStatus
 from framework.api.naming import TaskKey
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import (
@@ -360,6 +361,19 @@ def test_remedy_that_installs_the_controller_does_not_choose_between_base_and_ov
 def test_drain_with_a_timeout_outside_of_all_times_has_no_start() -> None:
     cause = find_root(observe_drain("1", timeout_seconds=2**62))
     assert (cause.kind, cause.since) == (Kind.DRAIN, None)
+
+
+def test_task_that_leaves_is_named_with_its_reason_and_deadline() -> None:
+    leaving = LeavingStatus("NodeCordoned", "node n1 is cordoned", at(400))
+    role = build_role_status(number=2)
+    first, task = role.tasks
+    task = replace(task, attempt_status=replace(task.attempt_status, leaving=leaving))
+    status = build_status(replace(role, tasks=(first, task)))
+    cause = find_root(observe(status=status))
+    assert (cause.kind, cause.tasks) == (Kind.LEAVING, (TaskKey("worker", 1),))
+    assert cause.text == "leaves: node n1 is cordoned"
+    assert cause.facts[1] == f"at {format_time(at(400))} its Pod is deleted in any case"
+    assert list_commands(cause) == ["kubectl delete pod gang-worker-1"]
 
 
 def test_drain_that_agents_have_acknowledged_is_no_cause() -> None:

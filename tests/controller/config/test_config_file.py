@@ -10,9 +10,11 @@ from controller.config.config_file import (
     LogObjectSnapshot,
     load_config,
 )
+from controller.config.nodes import DEFAULT_LEAVE_TAINTS, MAX_LEAVE_TAINTS, NodesConfig
 from controller.config.pod_failure import Regex
 from framework.api.completion import ContainerPattern, IntRange, PodPattern
 from framework.api.fielderrors import FieldErrors
+from framework.api.nodes import Taint
 from tests.support.builders.cases import cases
 
 Load = Callable[..., LoadedConfig]
@@ -119,6 +121,9 @@ def test_load_config_reads_every_key(load: Load) -> None:
         frameworkMaxBytes: 2000000
         memoryLimitBytes: 0
         memoryAdmissionPercent: 70
+        watchNodes: true
+        leaveOnCordon: false
+        leaveTaints: ["example.com/maintenance:NoExecute", "a"]
         logObjectSnapshot:
           framework: {onFrameworkRetry: false, onFrameworkDeletion: false}
           task: {onTaskRetry: false, onTaskDeletion: false}
@@ -148,6 +153,11 @@ def test_load_config_reads_every_key(load: Load) -> None:
         framework_max_bytes=2000000,
         memory_limit_bytes=0,
         memory_admission_percent=70,
+        nodes=NodesConfig(
+            is_watched=True,
+            leaves_on_cordon=False,
+            leave_taints=(Taint("example.com/maintenance", "NoExecute"), Taint("a")),
+        ),
         log_object_snapshot=LogObjectSnapshot(
             on_framework_retry=False,
             on_framework_deletion=False,
@@ -338,3 +348,20 @@ def test_load_config_with_another_type_or_size_refuses_it(
 ) -> None:
     with pytest.raises(FieldErrors, match=fault):
         load(text)
+
+
+def test_taints_that_are_none_are_faults(load: Load) -> None:
+    with pytest.raises(FieldErrors) as caught:
+        load("leaveTaints: ['a:Never', ':NoSchedule', 'a:', good]\n")
+    paths = [error.path for error in caught.value.errors]
+    assert paths == ["leaveTaints[0]", "leaveTaints[1]", "leaveTaints[2]"]
+    with pytest.raises(FieldErrors):
+        load(f"leaveTaints: {['a'] * (MAX_LEAVE_TAINTS + 1)}\n")
+
+
+def test_no_taints_or_those_of_termination_handlers(load: Load) -> None:
+    assert load("leaveTaints: []\n").config.nodes.leave_taints == ()
+    keys = {taint.key for taint in DEFAULT_LEAVE_TAINTS}
+    assert load("").config.nodes == NodesConfig(leave_taints=DEFAULT_LEAVE_TAINTS)
+    assert {"node.kubernetes.io/out-of-service", "karpenter.sh/disrupted"} < keys
+    assert not keys & {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from framework.api import codec
 from framework.api.fielderrors import FieldError, FieldErrors
+from framework.api.leaving import LeaveNodesSpec
 from framework.api.packed import STATUS_BOUNDS
 from framework.api.recovery import InPlaceSpec
 from framework.api.types import (
@@ -142,7 +143,10 @@ def test_extensions_decode_to_their_attributes() -> None:
         "absentTaskIndices": [3, 1],
         "minMemberCount": 0,
         "drain": {"timeoutSec": 30},
-        "recovery": {"inPlace": {"maxRestarts": 3, "withinSeconds": 600}},
+        "recovery": {
+            "inPlace": {"maxRestarts": 3, "withinSeconds": 600},
+            "leaveNodes": {"timeoutSeconds": 60, "maxLeaves": 2, "withinSeconds": 90},
+        },
     }
     role = {"name": "a", **extensions, "completedPodPolicy": "RetainUntilEnd"}
     lifetime = {"suspend": True, "activeDeadlineSeconds": 0, "ttlSecondsAfterFinished": 0}
@@ -158,6 +162,7 @@ def test_extensions_decode_to_their_attributes() -> None:
     assert decoded.drain.timeout_seconds == 30
     assert decoded.recovery is not None
     assert decoded.recovery.in_place == InPlaceSpec(3, 600)
+    assert decoded.recovery.leave_nodes == LeaveNodesSpec(60, 2, 90)
     assert spec.completed_pod_policy is CompletedPodPolicy.RETAIN
     assert decoded.completed_pod_policy is CompletedPodPolicy.RETAIN_UNTIL_END
     [wire] = codec.encode_spec(spec)["taskRoles"]

@@ -274,6 +274,7 @@ def test_predefined_codes_are_those_of_the_contract() -> None:
         -250: ("SuspendFrameworkRequested", transient),
         -260: ("RetryTaskRequested", transient),
         -270: ("EpochStartTimeout", transient),
+        -280: ("TaskLeftNode", transient),
         -300: ("PodFailedWithoutFailedContainer", unknown),
         -310: ("PodCreationUnknownError", unknown),
         200: ("ContainerTransientFailed", transient),

@@ -82,6 +82,10 @@ LIMITS_OF_ROLE = {
     "recovery.inPlace": {"nullable": True},
     "recovery.inPlace.maxRestarts": {"minimum": 1, "maximum": 100},
     "recovery.inPlace.withinSeconds": {"minimum": 1, "maximum": 999_999_999},
+    "recovery.leaveNodes": {"nullable": True},
+    "recovery.leaveNodes.timeoutSeconds": {"minimum": 0, "maximum": 86_400},
+    "recovery.leaveNodes.maxLeaves": {"minimum": 1, "maximum": 1000},
+    "recovery.leaveNodes.withinSeconds": {"minimum": 1, "maximum": 999_999_999},
 }
 
 

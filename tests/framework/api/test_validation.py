@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from framework.api import codec
+from framework.api.leaving import LeaveNodesSpec
 from framework.api.recovery import InPlaceSpec, RecoverySpec
 from framework.api.types import (
     CompletionPolicySpec,
@@ -47,6 +48,10 @@ def with_in_place(max_restarts: int, within_seconds: int) -> TaskRoleSpec:
     return build_role(recovery=RecoverySpec(InPlaceSpec(max_restarts, within_seconds)))
 
 
+def with_leave_nodes(**fields: Any) -> TaskRoleSpec:
+    return build_role(recovery=RecoverySpec(leave_nodes=LeaveNodesSpec(**fields)))
+
+
 def with_metadata(metadata: object) -> TaskRoleSpec:
     return with_task(pod=build_template_wire() | {"metadata": metadata})
 
@@ -77,6 +82,8 @@ def with_policy(failed: int, succeeded: int) -> TaskRoleSpec:
         with_in_place(100, 1),
         with_in_place(1, 999_999_999),
         build_role(recovery=RecoverySpec()),
+        with_leave_nodes(),
+        with_leave_nodes(timeout_seconds=86_400, max_leaves=1000, within_seconds=999_999_999),
     ],
 )
 def test_role_that_is_legal_has_no_fault(role: TaskRoleSpec) -> None:
@@ -148,6 +155,18 @@ NO_CONTAINERS = "task.pod.spec.containers: is required: list at least one contai
         (
             with_in_place(0, 60),
             "recovery.inPlace.maxRestarts: must be at least 1, not 0: a count of restarts; leave",
+        ),
+        (
+            with_leave_nodes(timeout_seconds=-1),
+            "recovery.leaveNodes.timeoutSeconds: must be from 0 to 86400, not -1: seconds to leave",
+        ),
+        (
+            with_leave_nodes(max_leaves=1001),
+            "recovery.leaveNodes.maxLeaves: must be from 1 to 1000, not 1001: a count",
+        ),
+        (
+            with_leave_nodes(within_seconds=0),
+            "recovery.leaveNodes.withinSeconds: must be from 1 to 999999999, not 0: the seconds in",
         ),
         (
             with_in_place(101, 60),

@@ -12,6 +12,7 @@ from typing import Any
 from framework.api import codec, constants
 from framework.api.completion import complete_framework, complete_task
 from framework.api.naming import build_configmap_name, build_instance_uid, build_pod_name
+from framework.api.objectmeta import ObjectMeta
 from framework.api.pods import ConfigMapView, PodView, parse_configmap, parse_pod
 from framework.api.roster import (
     PHASE_ACTIVE,
@@ -28,7 +29,6 @@ from framework.api.types import (
     FrameworkAttemptStatus,
     FrameworkSpec,
     FrameworkStatus,
-    ObjectMeta,
     TaskAttemptCompletionStatus,
     TaskAttemptStatus,
     TaskRoleSpec,

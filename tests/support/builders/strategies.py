@@ -19,7 +19,16 @@ from framework.api.completion import (
     complete_framework,
     complete_task,
 )
+from framework.api.leaving import (
+    NODE_CORDONED,
+    NODE_TAINTED,
+    POD_DISRUPTED,
+    LeaveCount,
+    LeaveNodesSpec,
+    LeavingStatus,
+)
 from framework.api.naming import build_instance_uid, build_pod_name
+from framework.api.objectmeta import ObjectMeta
 from framework.api.recovery import (
     FailedProcess,
     InPlaceSpec,
@@ -53,7 +62,6 @@ from framework.api.types import (
     FrameworkAttemptStatus,
     FrameworkSpec,
     FrameworkStatus,
-    ObjectMeta,
     RetryPolicySpec,
     RetryPolicyStatus,
     TaskAttemptCompletionStatus,
@@ -98,6 +106,9 @@ extras = st.sampled_from([{}, {}, {"x-future": None}, {"x-future": {"a": [1, Non
 in_places = st.none() | st.builds(
     InPlaceSpec, st.integers(1, 100), st.integers(1, 3600), extra=extras
 )
+leave_nodes = st.none() | st.builds(
+    LeaveNodesSpec, st.integers(0, 600), st.integers(1, 3), st.integers(1, 3600), extra=extras
+)
 
 
 # --- What users write ----------------------------------------------------------------------------
@@ -133,7 +144,7 @@ role_specs = st.builds(
     min_member_count=st.none() | st.integers(0, MAX_TASKS + 1),
     drain=st.none() | st.builds(DrainSpec, st.integers(0, 60), extra=extras),
     completed_pod_policy=st.none() | st.sampled_from(CompletedPodPolicy),
-    recovery=st.none() | st.builds(RecoverySpec, in_places, extra=extras),
+    recovery=st.none() | st.builds(RecoverySpec, in_places, leave_nodes, extra=extras),
     extra=extras,
 )
 
@@ -200,6 +211,9 @@ conditions = st.builds(
 )
 
 
+leaves = st.builds(LeaveCount, st.integers(0, 3), st.none() | times, extra=extras)
+
+
 @st.composite
 def task_attempts(
     draw: Callable[..., Any], role: str, index: int, state: TaskState, *, is_going: bool
@@ -223,6 +237,14 @@ def task_attempts(
             pod_host_ip="192.168.0.1" if is_assigned else "",
             run_time=draw(times) if state is TaskState.ATTEMPT_RUNNING else None,
         )
+        leaving = st.builds(
+            LeavingStatus,
+            st.sampled_from([POD_DISRUPTED, NODE_TAINTED, NODE_CORDONED]),
+            texts,
+            st.none() | times,
+            extra=extras,
+        )
+        attempt = replace(attempt, leaving=draw(st.none() | st.none() | leaving))
     if state in TASK_ENDED:
         attempt = replace(attempt, completion_time=draw(times))
     if is_going or state in TASK_ENDED or state in _COMPLETING:
@@ -247,6 +269,7 @@ def tasks(draw: Callable[..., Any], role: str, index: int) -> TaskStatus:
         deletion_pending=is_going,
         retry_policy_status=draw(retry_statuses),
         drain_deadline_time=draw(st.none() | times) if is_going else None,
+        leaves=draw(st.none() | leaves),
         extra=draw(extras),
     )
 

@@ -27,6 +27,7 @@ from controller.core.objects.object_templates import build_configmap, build_pod
 from controller.core.settings import Settings
 from controller.core.snapshot import Failure, PublishedRoster, Snapshot
 from controller.core.waits import Wait
+from framework.api.nodes import NodeNotices
 from framework.api.pods import (
     ConfigMapView,
     ContainerView,
@@ -156,6 +157,9 @@ class World:
         self.is_gone = False
         self.proven: set[str] = set()
         self.made: list[tuple[str, str]] = []
+        self.nodes: dict[str, NodeNotices] = {}
+        self.knows_nodes = True
+        self.disruptions: dict[str, str] = {}
         self._version = 1
         self._uids = 0
 
@@ -177,6 +181,9 @@ class World:
             published=self.published,
             gang_key_owner=self.gang_key_owner,
             proven=frozenset(self.proven),
+            nodes=dict(self.nodes),
+            disruptions=dict(self.disruptions),
+            knows_nodes=self.knows_nodes,
             waited={
                 wait: (self.now - self.jumped - begin).total_seconds()
                 for wait, begin in self.waits.items()
@@ -232,8 +239,8 @@ class World:
         meta = replace(self.framework.metadata, deletion_time=self.now)
         self.framework = replace(self.framework, metadata=meta)
 
-    def run_pod(self, name: str, number: int = 1) -> None:
-        self._change(name, phase=PodPhase.RUNNING, node_name="node", pod_ip=f"10.0.0.{number}")
+    def run_pod(self, name: str, number: int = 1, node: str = "node") -> None:
+        self._change(name, phase=PodPhase.RUNNING, node_name=node, pod_ip=f"10.0.0.{number}")
 
     def end_pod(self, name: str, code: int = 0) -> None:
         ended = ContainerView("main", Terminated(code, finished_at=self.now))
@@ -245,6 +252,16 @@ class World:
             return
         ends_at = self.now + timedelta(seconds=grace_seconds)
         self._change(name, deletion_time=ends_at, deletion_grace_seconds=grace_seconds)
+
+    def bind_pod(self, name: str, node: str) -> None:
+        self._change(name, node_name=node)
+
+    def disrupt_pod(self, name: str, reason: str = "EvictionByEvictionAPI") -> None:
+        self.disruptions[self.pods[name].uid] = reason
+        self._change(name, disruption=reason)
+
+    def annotate_pod(self, name: str, key: str, value: str) -> None:
+        self._change(name, annotations={**self.pods[name].annotations, key: value})
 
     def remove_pod(self, name: str) -> None:
         """The kubelet deletes a terminating Pod, or another client deletes it by force."""

@@ -184,6 +184,7 @@ class FakeKubelet:
         termination_seconds: float = 0.0,
         find_shortage: Callable[[Object], str] = lambda _: "",
         node_name: str = NODE_NAME,
+        choose_node: Callable[[Object], str] | None = None,
         await_turn: Callable[[str, Object], Awaitable[None]] | None = None,
     ) -> None:
         """Prepare; nothing is watched yet.
@@ -197,10 +198,11 @@ class FakeKubelet:
             termination_seconds: how long a deleted Pod takes to go, within its grace period.
             find_shortage: says why no node takes a Pod; "" to bind it.
             node_name: the node to which Pods are bound; it need not exist.
+            choose_node: gives the name of the node of each Pod; None for ``node_name``.
             await_turn: waits until a Pod may be bound ("bind") or removed ("remove").
         """
         self._find_shortage = find_shortage
-        self._node_name = node_name
+        self._choose_node = choose_node or (lambda _: node_name)
         self._await_turn = await_turn
         self._client = client
         self._clock = clock
@@ -276,13 +278,13 @@ class FakeKubelet:
                     return
                 if self._await_turn is not None:
                     await self._await_turn("bind", body)
-                await self._bind(body["metadata"])
+                await self._bind(body["metadata"], self._choose_node(body))
             await self._choose_script(body)(pod)
         except (NotFoundError, ConflictError):
             # Deleted, or deleted and made again, while the script went on.
             return
 
-    async def _bind(self, metadata: Object) -> None:
+    async def _bind(self, metadata: Object, node_name: str) -> None:
         # The client creates whole resources only.
         plural = f"pods/{metadata['name']}/binding"
         binding = Resource("", "v1", plural, "Binding", namespaced=True)
@@ -290,7 +292,7 @@ class FakeKubelet:
             "apiVersion": "v1",
             "kind": "Binding",
             "metadata": {key: metadata[key] for key in ("name", "namespace", "uid")},
-            "target": {"kind": "Node", "name": self._node_name},
+            "target": {"kind": "Node", "name": node_name},
         }
         async with self._turn:
             await self._client.create(binding, self._namespace, body)

@@ -19,7 +19,7 @@ from framework.api.epochreports import (
 from framework.api.naming import build_configmap_name
 from framework.api.roster import Roster, decode_stored_roster, fingerprint_uid
 from framework.api.types import ExecutionType
-from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, NODES, PODS, Object, Resource
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.model.options import DeleteOptions
 from localcluster.apiserver.model.registry import ResourceType
@@ -31,6 +31,7 @@ EXIT_CODES = (0, 0, 0, 1, 137, 200, 201, 210)
 CLOCK_STEPS_SECONDS = (-3600.0, -20.0, 20.0, 3600.0)
 ATTEMPT = build_configmap_name(FRAMEWORK)
 MERGE_PATCH = "application/merge-patch+json"
+NODE_NAMES = ("node", "other")
 
 
 class Cluster:
@@ -51,6 +52,10 @@ class Cluster:
         """UIDs of ConfigMaps that are deleted without their Pods."""
         self.requested: set[str] = set()
         """UIDs of Pods whose Tasks a user wanted to be retried."""
+        self.cordoned: set[str] = set()
+        """Nodes that are cordoned now."""
+        self.ever_cordoned: set[str] = set()
+        """Nodes that were ever cordoned."""
         self._addresses = 0
 
     def note(self, text: str) -> None:
@@ -159,7 +164,7 @@ class Cluster:
                 options = DeleteOptions(uid=meta["uid"], grace_seconds=0)
                 self.storage.delete(self._type(PODS), NAMESPACE, name, options)
         elif not pod["spec"].get("nodeName"):
-            target = {"target": {"kind": "Node", "name": "node"}}
+            target = {"target": {"kind": "Node", "name": self._choose_node()}}
             binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, **target}
             self.storage.create_subresource(self._type(PODS), NAMESPACE, name, "binding", binding)
         elif not pod["status"].get("podIP"):
@@ -319,6 +324,50 @@ class Cluster:
             name = self.draw.choice(pods)["metadata"]["name"]
             options = DeleteOptions(grace_seconds=self.draw.choice((None, None, 0)))
             self._attempt(lambda: self._delete(PODS, name, options))
+
+    def evict_pod(self) -> None:
+        """The eviction API sets the condition, and deletes the Pod; or only the first."""
+        pods = self._list_pods()
+        if not pods:
+            return
+        name = self.draw.choice(pods)["metadata"]["name"]
+        self._attempt(partial(self._disrupt, name))
+        if self.draw.random() < 0.7:
+            options = DeleteOptions(grace_seconds=self.draw.choice((None, None, 0)))
+            self._attempt(lambda: self._delete(PODS, name, options))
+
+    def _disrupt(self, name: str) -> None:
+        self.note(f"{name} is disrupted")
+        reason = "EvictionByEvictionAPI"
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": reason}
+        body = {"status": {"conditions": [condition]}}
+        rt = self._type(PODS)
+        self.storage.patch(rt, NAMESPACE, name, body, MERGE_PATCH, subresource="status")
+
+    def cordon_node(self) -> None:
+        """A node is cordoned, or uncordoned."""
+        name = self.draw.choice(NODE_NAMES)
+        self._set_cordon(name, is_cordoned=name not in self.cordoned)
+
+    def _set_cordon(self, name: str, *, is_cordoned: bool) -> None:
+        self.note(f"{name} is {'cordoned' if is_cordoned else 'uncordoned'}")
+        (self.cordoned.add if is_cordoned else self.cordoned.discard)(name)
+        self.ever_cordoned.update(self.cordoned)
+        body = {"metadata": {"name": name}, "spec": {"unschedulable": is_cordoned}}
+        rt = self._type(NODES)
+        if self._find_node(name) is None:
+            self._attempt(lambda: self.storage.create(rt, None, body))
+        else:
+            self._attempt(lambda: self.storage.patch(rt, None, name, body, MERGE_PATCH))
+
+    def _choose_node(self) -> str:
+        return next((name for name in NODE_NAMES if name not in self.cordoned), NODE_NAMES[0])
+
+    def _find_node(self, name: str) -> Object | None:
+        try:
+            return self.storage.get(self._type(NODES), None, name)
+        except StatusError:
+            return None
 
     def remove_label(self) -> None:
         """Remove the controller's label: the watch says DELETED, but the object exists.

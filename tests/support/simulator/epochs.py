@@ -95,7 +95,7 @@ class Epochs:
         for role, task in attempt.walk_tasks():
             pod = pods.get(task.attempt_status.pod_uid or "")
             text = pod.annotations.get(constants.PROCESS_ENDED_ANNOTATION, "") if pod else ""
-            end = parse_end(text)
+            end = parse_end(text) if task.attempt_status.leaving is None else None
             if end is not None and end.epoch >= epoch and pod is not None and not pod.is_ended:
                 yield f"I19: {role.name}/{task.index} reported {text}, and the epoch is {epoch}"
 

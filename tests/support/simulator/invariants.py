@@ -129,7 +129,8 @@ def _check_task_step(path: TaskPath, before: TaskStatus, after: TaskStatus) -> N
     assert is_reachable(before.state, after.state, _TASK_STEPS), (
         f"{path}: {before.state} -> {after.state}"
     )
-    for field in ("pod_uid", "instance_uid", "run_time", "completion_time", "completion_status"):
+    times = ("run_time", "completion_time")
+    for field in ("pod_uid", "instance_uid", *times, "completion_status", "leaving"):
         _check_once(getattr(old, field), getattr(new, field), f"{path} {field}")
     for field in ("pod_node_name", "pod_ip", "pod_host_ip"):
         assert getattr(new, field) or not getattr(old, field), f"{path} lost its {field}"

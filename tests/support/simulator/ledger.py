@@ -26,6 +26,7 @@ from framework.api.types import (
     FrameworkStatus,
     RetryPolicySpec,
     RetryPolicyStatus,
+    TaskRoleSpec,
     TaskRoleStatus,
     TaskStatus,
 )
@@ -43,6 +44,7 @@ _ATTRIBUTES: dict[int, tuple[str, ...]] = {
     -250: (TRANSIENT,),
     -260: (TRANSIENT,),
     -270: (TRANSIENT,),
+    -280: (TRANSIENT,),
     200: (TRANSIENT,),
     201: (TRANSIENT, CONFLICT),
     210: (PERMANENT,),
@@ -80,10 +82,16 @@ class Ledger:
     """By identity of the Task attempt: codes of the refusals of its Pod."""
     requested: set[str] = field(default_factory=set)
     """UIDs of Pods whose Tasks a user wanted to be retried."""
+    disrupted: set[str] = field(default_factory=set)
+    """UIDs of Pods that had the condition DisruptionTarget."""
+    cordoned: AbstractSet[str] = frozenset()
+    """Nodes that were ever cordoned."""
 
     # --- observations
 
     def note_pod(self, pod: PodView) -> None:
+        if pod.disruption:
+            self.disrupted.add(pod.uid)
         if pod.is_terminating:
             self.left.add(pod.uid)
         if not pod.is_ended or pod.uid in self.ends:
@@ -120,6 +128,7 @@ class Ledger:
                 if old is not None and old.instance_uid != task.instance_uid:
                     old = None
                 self._check_task_end(after, role.name, old, task)
+                self._check_leaving(f"{role.name}/{task.index}", wanted, old, task)
                 if old is not None and after.state not in _ENDED:
                     self._check_task(f"{role.name}/{task.index}", policy, old, task)
 
@@ -133,6 +142,35 @@ class Ledger:
     ) -> None:
         is_retried = before.attempt_status.id != after.attempt_status.id
         self._check_retry(name, policy, before, after, is_retried=is_retried)
+
+    def _check_leaving(
+        self, name: str, role: TaskRoleSpec | None, before: TaskStatus | None, after: TaskStatus
+    ) -> None:
+        """A Task leaves for a reason, and within its budget (I21)."""
+        mark, old = after.attempt_status.leaving, before.attempt_status if before else None
+        if mark is None or (old and old.id == after.attempt_status.id and old.leaving is not None):
+            return
+        spec = role.recovery.leave_nodes if role is not None and role.recovery else None
+        uid, node = after.attempt_status.pod_uid or "", after.attempt_status.pod_node_name or ""
+        is_founded = (
+            uid in self.disrupted if mark.reason == "PodDisrupted" else (node in self.cordoned)
+        )
+        if spec is None or not is_founded:
+            self.fail(f"I21: {name} leaves without a reason: {mark} with {spec}")
+            return
+        known = before.leaves if before is not None else None
+        leaves = after.leaves
+        if leaves is None or leaves.count > spec.max_leaves:
+            self.fail(f"I21: {name} leaves beyond its budget: {leaves}")
+        elif known is not None and leaves.since_time == known.since_time:
+            if leaves.count != known.count + 1:
+                self.fail(f"I21: {name} has left {leaves.count} times after {known.count}")
+        elif leaves.count != 1:
+            self.fail(f"I21: {name} begins a window with {leaves.count}")
+        elif self.is_time_steady and known is not None and known.since_time is not None:
+            window = timedelta(seconds=spec.within_seconds)
+            if leaves.since_time is None or leaves.since_time < known.since_time + window:
+                self.fail(f"I21: {name} begins a window within another one")
 
     def _check_retry(
         self,
@@ -279,6 +317,7 @@ class Ledger:
             -220: whole is not None,
             -260: uid in self.requested,
             -270: fingerprint_uid(uid) in self.late or not self.is_time_steady,
+            -280: new.leaving is not None,
             -101: uid in self.left or (is_lost and new.pod_uid is not None),
             -200: -200 in self.refused.get(identity, ()),
             -310: -310 in self.refused.get(identity, ()),
@@ -293,7 +332,7 @@ def decide_retry(
     """Return whether an attempt is to be retried, and whether that would count."""
     if policy is None or code in _FINAL:
         return False, True
-    if code in (-250, -260):
+    if code in (-250, -260, -280):
         return True, False
     attributes = kind.attributes or ()
     if policy.fancy_retry_policy and kind.name == "Failed":

@@ -140,33 +140,36 @@ class Rosters:
                 or not _is_drain_over(old, task)
             ):
                 continue
-            assert task.drain_deadline_time is not None
+            deadline = _find_deadline(task)
+            assert deadline is not None
             pod = pods.get(task.attempt_status.pod_uid or "")
             if pod is None or pod.is_ended or pod.is_terminating or roster is None:
                 continue
-            if task.transition_time >= task.drain_deadline_time:
+            if task.transition_time >= deadline:
                 continue
             entry = next(
                 (e for e in roster.leaving if e.fingerprint == fingerprint_uid(pod.uid)), None
             )
-            late = self._list_late(entry, pod, status.attempt_status, pods)
+            is_alone = not (task.deletion_pending or roster.complete)
+            late = self._list_late(entry, pod, None if is_alone else status.attempt_status, pods)
             if late:
-                self.fail(f"I17: {key} is deleted before {task.drain_deadline_time} without {late}")
+                self.fail(f"I17: {key} is deleted before {deadline} without {late}")
 
     def _list_late(
         self,
         entry: Leaving | None,
         leaving_pod: PodView,
-        attempt: FrameworkAttemptStatus,
+        attempt: FrameworkAttemptStatus | None,
         pods: dict[str, PodView],
     ) -> list[str]:
+        """List the agents that are late; without an ``attempt``, only that of the Pod itself."""
         if entry is None:
             return ["the roster"]
         expected = {leaving_pod.uid}
         expected |= {
             task.attempt_status.pod_uid or ""
-            for _, task in index_tasks(attempt).items()
-            if not task.deletion_pending
+            for task in (index_tasks(attempt).values() if attempt is not None else ())
+            if not task.deletion_pending and task.attempt_status.leaving is None
         }
         news = self.now() - timedelta(seconds=self.news_seconds())
         return [
@@ -200,7 +203,7 @@ def _compare(roster: Roster, attempt: FrameworkAttemptStatus) -> Iterator[str]:
     yield from compare_recovery(roster, attempt)
     for entry in roster.leaving:
         task = tasks.get((entry.role, entry.index))
-        if task is None or not task.deletion_pending or task.drain_deadline_time is None:
+        if task is None or _find_deadline(task) is None:
             yield f"{entry.role}/{entry.index} does not drain"
 
 
@@ -216,8 +219,19 @@ def _is_drain_skipped(framework: Framework) -> bool:
 
 
 def _is_drain_over(before: TaskStatus, after: TaskStatus) -> bool:
+    completion = after.attempt_status.completion_status
+    is_ready_to_go = after.deletion_pending or (completion is not None and completion.code == -280)
     return (
         before.state in TASK_ALIVE
         and after.state is TaskState.ATTEMPT_DELETION_PENDING
-        and after.drain_deadline_time is not None
+        and is_ready_to_go
+        and _find_deadline(after) is not None
     )
+
+
+def _find_deadline(task: TaskStatus) -> datetime | None:
+    """Find until when a Task may drain or leave; None if it does neither."""
+    if task.deletion_pending:
+        return task.drain_deadline_time
+    leaving = task.attempt_status.leaving
+    return leaving.deadline_time if leaving is not None else None

@@ -9,6 +9,7 @@ from functools import partial
 from typing import NoReturn
 
 from controller.config.config_file import ControllerConfig
+from controller.config.nodes import NodesConfig
 from framework.api import codec
 from framework.api.naming import build_configmap_name
 from framework.api.pods import parse_pod
@@ -55,6 +56,7 @@ class Simulation(Cluster):
         self.auditor.retain_seconds = self.config.framework_completed_retain_seconds
         ledger = self.auditor.ledger
         ledger.requested = self.requested
+        ledger.cordoned = self.ever_cordoned
         ledger.is_time_steady = not self.is_clock_set
         self.auditor.epochs.is_time_steady = not self.is_clock_set
         self.auditor.trainings.is_time_steady = not self.is_clock_set
@@ -302,7 +304,10 @@ class Simulation(Cluster):
 
 def _draw_config(draw: random.Random) -> ControllerConfig:
     config = ControllerConfig(
-        conflict_retry_delay_min_seconds=5, conflict_retry_delay_max_seconds=20, worker_number=2
+        conflict_retry_delay_min_seconds=5,
+        conflict_retry_delay_max_seconds=20,
+        worker_number=2,
+        nodes=NodesConfig(is_watched=True),
     )
     is_short = draw.random() < 0.15
     return replace(config, framework_completed_retain_seconds=15) if is_short else config
@@ -320,6 +325,8 @@ _TABLE: tuple[tuple[_Step, int], ...] = (
     (Simulation.delete_framework, 1),
     (Simulation.delete_configmap, 1),
     (Simulation.kill_pod, 3),
+    (Simulation.evict_pod, 3),
+    (Simulation.cordon_node, 3),
     (Simulation.remove_label, 1),
     (Simulation.remove_owner, 1),
     (Simulation.let_one_acknowledge, 10),

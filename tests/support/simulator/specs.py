@@ -19,6 +19,7 @@ _COUNTS = (-1, -1, 1, 2)
 _NUMBERS = (0, 1, 2, 2, 3, 5)
 _MOST_INDEXES = 4
 RECOVERY_SHARE = 0.4
+LEAVE_SHARE = 0.4
 GANG_KEY = "{{FC_FRAMEWORK_NAME}}-gang-key"
 
 
@@ -58,6 +59,13 @@ def draw_role(draw: random.Random, name: str) -> Object:
     if draw.random() < RECOVERY_SHARE:
         in_place = {"maxRestarts": draw.choice((1, 2)), "withinSeconds": draw.choice((5, 60))}
         role[constants.RECOVERY_FIELD] = {constants.IN_PLACE_FIELD: in_place}
+    if draw.random() < LEAVE_SHARE:
+        leave = {
+            constants.TIMEOUT_SECONDS_FIELD: draw.choice((0, 4, 15)),
+            constants.MAX_LEAVES_FIELD: draw.choice((1, 2)),
+            constants.WITHIN_SECONDS_FIELD: draw.choice((5, 60)),
+        }
+        role.setdefault(constants.RECOVERY_FIELD, {})[constants.LEAVE_NODES_FIELD] = leave
     return role
 
 

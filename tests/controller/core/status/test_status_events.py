@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from controller.core.status.status_events import list_events
-from framework.api.completion import complete_framework
+from framework.api.completion import TASK_LEFT_NODE, complete_framework
+from framework.api.leaving import LeavingStatus
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import (
     CompletionPolicyTriggerStatus,
@@ -264,3 +265,21 @@ def test_roles_beyond_the_third_that_are_scaled_are_counted() -> None:
         "Normal Scaled: Role r2 is scaled from 1 to 2 Tasks",
         "Normal Scaled: 253 more roles are scaled",
     ]
+
+
+def leave(task: TaskStatus) -> TaskStatus:
+    leaving = LeavingStatus("NodeCordoned", "node n1 is cordoned", AT)
+    return replace(task, attempt_status=replace(task.attempt_status, leaving=leaving))
+
+
+def test_tasks_that_leave_are_reported_once_and_their_end_is_no_failure() -> None:
+    tasks = build_running(5)
+    before, after = build_workers(*tasks), build_workers(*(leave(task) for task in tasks))
+    assert list_texts(before, after) == [
+        "Normal TaskLeaving: worker/0 leaves: node n1 is cordoned",
+        "Normal TaskLeaving: worker/1 leaves: node n1 is cordoned",
+        "Normal TaskLeaving: worker/2 leaves: node n1 is cordoned",
+        "Normal TaskLeaving: 2 more Tasks leave",
+    ]
+    left = build_workers(*(end_task(leave(task), TASK_LEFT_NODE) for task in tasks))
+    assert list_texts(after, left) == []

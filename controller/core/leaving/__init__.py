@@ -1,0 +1,1 @@
+"""Tasks that leave before their nodes go."""

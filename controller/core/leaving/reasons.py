@@ -1,0 +1,68 @@
+"""Why a Task leaves: its Pod is disrupted, or its node is tainted or cordoned.
+
+``find_reason`` takes the first that applies:
+
+1. The Pod has the condition DisruptionTarget: PodDisrupted.
+2. The node has a taint at which Tasks leave, and the template does not tolerate it by its key:
+   NodeTainted.
+3. The node is cordoned, and the template does not tolerate that by its key: NodeCordoned.
+
+A notice that is older than the attempt does not count: the scheduler has put the Pod there in spite
+of it, and would do so again. A notice that may be older does not count for a template that
+tolerates it without a key.
+
+Rules: docs/design/leaving.md, "When a Task leaves".
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from controller.core.draft import Draft, RoleDraft
+from framework.api.leaving import NODE_CORDONED, NODE_TAINTED, POD_DISRUPTED
+from framework.api.nodes import NodeNotice, list_tolerations, tolerates
+from framework.api.pods import PodView
+from framework.api.types import TaskStatus
+
+_MAX_MESSAGE_CHARS = 256
+
+
+class Reason(NamedTuple):
+    """A reason to leave, and its details for users."""
+
+    name: str
+    message: str
+
+
+def find_reason(
+    draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView | None
+) -> Reason | None:
+    """Find why a Task leaves; None if it stays. ``pod`` is None for one that is gone."""
+    uid = task.attempt_status.pod_uid or ""
+    disruption = pod.disruption if pod is not None else draft.snapshot.disruptions.get(uid)
+    if disruption:
+        return _build(POD_DISRUPTED, f"the Pod is disrupted: {disruption}")
+    if pod is None:
+        return None
+    notices = draft.snapshot.nodes.get(pod.node_name, ()) if pod.node_name else ()
+    # Times in a status are whole seconds: an attempt of the same second may be older.
+    recent = [notice for notice in notices if task.attempt_status.start_time <= notice.since]
+    template = role.spec.task.pod if role.spec is not None else None
+    tolerations = list_tolerations(template) if recent else []
+    for notice in recent:
+        if not _stays(notice, tolerations):
+            return _describe(pod.node_name, notice)
+    return None
+
+
+def _stays(notice: NodeNotice, tolerations: list[Mapping[str, Any]]) -> bool:
+    return any(tolerates(t, notice.taint, by_key=notice.is_dated) for t in tolerations)
+
+
+def _describe(name: str, notice: NodeNotice) -> Reason:
+    if notice.is_cordon:
+        return _build(NODE_CORDONED, f"node {name} is cordoned")
+    return _build(NODE_TAINTED, f"node {name} has the taint {notice.taint}")
+
+
+def _build(name: str, message: str) -> Reason:
+    return Reason(name, message[:_MAX_MESSAGE_CHARS])

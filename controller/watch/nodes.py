@@ -1,0 +1,129 @@
+"""Watches nodes, so that Tasks leave before their nodes go: docs/design/leaving.md.
+
+1. List and watch all nodes; keep those that are to be left (``controller.store.nodes``).
+2. When nodes are to be left, have the Frameworks decided that have Pods on them: once for all nodes
+   of ``_WAIT_SECONDS``, because their Pods are found among all Pods.
+3. If nodes cannot be listed, log once what is missing. Nothing waits for them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from controller.config.nodes import NodesConfig
+from controller.serve.metrics import Metrics
+from controller.store.nodes import NodeStore
+from controller.store.store import Store
+from framework.clock import Clock, Random
+from framework.kube.client import KubeClient
+from framework.kube.errors import ApiError
+from framework.kube.listwatch import ListWatch
+from framework.kube.nodes import trim_node
+from framework.kube.resources import NODES
+
+logger = logging.getLogger(__name__)
+
+_WAIT_SECONDS = 0.2
+_TRY_SECONDS = 0.5
+_TRIES = 20
+
+
+class NodeWatch:
+    """The list-watch of nodes of one controller."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        store: Store,
+        config: NodesConfig,
+        *,
+        clock: Clock,
+        random: Random,
+        metrics: Metrics,
+        on_change: Callable[[str], None],
+    ) -> None:
+        """Prepare; nothing is read yet.
+
+        Args:
+            client: reads go through it.
+            store: has the Pods.
+            config: which nodes are to be left.
+            clock: for the times of notices, and for the waits between tries.
+            random: for these waits.
+            metrics: get the number of nodes to be left, and whether nodes are watched.
+            on_change: called with the key of each Framework that has a Pod on such a node.
+        """
+        self._store = store
+        self._on_change = on_change
+        self._changed: set[str] = set()
+        self._is_changed = asyncio.Event()
+        self.notices = NodeStore(
+            config.leave_taints,
+            clock,
+            self._note,
+            leaves_on_cordon=config.leaves_on_cordon,
+        )
+        self._watch = ListWatch(
+            client,
+            NODES,
+            self.notices,
+            clock=clock,
+            random=random,
+            trim=trim_node,
+            is_deferred=True,
+        )
+        metrics.follow_nodes(
+            is_watched=lambda: self._watch.is_connected,
+            count_left=lambda: len(self.notices.notices),
+        )
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Start to follow; it runs for ever."""
+        tasks.create_task(self._watch.run(), name="watch-nodes")
+        tasks.create_task(self._follow(), name="nodes-to-leave")
+        tasks.create_task(self._report_missing(), name="nodes-report")
+
+    def _note(self, names: frozenset[str]) -> None:
+        self._changed |= names
+        self._is_changed.set()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._is_changed.wait()
+            await asyncio.sleep(_WAIT_SECONDS)
+            self._is_changed.clear()
+            names, self._changed = self._changed, set()
+            logger.info("nodes are to be left", extra={"nodes": len(names), "first": min(names)})
+            for key in find_frameworks(self._store, names):
+                self._on_change(key)
+
+    async def _report_missing(self) -> None:
+        """Log once that nodes cannot be listed, with the remedy."""
+        for _ in range(_TRIES):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_TRY_SECONDS):
+                    await self._watch.synced.wait()
+                return
+            if self._is_denied:
+                break
+        self.notices.is_missing = True
+        remedy = "apply deploy/nodes, or set watchNodes to false" if self._is_denied else ""
+        logger.warning(
+            "nodes are not known: Tasks leave only when their Pods are evicted",
+            extra={"error": str(self._watch.last_error or "no answer yet"), "remedy": remedy},
+        )
+
+    @property
+    def _is_denied(self) -> bool:
+        error = self._watch.last_error
+        return isinstance(error, ApiError) and error.status in (401, 403)
+
+
+def find_frameworks(store: Store, nodes: set[str]) -> list[str]:
+    """Find the keys of the Frameworks that have a Pod on one of the nodes."""
+    return [
+        entry.key
+        for entry in store.walk()
+        if any(pod.node_name in nodes for pod in entry.observed.pods.values())
+    ]

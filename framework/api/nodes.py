@@ -1,0 +1,150 @@
+"""Views of nodes: whether a node is cordoned, and its taints. Pure.
+
+Parsing never fails: a field with a wrong type counts as absent. Everything is bounded, because an
+account that may write nodes could fill the memory of each controller.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any, TypeAlias
+
+from framework.api.wire import format_time, parse_time
+
+# The API server does not bound the number of taints. Keys are at most 316 characters long (a
+# prefix, "/", and a name), effects are words.
+MAX_TAINTS = 64
+MAX_KEY_CHARS = 316
+_MAX_VALUE_CHARS = 63
+_MAX_NAME_CHARS = 253
+_MAX_EFFECT_CHARS = 32
+UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint."""
+
+    key: str
+    effect: str = ""
+    value: str = ""
+    added_at: datetime | None = None
+    """When it was added; None if that is not known."""
+
+    def __str__(self) -> str:
+        """Return KEY:EFFECT, or KEY."""
+        return f"{self.key}:{self.effect}" if self.effect else self.key
+
+    def matches(self, rule: "Taint") -> bool:
+        """Return whether a rule names this taint; a rule without an effect names all effects."""
+        return self.key == rule.key and rule.effect in ("", self.effect)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """What decisions read of a node."""
+
+    name: str
+    is_cordoned: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNotice:
+    """That a node is to be left because of a taint, or of a cordon, which is a taint, too."""
+
+    taint: Taint
+    """The taint; that of a cordon has the key ``UNSCHEDULABLE_TAINT``."""
+    since: datetime
+    """Pods of attempts that started after this do not leave because of it."""
+    is_dated: bool = True
+    """False if the taint may be older than ``since``: no time is known."""
+
+    @property
+    def is_cordon(self) -> bool:
+        """Whether the node is cordoned."""
+        return self.taint.key == UNSCHEDULABLE_TAINT
+
+
+NodeNotices: TypeAlias = tuple[NodeNotice, ...]
+"""The notices of a node: first those of taints, then that of a cordon."""
+
+
+def build_node(name: Any, unschedulable: Any, taints: Any) -> NodeView:
+    """Build the view of a node from the fields of its JSON."""
+    return NodeView(
+        _cut(name, _MAX_NAME_CHARS),
+        is_cordoned=unschedulable is True,
+        taints=tuple(_parse_taints(taints)),
+    )
+
+
+def encode_node(node: NodeView) -> dict[str, Any]:
+    """Encode a view as the JSON from which it is built."""
+    taints = [
+        {
+            "key": taint.key,
+            "effect": taint.effect,
+            "value": taint.value,
+            "timeAdded": format_time(taint.added_at) if taint.added_at is not None else None,
+        }
+        for taint in node.taints
+    ]
+    spec = {"unschedulable": node.is_cordoned, "taints": taints}
+    return {"metadata": {"name": node.name}, "spec": spec}
+
+
+def parse_taint(text: str) -> Taint | None:
+    """Parse KEY or KEY:EFFECT; None if it is neither."""
+    key, _, effect = text.partition(":")
+    is_effect = effect in ("", "NoSchedule", "NoExecute", "PreferNoSchedule")
+    if not 0 < len(key) <= MAX_KEY_CHARS or not is_effect or text.endswith(":"):
+        return None
+    return Taint(key, effect)
+
+
+def list_tolerations(template: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    """List the tolerations of a Pod template."""
+    spec = (template or {}).get("spec")
+    tolerations = spec.get("tolerations") if isinstance(spec, Mapping) else None
+    if not isinstance(tolerations, (list, tuple)):
+        return []
+    return [each for each in tolerations if isinstance(each, Mapping)]
+
+
+def tolerates(toleration: Mapping[str, Any], taint: Taint, *, by_key: bool) -> bool:
+    """Return whether a toleration lets a Pod stay at a taint without a limit of time.
+
+    ``by_key``: whether it must name the key. One without a key tolerates all taints.
+    """
+    key, effect = toleration.get("key") or "", toleration.get("effect") or ""
+    is_timed = toleration.get("tolerationSeconds") is not None
+    if is_timed or effect not in ("", taint.effect) or (not key and by_key):
+        return False
+    if toleration.get("operator") == "Exists":
+        return key in ("", taint.key)
+    is_equal = toleration.get("operator") in (None, "", "Equal")
+    value = toleration.get("value") or ""
+    return bool(is_equal and key and key == taint.key and value == taint.value)
+
+
+def _parse_taints(taints: Any) -> Iterable[Taint]:
+    if not isinstance(taints, (list, tuple)):
+        return
+    for taint in islice(taints, MAX_TAINTS):
+        if isinstance(taint, Mapping) and (key := _cut(taint.get("key"), MAX_KEY_CHARS)):
+            effect = _cut(taint.get("effect"), _MAX_EFFECT_CHARS)
+            value = _cut(taint.get("value"), _MAX_VALUE_CHARS)
+            yield Taint(key, effect, value, _parse_time(taint.get("timeAdded")))
+
+
+def _parse_time(value: Any) -> datetime | None:
+    try:
+        return parse_time(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def _cut(value: Any, limit: int) -> str:
+    return value[:limit] if isinstance(value, str) else ""

@@ -1,0 +1,93 @@
+"""Which Pods of the gang leave, as processes are to know. Pure.
+
+A Pod that leaves is told so by the event ``leaving``. If the gang is complete without it, its peers
+get a generation without it. If not, they keep their generation, so they are told which members
+leave and until when: they may write a checkpoint together with them.
+"""
+
+import json
+from typing import Any, Dict, NamedTuple, Optional, Tuple
+
+from framework.agent.gang import Identity
+from framework.api.roster import Leaving, Roster
+
+
+class Departure(NamedTuple):
+    """A Pod that leaves."""
+
+    role: str
+    """Role of its Task."""
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
+    """Index of its Task."""
+    address: str
+    """Its address; "" if processes know no gang with it."""
+    fingerprint: str
+    """Fingerprint of the Pod."""
+    since: int
+    """The first generation in which it leaves."""
+    deadline: str
+    """When it is deleted at the latest."""
+
+    def to_wire(self) -> Dict[str, Any]:
+        """Build the JSON object."""
+        return {
+            "role": self.role,
+            "index": self.index,
+            "address": self.address,
+            "podUIDFingerprint": self.fingerprint,
+            "deadline": self.deadline,
+        }
+
+
+class Departures(NamedTuple):
+    """The Pods that leave: the own one, and members of the gang that processes know."""
+
+    own: Optional[Departure] = None
+    peers: Tuple[Departure, ...] = ()
+
+
+def find_departures(
+    roster: Roster, own: Optional[Leaving], known: Optional[Roster], identity: Identity
+) -> Departures:
+    """Find the Pods that leave.
+
+    Args:
+        roster: the newest roster.
+        own: its entry about the own Pod, if it leaves.
+        known: the roster that processes were notified of.
+        identity: the own Pod.
+    """
+    members = {}
+    for role in known.roles if known is not None and roster.leaving else ():
+        members.update({(role.name, member.index): member for member in role.members})
+    key = (identity.role, identity.index)
+    peers = []
+    # With a complete roster, processes get a generation without them.
+    for entry in () if roster.complete else roster.leaving:
+        member = members.get((entry.role, entry.index))
+        is_peer = (entry.role, entry.index) != key
+        if is_peer and member is not None and member.fingerprint == entry.fingerprint:
+            peers.append(_describe(entry, member.addresses[0] if member.addresses else ""))
+    if own is None:
+        return Departures(None, tuple(peers))
+    member = members.get(key)
+    address = member.addresses[0] if member is not None and member.addresses else ""
+    return Departures(_describe(own, address), tuple(peers))
+
+
+def render_departures(instance_uid: str, departures: Departures) -> bytes:
+    """Render the file from which ``peers.leaving`` reads."""
+    own = departures.own
+    document = {
+        "version": 1,
+        "instanceUID": instance_uid,
+        "own": None if own is None else own.to_wire(),
+        "peers": [departure.to_wire() for departure in departures.peers],
+    }
+    return json.dumps(document, separators=(",", ":")).encode() + b"\n"
+
+
+def _describe(entry: Leaving, address: str) -> Departure:
+    return Departure(
+        entry.role, entry.index, address, entry.fingerprint, entry.since, entry.deadline
+    )

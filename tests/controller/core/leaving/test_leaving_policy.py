@@ -1,0 +1,548 @@
+"""Tasks leave before their nodes go: docs/design/leaving.md."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from framework.api import constants
+from framework.api.completion import POD_EXTERNAL_DELETED, RETRY_TASK_REQUESTED, TASK_LEFT_NODE
+from framework.api.epochreports import ProcessEnd, encode_end
+from framework.api.leaving import LeaveNodesSpec
+from framework.api.nodes import NodeNotice, Taint
+from framework.api.recovery import InPlaceSpec, RecoverySpec, RecoveryStatus
+from framework.api.states import TaskState
+from framework.api.types import CompletedPodPolicy, DrainSpec, ExecutionType, TaskSpec
+from tests.support.builders import build_role, build_spec, build_template_wire
+from tests.support.builders.nodes import build_cordon, build_notices
+from tests.support.builders.worlds import World, get_code, get_task
+
+ACKNOWLEDGED = constants.ACKNOWLEDGED_GENERATION_ANNOTATION
+LEAVE = LeaveNodesSpec(timeout_seconds=60, max_leaves=2, within_seconds=3600)
+SPOT = Taint("aws-node-termination-handler/spot-itn", "NoSchedule", "soon")
+
+
+class Gang(World):
+    """Three workers that run on the nodes n0 to n2; their agents have acknowledged generation 1."""
+
+    def __init__(
+        self,
+        leave: LeaveNodesSpec | None = LEAVE,
+        *,
+        in_place: InPlaceSpec | None = None,
+        has_agents: bool = True,
+        **fields: Any,
+    ) -> None:
+        recovery = RecoverySpec(in_place, leave)
+        super().__init__(build_spec(build_role(number=3, recovery=recovery, **fields)))
+        self.settle()
+        for index in range(3):
+            self.run_worker(index)
+        self.settle()
+        for index in range(3) if has_agents else ():
+            self.acknowledge(index)
+        self.pause(10)
+
+    def run_worker(self, index: int, node: str = "") -> None:
+        self.run_pod(name(index), index + 1, node or f"n{index}")
+
+    def pause(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+        self.settle()
+
+    def acknowledge(self, index: int) -> None:
+        assert self.published.roster is not None
+        generation = str(self.published.roster.generation)
+        self.annotate_pod(name(index), ACKNOWLEDGED, generation)
+
+    def notice(self, index: int, *taints: Taint) -> None:
+        """The node of a worker is cordoned, or gets taints."""
+        self.nodes[f"n{index}"] = build_notices(self.now, *taints)
+        self.pause(1)
+
+    def disrupt(self, index: int, reason: str = "EvictionByEvictionAPI") -> None:
+        self.disrupt_pod(name(index), reason)
+
+    def evict(self, index: int) -> None:
+        """The eviction API sets the condition and deletes the Pod."""
+        self.disrupt(index)
+        self.terminate_pod(name(index))
+        self.pause(1)
+
+    def replace_worker(self, index: int) -> None:
+        """The Pod that terminates is gone, and the next one runs on another node."""
+        self.remove_pod(name(index))
+        self.pause(1)
+        self.run_worker(index, "n9")
+        self.pause(1)
+
+    def get_marks(self) -> list[str]:
+        tasks = [get_task(self.status, index).attempt_status.leaving for index in range(3)]
+        return [mark.reason if mark is not None else "" for mark in tasks]
+
+    def list_members(self) -> list[int]:
+        assert self.published.roster is not None
+        return [member.index for member in self.published.roster.roles[0].members]
+
+    def list_left(self) -> list[tuple[int, str]]:
+        assert self.published.roster is not None
+        return [(entry.index, entry.deadline) for entry in self.published.roster.leaving]
+
+    def list_failed(self) -> list[tuple[int, int | None]]:
+        assert self.published.roster is not None
+        return [(failed.index, failed.code) for failed in self.published.roster.failed]
+
+    def is_kept(self, index: int) -> bool:
+        return name(index) in self.pods and not self.pods[name(index)].is_terminating
+
+    def get_retries(self, index: int) -> tuple[int, int]:
+        retries = get_task(self.status, index).retry_policy_status
+        return retries.total_retried_count, retries.accountable_retried_count
+
+
+def name(index: int) -> str:
+    return f"gang-worker-{index}"
+
+
+# --- why ----------------------------------------------------------------------------------------
+
+
+def test_task_of_a_cordoned_node_is_marked_with_a_deadline_and_leaves_the_members() -> None:
+    gang = Gang()
+    begin = gang.now
+    gang.notice(1)
+    task = get_task(gang.status, 1)
+    mark = task.attempt_status.leaving
+    assert mark is not None
+    assert (mark.reason, mark.message) == ("NodeCordoned", "node n1 is cordoned")
+    assert mark.deadline_time == begin + timedelta(seconds=61)
+    assert (task.state, get_code(task)) == (TaskState.ATTEMPT_RUNNING, None)
+    assert gang.get_marks() == ["", "NodeCordoned", ""]
+    assert gang.list_members() == [0, 2]
+    assert [index for index, _ in gang.list_left()] == [1]
+    assert gang.list_failed() == []
+    assert gang.is_kept(1)
+
+
+def test_taint_counts_before_the_cordon_and_is_named_without_its_value() -> None:
+    gang = Gang()
+    gang.nodes["n1"] = (*build_notices(gang.now, SPOT), build_cordon(gang.now))
+    gang.pause(1)
+    mark = get_task(gang.status, 1).attempt_status.leaving
+    assert mark is not None
+    assert mark.message == f"node n1 has the taint {SPOT.key}:NoSchedule"
+
+
+def test_condition_of_a_live_pod_makes_its_task_leave() -> None:
+    gang = Gang()
+    gang.disrupt(2, "PreemptionByScheduler")
+    gang.pause(1)
+    assert gang.get_marks() == ["", "", "PodDisrupted"]
+    assert gang.is_kept(2)
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "marked"),
+    [
+        ([{"key": SPOT.key, "operator": "Exists"}], ""),
+        ([{"key": SPOT.key, "operator": "Exists", "effect": "NoSchedule"}], ""),
+        ([{"key": SPOT.key, "value": "soon"}], ""),
+        ([{"key": SPOT.key, "operator": "Equal", "value": "later"}], "NodeTainted"),
+        ([{"key": SPOT.key, "operator": "Lt", "value": "soon"}], "NodeTainted"),
+        ([{"key": SPOT.key, "operator": "Exists", "effect": "NoExecute"}], "NodeTainted"),
+        ([{"key": SPOT.key, "operator": "Exists", "tolerationSeconds": 60}], "NodeTainted"),
+        ([{"key": "other", "operator": "Exists"}], "NodeTainted"),
+        ([{"operator": "Exists"}], "NodeTainted"),
+        ("bad", "NodeTainted"),
+        ([None, {"key": 7}], "NodeTainted"),
+    ],
+)
+def test_template_stays_at_taints_that_it_tolerates_by_name(tolerations: Any, marked: str) -> None:
+    template = build_template_wire(tolerations=tolerations)
+    gang = Gang(task=TaskSpec(pod=template))
+    gang.notice(1, SPOT)
+    assert gang.get_marks()[1] == marked
+
+
+def test_pod_that_is_created_after_the_notice_stays() -> None:
+    gang = Gang()
+    gang.notice(1)
+    gang.acknowledge(1)
+    gang.settle()
+    gang.remove_pod(name(1))
+    gang.pause(5)
+    gang.run_worker(1, "n1")
+    gang.pause(5)
+    assert gang.get_marks() == ["", "", ""]
+    assert gang.list_members() == [0, 1, 2]
+
+
+def test_each_taint_of_a_node_has_its_own_time() -> None:
+    karpenter = Taint("karpenter.sh/disrupted", "NoSchedule")
+    tolerations = [{"operator": "Exists"}, {"key": karpenter.key, "operator": "Exists"}]
+    gang = Gang(task=TaskSpec(pod=build_template_wire(tolerations=tolerations)))
+    start = get_task(gang.status, 1).attempt_status.start_time
+    old = NodeNotice(SPOT, start - timedelta(seconds=10))
+    gang.nodes["n1"] = (old, NodeNotice(karpenter, gang.now))
+    gang.pause(1)
+    assert gang.get_marks() == ["", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "marked"), [([{"operator": "Exists"}], ""), ([], "NodeTainted")]
+)
+def test_pod_that_may_have_been_created_after_the_taint_stays_if_it_tolerates_it(
+    tolerations: list[Any], marked: str
+) -> None:
+    gang = Gang(task=TaskSpec(pod=build_template_wire(tolerations=tolerations)))
+    gang.nodes["n1"] = (NodeNotice(SPOT, gang.now, is_dated=False),)
+    gang.pause(1)
+    assert gang.get_marks()[1] == marked
+
+
+def test_notice_of_the_second_in_which_the_attempt_started_counts() -> None:
+    gang = Gang()
+    start = get_task(gang.status, 1).attempt_status.start_time
+    gang.nodes["n0"] = build_notices(start)
+    gang.nodes["n1"] = build_notices(start + timedelta(seconds=0.5))
+    gang.nodes["n2"] = build_notices(start - timedelta(seconds=1))
+    gang.settle()
+    assert gang.get_marks() == ["NodeCordoned", "NodeCordoned", ""]
+
+
+def test_role_without_the_field_decides_as_without_nodes() -> None:
+    gang = Gang(leave=None)
+    before = gang.status
+    gang.notice(1, SPOT)
+    gang.disrupt(0)
+    gang.settle()
+    assert gang.status == before
+    gang.evict(0)
+    assert get_code(get_task(gang.status, 0)) == POD_EXTERNAL_DELETED
+
+
+@pytest.mark.parametrize("execution", [ExecutionType.STOP])
+def test_nothing_leaves_when_the_attempt_ends(execution: ExecutionType) -> None:
+    gang = Gang()
+    gang.edit(replace(gang.framework.spec, execution_type=execution))
+    gang.nodes["n1"] = build_notices(gang.now)
+    gang.settle()
+    assert gang.get_marks() == ["", "", ""]
+
+
+def test_task_that_has_not_run_leaves_at_once() -> None:
+    gang = World(build_spec(build_role(number=1, recovery=RecoverySpec(leave_nodes=LEAVE))))
+    gang.settle()
+    gang.bind_pod(name(0), "n0")
+    gang.now += timedelta(seconds=5)
+    gang.nodes["n0"] = build_notices(gang.now)
+    gang.settle()
+    assert get_code(get_task(gang.status)) == TASK_LEFT_NODE
+    assert gang.pods[name(0)].is_terminating
+
+
+# --- how it ends --------------------------------------------------------------------------------
+
+
+def test_rigid_gang_waits_for_the_agent_of_the_pod_only_and_retries_without_counting() -> None:
+    gang = Gang()
+    gang.notice(1)
+    gang.pause(5)
+    assert gang.is_kept(1)
+    gang.acknowledge(1)
+    decision = gang.decide()
+    assert decision.status is not None
+    assert get_code(get_task(decision.status, 1)) == TASK_LEFT_NODE, "stored before the deletion"
+    gang.settle()
+    assert not gang.is_kept(1)
+    assert gang.list_failed() == [(1, TASK_LEFT_NODE)], "survivors end at once"
+    gang.replace_worker(1)
+    assert gang.get_retries(1) == (1, 0)
+    assert gang.list_members() == [0, 1, 2]
+    assert (gang.list_left(), gang.list_failed()) == ([], [])
+    leaves = get_task(gang.status, 1).leaves
+    assert leaves is not None
+    assert leaves.count == 1
+
+
+def test_elastic_gang_goes_on_without_the_task_and_grows_back() -> None:
+    gang = Gang(min_member_count=2)
+    gang.notice(1)
+    roster = gang.published.roster
+    assert roster is not None
+    assert roster.complete
+    gang.acknowledge(1)
+    gang.settle()
+    assert gang.is_kept(1), "the others have not applied the generation"
+    gang.acknowledge(0)
+    gang.acknowledge(2)
+    gang.settle()
+    assert not gang.is_kept(1)
+    assert gang.list_failed() == [], "nobody waits for it"
+    gang.replace_worker(1)
+    assert gang.list_members() == [0, 1, 2]
+
+
+def test_deadline_ends_the_wait_and_names_the_agents() -> None:
+    gang = Gang()
+    gang.notice(1)
+    gang.pause(59)
+    assert gang.is_kept(1)
+    assert gang.decide().wake_at == gang.now + timedelta(seconds=1)
+    gang.now += timedelta(seconds=1)
+    (event,) = [e for e in gang.decide().events if e.reason == "LeaveTimedOut"]
+    assert name(1) in event.message
+    gang.settle()
+    assert not gang.is_kept(1)
+
+
+def test_gang_without_agents_leaves_at_once() -> None:
+    gang = Gang(has_agents=False)
+    gang.notice(1)
+    assert not gang.is_kept(1)
+
+
+def test_mark_stays_when_the_node_is_uncordoned() -> None:
+    gang = Gang()
+    gang.notice(1)
+    mark = get_task(gang.status, 1).attempt_status.leaving
+    gang.nodes.clear()
+    gang.pause(30)
+    assert get_task(gang.status, 1).attempt_status.leaving == mark
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"), [(1, TASK_LEFT_NODE), (143, TASK_LEFT_NODE), (0, 0), (210, 210)]
+)
+def test_process_that_ends_while_its_task_leaves(code: int, expected: int) -> None:
+    gang = Gang()
+    gang.notice(1)
+    gang.end_pod(name(1), code)
+    gang.settle()
+    assert get_code(get_task(gang.status, 1)) == expected
+
+
+def test_requested_retry_has_priority() -> None:
+    gang = Gang()
+    gang.notice(1)
+    annotations = {constants.RETRY_ANNOTATION: gang.pods[name(1)].uid}
+    metadata = replace(gang.framework.metadata, extra={"annotations": annotations})
+    gang.framework = replace(gang.framework, metadata=metadata)
+    gang.settle()
+    assert get_code(get_task(gang.status, 1)) == RETRY_TASK_REQUESTED
+
+
+def test_scale_down_of_a_leaving_task_ends_it() -> None:
+    gang = Gang()
+    gang.notice(2)
+    (role,) = gang.framework.spec.task_roles
+    gang.edit(replace(gang.framework.spec, task_roles=(replace(role, task_number=2),)))
+    gang.pause(1)
+    assert not gang.is_kept(2)
+    assert gang.list_left() == []
+    gang.remove_pod(name(2))
+    gang.settle()
+    assert len(gang.status.attempt_status.task_roles[0].tasks) == 2
+
+
+def test_scale_down_never_moves_the_deadline_of_a_leaving_task_later() -> None:
+    gang = Gang(drain=DrainSpec(timeout_seconds=300))
+    gang.notice(2)
+    deadline = gang.list_left()
+    (role,) = gang.framework.spec.task_roles
+    gang.edit(replace(gang.framework.spec, task_roles=(replace(role, task_number=2),)))
+    gang.pause(1)
+    assert gang.list_left() == deadline
+    assert gang.is_kept(2)
+    gang.pause(60)
+    assert not gang.is_kept(2)
+
+
+# --- evictions ----------------------------------------------------------------------------------
+
+
+def test_eviction_is_not_counted_and_peers_learn_of_it_before_the_pod_is_gone() -> None:
+    gang = Gang()
+    gang.evict(1)
+    task = get_task(gang.status, 1)
+    assert (task.state, get_code(task)) == (TaskState.ATTEMPT_DELETING, TASK_LEFT_NODE)
+    assert gang.list_failed() == [(1, TASK_LEFT_NODE)], "at once, as without the field"
+    assert (gang.list_members(), gang.list_left()) == ([0, 2], [])
+    gang.remove_pod(name(1))
+    gang.pause(1)
+    assert gang.get_retries(1) == (1, 0)
+
+
+def test_evicted_pod_that_is_gone_before_the_next_decision_is_not_counted() -> None:
+    gang = Gang()
+    gang.disrupt(1)
+    gang.remove_pod(name(1))
+    gang.pause(1)
+    assert gang.get_retries(1) == (1, 0)
+    gang.remove_pod(name(2))
+    gang.settle()
+    assert get_code(get_task(gang.status, 2)) == POD_EXTERNAL_DELETED, "it was not evicted"
+
+
+def test_marked_task_that_is_evicted_has_left_once() -> None:
+    gang = Gang()
+    gang.notice(1)
+    gang.evict(1)
+    assert (gang.list_left(), gang.list_failed()) == ([], [(1, TASK_LEFT_NODE)])
+    leaves = get_task(gang.status, 1).leaves
+    assert leaves is not None
+    assert leaves.count == 1, "one time, although it has two reasons"
+
+
+def test_pod_that_was_ended_by_its_node_is_not_counted() -> None:
+    gang = Gang()
+    gang.disrupt(1, "TerminationByKubelet")
+    gang.end_pod(name(1), 137)
+    gang.settle()
+    assert get_code(get_task(gang.status, 1)) == TASK_LEFT_NODE
+
+
+@pytest.mark.parametrize("policy", list(CompletedPodPolicy))
+@pytest.mark.parametrize("reason", ["cordon", "TerminationByKubelet"])
+def test_task_that_leaves_is_replaced_also_if_its_last_pod_would_be_kept(
+    policy: CompletedPodPolicy, reason: str
+) -> None:
+    gang = Gang(completed_pod_policy=policy)
+    if reason == "cordon":
+        gang.notice(1)
+    else:
+        gang.disrupt(1, reason)
+    gang.end_pod(name(1), 143)
+    gang.settle()
+    assert get_code(get_task(gang.status, 1)) == TASK_LEFT_NODE
+    gang.replace_worker(1)
+    assert gang.get_retries(1) == (1, 0)
+    assert get_task(gang.status, 1).state is TaskState.ATTEMPT_RUNNING
+
+
+def test_pod_that_another_client_deletes_has_not_left() -> None:
+    gang = Gang()
+    gang.terminate_pod(name(1))
+    gang.settle()
+    assert get_code(get_task(gang.status, 1)) == POD_EXTERNAL_DELETED
+    assert gang.list_failed() == [(1, POD_EXTERNAL_DELETED)]
+
+
+# --- budget -------------------------------------------------------------------------------------
+
+
+def test_budget_bounds_the_uncounted_retries_and_comes_back_after_the_window() -> None:
+    gang = Gang(leave=replace(LEAVE, max_leaves=2))
+    codes = []
+    for _ in range(3):
+        gang.evict(1)
+        codes.append(get_code(get_task(gang.status, 1)))
+        gang.remove_pod(name(1))
+        gang.pause(1)
+        if name(1) in gang.pods:
+            gang.run_worker(1)
+        gang.pause(20)
+    assert codes == [TASK_LEFT_NODE, TASK_LEFT_NODE, POD_EXTERNAL_DELETED]
+
+
+def test_marks_stop_when_the_budget_is_used_up_and_begin_again_after_the_window() -> None:
+    gang = Gang(leave=replace(LEAVE, max_leaves=1, within_seconds=600))
+    gang.evict(1)
+    gang.replace_worker(1)
+    gang.pause(100)
+    gang.nodes["n9"] = build_notices(gang.now)
+    gang.pause(1)
+    assert gang.get_marks() == ["", "", ""]
+    gang.pause(600)
+    assert gang.get_marks() == ["", "NodeCordoned", ""]
+    leaves = get_task(gang.status, 1).leaves
+    assert leaves is not None
+    assert leaves.count == 1
+
+
+def test_attempts_that_are_evicted_at_once_are_retried_with_pauses() -> None:
+    gang = Gang(leave=replace(LEAVE, max_leaves=10))
+    for _ in range(4):
+        gang.evict(1)
+        gang.remove_pod(name(1))
+        gang.pause(0)
+        if name(1) in gang.pods:
+            gang.run_worker(1)
+            gang.settle()
+    assert get_task(gang.status, 1).retry_policy_status.retry_delay_seconds
+
+
+# --- nodes that are not known ---------------------------------------------------------------------
+
+
+def list_warnings(*, knows_nodes: bool, leave: LeaveNodesSpec | None = LEAVE) -> list[str]:
+    """The warnings when the first Pod of a gang runs, and in the decision after that."""
+    world = World(build_spec(build_role(number=1, recovery=RecoverySpec(leave_nodes=leave))))
+    world.knows_nodes = knows_nodes
+    world.settle()
+    world.run_pod(name(0))
+    warnings = []
+    for _ in range(2):
+        decision = world.decide()
+        warnings += [e.message for e in decision.events if e.reason == "NodesNotWatched"]
+        world.carry_out(decision)
+    return warnings
+
+
+def test_user_learns_once_that_nodes_are_not_known() -> None:
+    (warning,) = list_warnings(knows_nodes=False)
+    assert "Tasks of worker leave only when their Pods are evicted" in warning
+    assert list_warnings(knows_nodes=True) == []
+    assert list_warnings(knows_nodes=False, leave=None) == []
+
+
+# --- restarts in place --------------------------------------------------------------------------
+
+
+def test_report_of_a_leaving_pod_starts_no_epoch() -> None:
+    gang = Gang(in_place=InPlaceSpec(2, 3600))
+    gang.notice(1)
+    gang.annotate_pod(name(1), constants.PROCESS_ENDED_ANNOTATION, "0 137")
+    gang.pause(1)
+    stored = gang.status.attempt_status.recovery
+    assert stored is not None
+    assert stored.epoch == 0
+
+
+def report(gang: Gang, index: int, code: int) -> RecoveryStatus:
+    """The process of a worker ends; the next decision is taken."""
+    epoch = get_recovery(gang).epoch
+    end = encode_end(ProcessEnd(epoch, code))
+    gang.annotate_pod(name(index), constants.PROCESS_ENDED_ANNOTATION, end)
+    gang.settle()
+    return get_recovery(gang)
+
+
+def get_recovery(gang: Gang) -> RecoveryStatus:
+    return gang.status.attempt_status.recovery or RecoveryStatus()
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_failed_processes_of_peers_are_neither_counted_nor_refused(has_ended: bool) -> None:  # noqa: FBT001
+    gang = Gang(in_place=InPlaceSpec(1, 3600))
+    gang.notice(1)
+    if has_ended:
+        gang.end_pod(name(1), 143)
+        gang.settle()
+    for index, epoch in ((0, 1), (2, 2)):
+        recovery = report(gang, index, 1)
+        assert (recovery.epoch, recovery.restarts, recovery.refused) == (epoch, (), ())
+    gang.acknowledge(1)
+    gang.settle()
+    gang.replace_worker(1)
+    recovery = report(gang, 0, 1)
+    assert [len(entry.times) for entry in recovery.restarts] == [1], "the gang is complete"
+    assert report(gang, 0, 1).refused
+
+
+def test_failed_process_counts_in_a_gang_that_is_complete_without_the_leaving_task() -> None:
+    gang = Gang(in_place=InPlaceSpec(1, 3600), min_member_count=2)
+    gang.notice(1)
+    assert [len(entry.times) for entry in report(gang, 0, 1).restarts] == [1]
+    assert report(gang, 0, 1).refused

@@ -1,0 +1,313 @@
+"""Tasks leave before their nodes go, on a real API server: cordon, taint, eviction.
+
+The controller has the rights and the arguments of deploy/base and deploy/nodes. A fake kubelet runs
+the Pods, and agents are played by the test: they acknowledge the newest generation of the roster.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from framework.api import constants
+from framework.api.naming import build_configmap_name
+from framework.api.roster import Roster, decode_stored_roster
+from framework.clock import SystemClock
+from framework.kube.client import KubeClient, PatchContent
+from framework.kube.errors import ApiError
+from framework.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, NODES, PODS, Object, Resource
+from tests.support.builders import build_role_wire, build_submission
+from tests.support.fakes.kubelet import FakeKubelet, run_until_deleted
+from tests.support.servers.childprocess import ChildProcess
+from tests.support.servers.controlplane import Access
+from tests.support.servers.deployed import Deployed
+from tests.support.servers.frameworkcrd import ROOT
+from tests.support.servers.rights import Right, apply_kustomization, expand_rules, run_kubectl
+from tests.support.waiting import HANG_SECONDS, wait_until_async
+
+pytestmark = pytest.mark.kube
+
+NAME, COUNT = "leaver", 3
+COMPONENT = ROOT / "deploy" / "nodes"
+SPOT = "aws-node-termination-handler/spot-itn"
+BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True)
+
+
+class LeavingGang:
+    """Three workers on the nodes n0 to n2; their successors go to the node spare."""
+
+    def __init__(self, kube: KubeClient, namespace: str, prefix: str) -> None:
+        self.kube = kube
+        self.namespace = namespace
+        self.prefix = prefix
+
+    def choose_node(self, pod: Object) -> str:
+        names = pod["metadata"]["annotations"]
+        index, attempt = names[constants.TASK_INDEX], names[constants.TASK_ATTEMPT_ID]
+        return self.node("spare" if attempt != "0" else f"n{index}")
+
+    def node(self, name: str) -> str:
+        return f"{self.prefix}-{name}"
+
+    async def start(self, timeout_seconds: int = 600, **fields: object) -> None:
+        for name in ("n0", "n1", "n2", "spare"):
+            body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node(name)}}
+            await self.kube.create(NODES, None, body)
+        role = build_role_wire("worker", COUNT, **fields)
+        leave = {constants.TIMEOUT_SECONDS_FIELD: timeout_seconds}
+        role[constants.RECOVERY_FIELD] = {constants.LEAVE_NODES_FIELD: leave}
+        await self.kube.create(FRAMEWORKS, self.namespace, build_submission(NAME, role))
+        await self.wait_for(lambda roster: self.list_members(roster) == [0, 1, 2])
+        for index in range(COUNT):
+            await self.acknowledge(index)
+
+    async def acknowledge(self, index: int) -> None:
+        """Write what the agent of a worker writes when it has applied the newest generation."""
+        roster = await self.read_roster()
+        assert roster is not None
+        key = constants.ACKNOWLEDGED_GENERATION_ANNOTATION
+        patch = {"metadata": {"annotations": {key: str(roster.generation)}}}
+        await self.kube.patch(PODS, self.namespace, self.pod(index), patch)
+
+    def pod(self, index: int) -> str:
+        return f"{NAME}-worker-{index}"
+
+    async def evict(self, index: int) -> None:
+        name = self.pod(index)
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": self.namespace},
+        }
+        eviction = Resource("", "v1", f"pods/{name}/eviction", "Eviction", namespaced=True)
+        await self.kube.create(eviction, self.namespace, body)
+
+    async def cordon(self, name: str) -> None:
+        await self.kube.patch(NODES, None, self.node(name), {"spec": {"unschedulable": True}})
+
+    async def taint(self, name: str, key: str) -> None:
+        taints = [{"key": key, "value": "1", "effect": "NoSchedule"}]
+        await self.kube.patch(
+            NODES, None, self.node(name), {"spec": {"taints": taints}}, content=PatchContent.MERGE
+        )
+
+    async def read_roster(self) -> Roster | None:
+        found = await self.kube.get(CONFIGMAPS, self.namespace, build_configmap_name(NAME))
+        stored = (found.get("binaryData") or {}).get(constants.ROSTER_KEY)
+        return decode_stored_roster(stored) if stored else None
+
+    @staticmethod
+    def list_members(roster: Roster) -> list[int]:
+        return [member.index for role in roster.roles for member in role.members]
+
+    async def wait_for(self, check: Callable[[Roster], bool]) -> Roster:
+        async with asyncio.timeout(HANG_SECONDS):
+            while True:
+                try:
+                    roster = await self.read_roster()
+                except ApiError:
+                    roster = None
+                if roster is not None and check(roster):
+                    return roster
+                await asyncio.sleep(0.05)
+
+    async def wait_for_task(self, index: int, check: Callable[[Object], bool]) -> Object:
+        async with asyncio.timeout(HANG_SECONDS):
+            while True:
+                body = await self.kube.get(FRAMEWORKS, self.namespace, NAME)
+                roles = body["status"]["attemptStatus"]["taskRoleStatuses"]
+                task: Object = roles[0]["taskStatuses"][index]
+                if check(task):
+                    return task
+                await asyncio.sleep(0.05)
+
+    async def wait_for_replacement(self, index: int) -> Object:
+        """Wait until the next attempt of a worker is a member of a complete gang."""
+        task = await self.wait_for_task(
+            index, lambda task: task["attemptStatus"]["id"] == 1 and bool(task["runTime"])
+        )
+        await self.wait_for(lambda r: r.complete and self.list_members(r) == [0, 1, 2])
+        found = await self.kube.get(PODS, self.namespace, self.pod(index))
+        assert found["spec"]["nodeName"] == self.node("spare")
+        return task
+
+    async def list_reasons(self) -> dict[str, str]:
+        events = (await self.kube.list(EVENTS, self.namespace))["items"]
+        return {event["reason"]: event["message"] for event in events}
+
+
+def count_retries(task: Object) -> tuple[int, int]:
+    retries = task["retryPolicyStatus"]
+    return retries["totalRetriedCount"], retries["accountableRetriedCount"]
+
+
+def write_overlay(folder: Path, *, has_component: bool) -> Path:
+    """Write the overlay of a user, or one that has the argument and lacks the right."""
+    content: Object = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": ["base"],
+    }
+    folder.mkdir()
+    (folder / "base").symlink_to(ROOT / "deploy" / "base")
+    if has_component:
+        (folder / "nodes").symlink_to(COMPONENT)
+        content["components"] = ["nodes"]
+    else:
+        patch = [
+            {
+                "op": "add",
+                "path": "/spec/template/spec/containers/0/args/-",
+                "value": "--watch-nodes",
+            }
+        ]
+        target = {"kind": "Deployment", "name": "framework-controller"}
+        content["patches"] = [{"target": target, "patch": yaml.safe_dump(patch)}]
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(content))
+    return folder
+
+
+@asynccontextmanager
+async def run_gang(
+    plane: Access, kube: KubeClient, namespace: str, folder: Path, *, has_component: bool = True
+) -> AsyncIterator[tuple[LeavingGang, Deployed, ChildProcess]]:
+    """Run the deployed controller and a kubelet."""
+    overlay = write_overlay(folder / "overlay", has_component=has_component)
+    deployed = Deployed(plane, apply_kustomization(plane, overlay), folder)
+    child = deployed.launch()
+    gang = LeavingGang(kube, namespace, namespace)
+    kubelet = FakeKubelet(
+        kube,
+        SystemClock(),
+        namespace,
+        choose_script=lambda _: run_until_deleted,
+        choose_node=gang.choose_node,
+    )
+    try:
+        async with kubelet:
+            yield gang, deployed, child
+        child.raise_if_ended()
+    finally:
+        child.terminate()
+        run_kubectl(
+            plane, "delete", "clusterrole,clusterrolebinding", "framework-controller-nodes",
+            "--ignore-not-found",
+        )  # fmt: skip
+
+
+async def test_cordoned_node_is_left_after_its_agent_acknowledges(
+    framework_crd: None,
+    audited_plane: Access,
+    kube: KubeClient,
+    namespace: str,
+    tmp_path: Path,
+) -> None:
+    async with run_gang(audited_plane, kube, namespace, tmp_path) as (gang, deployed, _):
+        await gang.start()
+        await gang.cordon("n1")
+        roster = await gang.wait_for(lambda r: [e.index for e in r.leaving] == [1])
+        assert (gang.list_members(roster), roster.complete) == ([0, 2], False)
+        task = await gang.wait_for_task(1, lambda task: "leaving" in task["attemptStatus"])
+        assert task["attemptStatus"]["leaving"]["reason"] == "NodeCordoned"
+        found = await kube.get(PODS, namespace, gang.pod(1))
+        assert "deletionTimestamp" not in found["metadata"]
+        await gang.acknowledge(1)
+        task = await gang.wait_for_replacement(1)
+        assert count_retries(task) == (1, 0)
+        assert task["leaves"]["count"] == 1
+        reasons = await gang.list_reasons()
+        assert reasons["TaskLeaving"] == f"worker/1 leaves: node {gang.node('n1')} is cordoned"
+        assert "NodesNotWatched" not in reasons
+        granted = expand_rules(yaml.safe_load_all((COMPONENT / "clusterrole.yaml").read_text()))
+        used = deployed.audit.read_used()
+        assert granted == {Right("", "nodes", "list"), Right("", "nodes", "watch")}
+        assert granted <= used
+        assert deployed.audit.read_refused() == set()
+
+
+async def test_spot_taint_is_left_at_the_deadline_by_an_agent_that_is_silent(
+    framework_crd: None,
+    audited_plane: Access,
+    kube: KubeClient,
+    namespace: str,
+    tmp_path: Path,
+) -> None:
+    async with run_gang(audited_plane, kube, namespace, tmp_path) as (gang, _, _):
+        await gang.start(timeout_seconds=2)
+        await gang.taint("n2", SPOT)
+        task = await gang.wait_for_replacement(2)
+        assert count_retries(task) == (1, 0)
+        reasons = await gang.list_reasons()
+        assert reasons["TaskLeaving"].endswith(f"has the taint {SPOT}:NoSchedule")
+        assert "LeaveTimedOut" in reasons
+
+
+async def test_elastic_gang_goes_on_while_a_node_is_left(
+    framework_crd: None,
+    audited_plane: Access,
+    kube: KubeClient,
+    namespace: str,
+    tmp_path: Path,
+) -> None:
+    async with run_gang(audited_plane, kube, namespace, tmp_path) as (gang, _, _):
+        await gang.start(minMemberCount=2)
+        await gang.cordon("n0")
+        roster = await gang.wait_for(lambda r: [e.index for e in r.leaving] == [0])
+        assert (gang.list_members(roster), roster.complete) == ([1, 2], True)
+        for index in range(COUNT):
+            await gang.acknowledge(index)
+        assert count_retries(await gang.wait_for_replacement(0)) == (1, 0)
+
+
+async def test_eviction_is_not_counted_and_a_budget_gives_time_to_leave(
+    framework_crd: None,
+    audited_plane: Access,
+    kube: KubeClient,
+    namespace: str,
+    tmp_path: Path,
+) -> None:
+    async with run_gang(audited_plane, kube, namespace, tmp_path) as (gang, _, _):
+        await gang.start()
+        await gang.evict(1)
+        task = await gang.wait_for_replacement(1)
+        assert count_retries(task) == (1, 0)
+        assert (await gang.list_reasons())["TaskLeaving"].endswith("EvictionByEvictionAPI")
+        selector = {"matchLabels": {constants.FRAMEWORK_NAME: NAME}}
+        budget = {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": NAME},
+            "spec": {"maxUnavailable": 0, "selector": selector},
+        }
+        await kube.create(BUDGETS, namespace, budget)
+        with pytest.raises(ApiError) as refused:
+            await gang.evict(2)
+        assert refused.value.status == 429
+        await gang.cordon("n2")
+        await gang.wait_for(lambda r: [e.index for e in r.leaving] == [2])
+        await gang.acknowledge(2)
+        assert count_retries(await gang.wait_for_replacement(2)) == (1, 0)
+
+
+async def test_controller_without_the_right_runs_and_says_what_is_missing(
+    framework_crd: None,
+    audited_plane: Access,
+    kube: KubeClient,
+    namespace: str,
+    tmp_path: Path,
+) -> None:
+    running = run_gang(audited_plane, kube, namespace, tmp_path, has_component=False)
+    async with running as (gang, _, child):
+        await gang.start()
+        await gang.cordon("n1")
+        await gang.evict(0)
+        assert count_retries(await gang.wait_for_replacement(0)) == (1, 0)
+        assert "nodes are not known" in (await gang.list_reasons())["NodesNotWatched"]
+        log = tmp_path / "controller.log"
+        await wait_until_async(lambda: "apply deploy/nodes" in log.read_text(), log.read_text)
+        child.raise_if_ended()
+        task = await gang.wait_for_task(1, lambda _: True)
+        assert "leaving" not in task["attemptStatus"]

@@ -1,0 +1,105 @@
+"""The controller is killed at each of its writes while Tasks leave their nodes, in turn.
+
+No Task leaves twice for one reason, and no retry is counted: docs/design/leaving.md, "Crashes".
+"""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from controller.config.nodes import NodesConfig
+from framework.api import constants
+from framework.kube.resources import FRAMEWORKS, PODS, Object
+from localcluster.apiserver.model.options import DeleteOptions
+from tests.simulation.test_crash_matrix import BEFORE, HEARD, UNHEARD, ScriptedGang
+from tests.support.builders import NAMESPACE
+from tests.support.slow import keep_first
+
+# At least as many as the gang takes; a test asserts it.
+WRITES = 72
+MIXED_WRITES = sorted(range(1, WRITES + 1), key=lambda write: write % 4)
+
+
+class LeavingGang(ScriptedGang):
+    """A gang of three: all nodes are cordoned, then worker 1 is evicted, then all succeed."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]  # as that of the scripted gang
+        self.config = replace(self.config, nodes=NodesConfig(is_watched=True))
+
+    def build_role(self) -> Object:
+        worker = super().build_role()
+        leave = {constants.TIMEOUT_SECONDS_FIELD: 15}
+        worker[constants.RECOVERY_FIELD] = {constants.LEAVE_NODES_FIELD: leave}
+        worker["task"]["retryPolicy"] = {"fancyRetryPolicy": False, "maxRetryCount": 0}
+        return worker
+
+    async def run_script(self) -> Object:
+        try:
+            self._create_gang(self.build_role())
+            self.start()
+            await self._rest()
+            for pod in self._list_pods():
+                self.acknowledge(pod)
+            self._set_cordon("node", is_cordoned=True)
+            await asyncio.sleep(5.0)
+            for pod in self._list_pods()[:2]:
+                self.acknowledge(pod)
+            await self._rest()
+            self._evict("gang-worker-1")
+            # If its Pod went while no controller runs, its condition would never be seen.
+            await asyncio.sleep(10.0)
+            await self._rest()
+            for index in range(3):
+                self._end(f"gang-worker-{index}", 0)
+            await self._rest()
+            self.check_rest()
+            return self.storage.get(self._type(FRAMEWORKS), NAMESPACE, "gang")
+        finally:
+            await self._end_all()
+
+    def _evict(self, name: str) -> None:
+        self._disrupt(name)
+        self._delete(PODS, name, DeleteOptions())
+
+
+def shape(framework: Object) -> object:
+    """Summarize a Framework without times and UIDs."""
+    attempt = framework["status"]["attemptStatus"]
+    (role,) = attempt["taskRoleStatuses"]
+    return (
+        framework["status"]["state"],
+        attempt["id"],
+        [
+            (
+                task["attemptStatus"]["id"],
+                task["leaves"]["count"],
+                task["retryPolicyStatus"]["accountableRetriedCount"],
+                task["attemptStatus"]["completionStatus"]["code"],
+            )
+            for task in role["taskStatuses"]
+        ],
+    )
+
+
+END: object = ("Completed", 0, [(1, 1, 0, 0), (2, 2, 0, 0), (1, 1, 0, 0)])
+CREATED_PODS = 7
+
+
+@pytest.mark.looptime
+async def test_gang_that_leaves_its_nodes_ends_as_expected() -> None:
+    gang = LeavingGang({})
+    assert shape(await gang.run_script()) == END
+    assert len(gang.auditor.created) == CREATED_PODS
+    assert WRITES - 10 < gang.writes <= WRITES
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("when", keep_first([UNHEARD, BEFORE, HEARD]))
+@pytest.mark.parametrize("write", keep_first(MIXED_WRITES, WRITES // 4))
+async def test_crash_at_a_write_neither_loses_nor_repeats_a_leave(write: int, when: str) -> None:
+    gang = LeavingGang({write: when})
+    assert shape(await gang.run_script()) == END
+    assert set(gang.auditor.created.values()) == {1}, "a Pod was created twice for one attempt"
+    assert len(gang.auditor.created) == CREATED_PODS
