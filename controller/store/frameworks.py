@@ -3,11 +3,16 @@
 from dataclasses import replace
 
 from controller.store.entry import Entry
-from controller.store.object_identity import measure_object, read_version
+from controller.store.object_identity import (
+    is_newer_framework,
+    measure_object,
+    read_meta,
+    read_version,
+)
 from controller.store.packed_templates import pack_metadata, pack_templates
 from framework.api import codec
 from framework.api.fielderrors import FieldError, FieldErrors
-from framework.api.types import Framework
+from framework.api.types import Framework, FrameworkStatus
 from framework.kube.deferred import DeferredObject, strip_object
 from framework.kube.keptjson import KeptJson
 from framework.kube.resources import Object
@@ -46,6 +51,33 @@ def take_read(entry: Entry, wire: Object, *, is_stored: bool) -> None:
         if read_version(wire).resource_version >= read_version(known.undecoded).resource_version:
             known.undecoded = None
     take(entry, wire, is_stored=is_stored)
+
+
+def take_written(entry: Entry, wire: Object, status: FrameworkStatus) -> None:
+    """Take the answer to our own status write; a later edit that a watch has shown stays.
+
+    Args:
+        entry: of this Framework, or of a later one of this name, which is not changed.
+        wire: the answer.
+        status: what was written.
+    """
+    decode_framework(entry)
+    known = entry.observed.framework
+    if known is None or known.metadata.uid != read_meta(wire).get("uid"):
+        return
+    # While a later version is stripped, its spec is read in the next turn.
+    is_newer = is_newer_framework(wire, entry.observed.version)
+    entry.observed.wire_status = wire.get("status")
+    entry.observed.is_status_ours = True
+    entry.observed.is_diverged = False
+    entry.observed.needs_refresh = False
+    if is_newer:
+        metadata = pack_metadata(codec.decode_metadata(wire))
+        spec = known.spec
+        if metadata.generation != known.metadata.generation:
+            spec = pack_templates(codec.decode_spec(wire.get("spec")))
+        known = replace(known, metadata=metadata, spec=spec)
+    entry.observed.framework = replace(known, status=status)
 
 
 def put_away(entry: Entry, budget: KeptJson, *, is_at_rest: bool) -> None:

@@ -31,7 +31,6 @@ Rules: docs/design/state-machines.md, "Absence".
 """
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -45,7 +44,9 @@ from controller.store.frameworks import (
     decode_status,
     take,
     take_read,
+    take_written,
 )
+from controller.store.gone import GoneUids
 from controller.store.object_identity import (
     Version,
     is_newer_framework,
@@ -65,16 +66,13 @@ from controller.store.objects import (
     put_newer,
     put_object,
 )
-from controller.store.packed_templates import pack_metadata, pack_templates
 from controller.store.published import refresh_published
-from framework.api import codec
 from framework.api.pods import ConfigMapView, ObjectView, PodView
 from framework.api.types import FrameworkStatus
 from framework.clock import Clock
 from framework.kube.deferred import DeferredObject
 from framework.kube.resources import Object
 
-_REMEMBERED_UIDS = 100_000
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 # A status write that the controller before us had sent may arrive so long after we began to act.
 _LATE_WRITE_SECONDS = 60.0
@@ -89,8 +87,7 @@ class Store:
         self._on_change = on_change
         self._clock = clock
         self._trusted_until = -math.inf
-        # UIDs seen deleted: an answer to our own request that comes later brings none back.
-        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._gone = GoneUids()
 
     def __len__(self) -> int:
         """Count the Frameworks."""
@@ -229,7 +226,7 @@ class Store:
     def _remove_framework(self, wire: Object) -> None:
         """Take a Framework's end; garbage collection does the rest."""
         entry = self._entries.get(name_key(wire))
-        self._remember_gone(str(read_meta(wire).get("uid")))
+        self._gone.add(str(read_meta(wire).get("uid")))
         if entry is None:
             return
         known = entry.observed.version
@@ -241,23 +238,7 @@ class Store:
 
         A watch may have shown a later edit of the user meanwhile: its spec stays.
         """
-        decode_framework(entry)
-        known = entry.observed.framework
-        if known is None or known.metadata.uid != read_meta(wire).get("uid"):
-            return
-        # While a later version is stripped, its spec is read in the next turn.
-        is_newer = is_newer_framework(wire, entry.observed.version)
-        entry.observed.wire_status = wire.get("status")
-        entry.observed.is_status_ours = True
-        entry.observed.is_diverged = False
-        entry.observed.needs_refresh = False
-        if is_newer:
-            metadata = pack_metadata(codec.decode_metadata(wire))
-            spec = known.spec
-            if metadata.generation != known.metadata.generation:
-                spec = pack_templates(codec.decode_spec(wire.get("spec")))
-            known = replace(known, metadata=metadata, spec=spec)
-        entry.observed.framework = replace(known, status=status)
+        take_written(entry, wire, status)
 
     def refresh_framework(self, entry: Entry, wire: Object) -> None:
         """Take a live GET after a write of unknown result: what it shows is persisted.
@@ -293,7 +274,7 @@ class Store:
     def drop_framework(self, entry: Entry) -> None:
         """Take certainty that the Framework is gone; a watch that is behind brings none back."""
         if entry.observed.version is not None:
-            self._remember_gone(entry.observed.version.uid)
+            self._gone.add(entry.observed.version.uid)
         self._drop(entry)
 
     def _drop(self, entry: Entry) -> None:
@@ -316,7 +297,7 @@ class Store:
     def _start_incarnation(self, entry: Entry) -> None:
         """Forget what requests for another Framework of this name have shown."""
         if entry.observed.version is not None:
-            self._remember_gone(entry.observed.version.uid)
+            self._gone.add(entry.observed.version.uid)
         if entry.observed.unconfirmed:
             decode_status(entry)
         entry.observed.undecoded = None
@@ -452,7 +433,7 @@ class Store:
         is_going = read_meta(wire).get("deletionTimestamp") is not None
         if uid and is_going:
             # Not one that only left the selector: a live GET must be able to bring it back.
-            self._remember_gone(str(uid))
+            self._gone.add(str(uid))
         if entry is None or known is None or known.uid != uid or is_overtaken(wire, known):
             return
         entry.observed.record_end_version(known.uid, read_meta(wire).get("resourceVersion"))
@@ -503,11 +484,6 @@ class Store:
             # Its list may not be here yet: what is decided from must not be of another history.
             entry.observed.needs_refresh = True
             self._on_change(entry.key)
-
-    def _remember_gone(self, uid: str) -> None:
-        self._gone[uid] = None
-        while len(self._gone) > _REMEMBERED_UIDS:
-            self._gone.popitem(last=False)
 
     def _open(self, key: str) -> Entry | None:
         namespace, _, name = key.partition("/")
