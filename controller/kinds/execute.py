@@ -199,7 +199,8 @@ class JobExecutor:
         found = await get(resource, namespace, name)
         is_own = is_owned(found, job) and is_marked(found, job)
         if not is_own or (resource is ROLE_BINDINGS and not binds_same_role(found, wanted)):
-            message = describe_taken(resource.kind, name)
+            has_id = self._resource is resources.TFJOBS
+            message = describe_taken(resource.kind, name, has_runtime_id=has_id)
             raise ObstacleError(Obstacle(NAME_TAKEN, message))
         if resource is ROLE_BINDINGS and is_bound_otherwise(found, wanted):
             uid, fields = found["metadata"]["uid"], {"/subjects": wanted["subjects"]}

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from framework.api.constants import MAX_TASK_NUMBER
+from framework.api.constants import FRAMEWORK_NAME, MAX_TASK_NUMBER
 from framework.api.fielderrors import FieldError
 from framework.api.naming import is_framework_name
 from framework.api.wire import Errors, json_type
@@ -68,6 +68,15 @@ def build_metadata(job: JobMeta, name: str, labels: Mapping[str, str]) -> Object
     if labels:
         metadata["labels"] = dict(labels)
     return metadata
+
+
+def select_gang(name: str, labels: Mapping[str, str]) -> Object:
+    """Build the selector of a Service: these labels, on Pods of the Framework of this name only.
+
+    Other authors of templates can use the same labels, but only the controller writes that of the
+    Framework.
+    """
+    return {**labels, FRAMEWORK_NAME: name}
 
 
 def _decode_texts(metadata: Mapping[str, Any], key: str, errors: Errors) -> Mapping[str, str]:

@@ -17,12 +17,16 @@ from framework.api.codec import decode_framework
 from framework.kube.client import KubeClient
 from framework.kube.resources import (
     CONFIGMAPS,
+    DEPLOYMENTS,
+    EVENTS,
     FRAMEWORKS,
     PODS,
     ROLE_BINDINGS,
+    ROLES,
     SCALE_INS,
     SCALE_OUTS,
     SECRETS,
+    SERVICE_ACCOUNTS,
     SERVICES,
     TFJOBS,
     TRAININGJOBS,
@@ -339,3 +343,68 @@ async def test_job_of_each_kind_runs_with_the_rights_of_the_component(
     granted = expand_rules(yaml.safe_load_all((COMPONENT / "clusterrole.yaml").read_text()))
     assert deployed.audit.read_refused() == set()
     assert granted - deployed.audit.read_used() == set(UNUSED)
+
+
+CANARY = "content-of-another-tenant"
+SELECTED = {"app": "other"}
+FOREIGN: tuple[tuple[Resource, str, Object], ...] = (
+    (SECRETS, "elastic-ssh", {"stringData": {"id_rsa": CANARY}}),
+    (SERVICES, "elastic-worker-0", {"spec": {"clusterIP": "None", "selector": SELECTED}}),
+    (SERVICES, "ps-76no-0", {"spec": {"type": "ExternalName", "externalName": "a.example"}}),
+    (SERVICES, "worker-76no-1", {"spec": {"clusterIP": "None", "ports": [{"port": 1}]}}),
+    (SERVICE_ACCOUNTS, "frameworkbarrier-job", {}),
+    (ROLES, "frameworkbarrier-elastic", {"rules": []}),
+    (
+        ROLE_BINDINGS,
+        "frameworkbarrier-job",
+        {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": CANARY}},
+    ),
+    (
+        DEPLOYMENTS,
+        "tensorboard-76no",
+        {
+            "spec": {
+                "replicas": 0,
+                "selector": {"matchLabels": SELECTED},
+                "template": {
+                    "metadata": {"labels": SELECTED},
+                    "spec": {"containers": [{"name": "a", "image": "local/none:1"}]},
+                },
+            }
+        },
+    ),
+)
+
+
+def get_own_part(body: Object) -> Object:
+    """Return what only its author writes."""
+    metadata = {key: body["metadata"].get(key) for key in ("uid", "labels", "ownerReferences")}
+    kept = {key: body.get(key) for key in ("data", "spec", "rules", "roleRef", "subjects")}
+    return {**kept, "metadata": metadata}
+
+
+async def test_objects_of_others_with_the_names_of_a_job_stay_as_they_are_after_its_deletion(
+    deployed: Deployed, kube: KubeClient, namespace: str, audited_plane: Access
+) -> None:
+    stage = Stage(kube, namespace, audited_plane)
+    before = []
+    for resource, name, content in FOREIGN:
+        metadata = {"name": name, "labels": {constants.ANNOTATION_PREFIX + "job": "job"}}
+        kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+        body = {**kind, "metadata": metadata, **content}
+        await stage.create(resource, body)
+        before.append(get_own_part(await kube.get(resource, namespace, name)))
+    await stage.create(TFJOBS, build_tfjob(tensorboard=BOARD))
+    await stage.create(TRAININGJOBS, build_trainingjob())
+    written = []
+    for resource, name in ((TFJOBS, "job"), (TRAININGJOBS, "elastic")):
+        blocked = find_condition("Blocked", name)
+        written.append(await watch_until(kube, resource, namespace, blocked))
+    written.append(await kube.list(EVENTS, namespace))
+    assert CANARY not in json.dumps(written)
+    assert await list_names(kube, FRAMEWORKS, namespace) == []
+    for resource, name in ((TFJOBS, "job"), (TRAININGJOBS, "elastic")):
+        await delete_in_the_foreground(kube, resource, namespace, name)
+    after = [get_own_part(await kube.get(r, namespace, name)) for r, name, _ in FOREIGN]
+    assert after == before
+    assert deployed.audit.read_refused() == set()

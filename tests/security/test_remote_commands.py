@@ -36,6 +36,7 @@ from rendezvous.site.peers.generations import Roster
 from tests.rendezvous.agents import Publisher
 from tests.rendezvous.conftest import api, gang_numbers
 from tests.rendezvous.remotes import LAUNCHER, Team, get_worker_address, open_team, write_secrets
+from tests.support.machine.processes import read_peak_bytes
 from tests.support.servers.controlplane import Access
 from tests.support.waiting import HANG_SECONDS, wait_until
 
@@ -48,6 +49,7 @@ pytestmark = pytest.mark.local
 HOST = get_worker_address(0)
 STRANGER = "127.0.66.6"
 ATTACKERS = 300
+MAX_FLOOD_BYTES = 32 * 1024 * 1024
 CLOCK = AgentClock()
 
 
@@ -288,6 +290,28 @@ def test_refused_requests_keep_no_files_open(team: Team) -> None:
             assert ask(channel, request)[0].kind is Kind.REFUSED
     # The agent's own connections come and go.
     wait_until(lambda: count_files(team) <= before + 3)
+
+
+def test_output_that_two_launchers_do_not_read_fills_no_memory_and_ends_with_them(
+    team: Team,
+) -> None:
+    pid = team.workers[0].process.pid
+    marks = [team.root / f"flood-{number}" for number in range(2)]
+    before, files = read_peak_bytes(pid), count_files(team)
+    with contextlib.ExitStack() as stack:
+        for mark in marks:
+            channel = stack.enter_context(open_channel(team))
+            script = f"trap 'touch {mark}; exit 1' TERM; cat /dev/zero & wait"
+            channel.send(encode_request(build_request(team, script)))
+            channel.flush()
+        # The endpoint has time for hundreds of MB.
+        for _ in range(3):
+            assert team.run(HOST, "echo", "through")[:2] == (0, "through\n")
+        assert read_peak_bytes(pid) - before < MAX_FLOOD_BYTES
+    for mark in marks:
+        wait_until(mark.exists)
+    # The agent's own connections come and go.
+    wait_until(lambda: count_files(team) <= files + 3)
 
 
 def test_roster_that_a_program_has_damaged_ends_one_connection_only(team: Team) -> None:

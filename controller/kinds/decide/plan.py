@@ -184,11 +184,15 @@ def find_obstacle(snapshot: Snapshot) -> AddedCondition | None:
     )
 
 
-def describe_taken(kind: str, name: str) -> str:
-    """Describe an object that has the name of one that the job needs."""
+def describe_taken(kind: str, name: str, *, has_runtime_id: bool = False) -> str:
+    """Describe an object that has the name of one that the job needs.
+
+    ``has_runtime_id``: the job is of a kind whose runtimeId is part of names.
+    """
+    more = ", and another runtimeId if its spec has one" if has_runtime_id else ""
     return (
         f"the {kind} {name} exists and does not belong to this job: delete it, or give the job "
-        "another name"
+        f"another name{more}"
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from framework.api.constants import TASK_INDEX
 from framework.kinds.compiled import Object
-from framework.kinds.decoding import build_metadata
+from framework.kinds.decoding import build_metadata, select_gang
 from framework.kinds.tfjob.types import TensorBoardSpec, TfJob, TfReplicaSpec
 
 _TENSORBOARD_PORT = 6006
@@ -44,7 +44,7 @@ def build_services(job: TfJob) -> Iterator[Object]:
                 "spec": {
                     "clusterIP": "None",
                     "publishNotReadyAddresses": True,
-                    "selector": labels,
+                    "selector": select_gang(job.meta.name, labels),
                     "ports": ports,
                 },
             }

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from framework.api.constants import TASK_INDEX
 from framework.api.naming import build_pod_name
 from framework.kinds.compiled import Object
-from framework.kinds.decoding import build_metadata
+from framework.kinds.decoding import build_metadata, select_gang
 from framework.kinds.trainingjob.types import GROUP, WORKER, CompleteJob
 
 _SSH_PORT = 22
@@ -39,7 +39,7 @@ def build_services(job: CompleteJob) -> Iterator[Object]:
             ),
             "spec": {
                 "clusterIP": "None",
-                "selector": labels,
+                "selector": select_gang(job.meta.name, labels),
                 "ports": [
                     {"name": "ssh-port", "port": _SSH_PORT},
                     {"name": "kubeai-service-port", "port": _SERVICE_PORT},

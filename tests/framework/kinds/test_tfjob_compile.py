@@ -7,7 +7,7 @@ import pytest
 
 from cli.authoring.rules import LintOptions, lint
 from framework.api.codec import decode_framework
-from framework.api.constants import RETRYABLE_CODES_ANNOTATION, WRAPPER_ANNOTATION
+from framework.api.constants import FRAMEWORK_NAME, RETRYABLE_CODES_ANNOTATION, WRAPPER_ANNOTATION
 from framework.api.images import RENDEZVOUS
 from framework.api.validation import validate_framework
 from framework.kinds.tfjob.compile import TF_CONFIG_ANNOTATION, compile_tfjob
@@ -192,7 +192,8 @@ def test_each_replica_has_a_headless_service_with_the_old_name_that_selects_its_
     )
     labels = get_pod(compiled, "worker")["metadata"]["labels"]
     assert labels["task_index"] == "{{FC_TASK_INDEX}}"
-    assert {**labels, "task_index": "1"} == service["spec"]["selector"]
+    wanted = {**labels, "task_index": "1", FRAMEWORK_NAME: "job"}
+    assert service["spec"]["selector"] == wanted
 
 
 def test_tensorboard_becomes_deployment_and_service() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from cli.authoring.rules import LintOptions, lint
 from framework.api.codec import decode_framework
+from framework.api.constants import FRAMEWORK_NAME
 from framework.api.gang_key import refers_to_gang_key
 from framework.api.validation import validate_framework
 from framework.kinds.trainingjob.compile import compile_trainingjob
@@ -222,7 +223,8 @@ def test_each_worker_has_a_service_with_the_name_of_its_pod_that_selects_it() ->
     service = compiled.supporting[-1]
     assert [port["port"] for port in service["spec"]["ports"]] == [22, 9009]
     labels = get_pod(compiled, "worker")["metadata"]["labels"]
-    assert {**labels, "replica-index": "1"} == service["spec"]["selector"]
+    wanted = {**labels, "replica-index": "1", FRAMEWORK_NAME: "elastic"}
+    assert service["spec"]["selector"] == wanted
     assert labels == {
         "group-name": "kai.alibabacloud.com",
         "training-job-name": "elastic",
