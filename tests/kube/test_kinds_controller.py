@@ -390,7 +390,7 @@ async def test_objects_of_others_with_the_names_of_a_job_stay_as_they_are_after_
     before = []
     for resource, name, content in FOREIGN:
         metadata = {"name": name, "labels": {constants.ANNOTATION_PREFIX + "job": "job"}}
-        kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+        kind: Object = {"apiVersion": resource.api_version, "kind": resource.kind}
         body = {**kind, "metadata": metadata, **content}
         await stage.create(resource, body)
         before.append(get_own_part(await kube.get(resource, namespace, name)))
