@@ -9,12 +9,16 @@ No I/O, no clock: times are given. Steps:
 4. The agents of the members that are to act end their processes. These are the members with a rank
    that is behind, without those whose agent is silent; the first other member if none is left, or
    if no rank differs from the others.
-5. If the gang still stands still after 60 s, the watch asks again, for another verdict: an action
-   may be lost with its agent.
+5. If the gang still stands still after 60 s, the watch asks again, for another verdict. If a member
+   that was to act does not report any more, only after the time for the first step: it has acted,
+   and the others wait for its next Pod.
 
 The watch waits for a report of each member, for 20 s at most since the members or the run changed:
 one that has not reported may be in a declared pause. A member that reports no process has none that
 can be judged, so the gang is not judged.
+
+When members come or go, processes that go on may have to wait for a new Pod. So until each of them
+has ended a step, there is no verdict for the time of a first step, and none while one is missing.
 
 An agent is silent if it has not reported for 10 s. Its processes count as stopped: its Pod may be
 frozen, or its node lost.
@@ -31,10 +35,10 @@ import json
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from rendezvous.core.progress import (
-    LONGEST_FIRST_SECONDS,
     Limits,
     RankProgress,
     Standstill,
+    bound_first_seconds,
     compute_active_until,
     find_standstill,
     find_stragglers,
@@ -134,6 +138,8 @@ class _Known(NamedTuple):
     fingerprint: str
     report: AgentReport
     at: float
+    empty_since: Optional[float]
+    """Since when it reports no process; None if it reports some."""
 
 
 class GangWatch:
@@ -149,7 +155,10 @@ class GangWatch:
         self._known: Dict[Member, _Known] = {}
         self._members: Mapping[Member, str] = {}
         self._run = (0, 0)
+        self._is_gang_complete = True
         self._changed_at: Optional[float] = None
+        # When members came or went while processes ran.
+        self._regrouped_at = float("-inf")
         self._verdict_at = 0.0
         self._ask = first_ask
         self._asked_at: Optional[float] = None
@@ -159,8 +168,8 @@ class GangWatch:
         # Until then the gang moves for sure, by what one member has reported. So while it trains,
         # a report costs nothing for the other members.
         self._moving_until, self._mover = float("-inf"), ("", 0)
-        first_seconds = min(limits.first_seconds, LONGEST_FIRST_SECONDS)
-        self._shortest = limits._replace(first_seconds=first_seconds)
+        self._shortest = limits._replace(first_seconds=bound_first_seconds(limits))
+        self._longest_seconds = max(self._shortest)
 
     def take(
         self, member: Member, report: AgentReport, now: float, fingerprint: str = ""
@@ -174,10 +183,14 @@ class GangWatch:
         if report.run < self._run:
             return Answer()
         before = self._known.get(member)
-        known = self._known[member] = _Known(fingerprint, report, now)
+        empty_since = (before and before.empty_since) or now
+        known = self._known[member] = _Known(
+            fingerprint, report, now, None if report.processes else empty_since
+        )
         moving_until = self._compute_moving_until(known)
         if before is not None and before.fingerprint != fingerprint:
             self._start_anew(now)
+            self._regrouped_at = now
         elif now < moving_until:
             # At once: this answer must not have a verdict about the process before.
             self._asked_at, self._verdict = None, None
@@ -191,16 +204,30 @@ class GangWatch:
             self._decide(now)
         return Answer(self._ask if self._asked_at is not None else 0, self._verdict)
 
-    def expect(self, members: Mapping[Member, str], now: float) -> None:
-        """Take the members with a rank, with the fingerprints of their Pods; forget others."""
+    def expect(
+        self, members: Mapping[Member, str], now: float, *, is_gang_complete: bool = True
+    ) -> None:
+        """Take the members with a rank, with the fingerprints of their Pods; forget others.
+
+        ``is_gang_complete`` says whether no member is missing that the others have to wait for.
+        """
+        self._is_gang_complete = is_gang_complete
         if members == self._members:
             return
-        self._members = dict(members)
+        is_first, self._members = not self._members, dict(members)
         for member, known in list(self._known.items()):
             if self._members.get(member) != known.fingerprint:
                 del self._known[member]
         self._find_mover()
         self._start_anew(now)
+        if not is_first:
+            self._regrouped_at = now
+
+    def forget(self) -> None:
+        """Forget all reports: those to another rank 0 are newer."""
+        self._known.clear()
+        self._find_mover()
+        self._asked_at, self._verdict = None, None
 
     def _start_anew(self, now: float) -> None:
         self._asked_at, self._verdict = None, None
@@ -209,7 +236,8 @@ class GangWatch:
     def _compute_moving_until(self, known: _Known) -> float:
         """Compute until when the gang moves at least, by what this member has reported."""
         if not known.report.processes:
-            return known.at + _SILENT_SECONDS
+            # It may report no more, because its Pod ends.
+            return known.at + self._longest_seconds
         ranks = (_place(0, process, known.at, known.at) for process in known.report.processes)
         return max(compute_active_until(rank, self._shortest) for rank in ranks)
 
@@ -249,14 +277,23 @@ class GangWatch:
             if rank.has_no_steps and now >= compute_active_until(rank, self._shortest)
         )
 
+    def list_without_processes(self, now: float) -> Tuple[str, ...]:
+        """List the members that have reported no process for as long as the first step may take."""
+        return tuple(
+            _name(member, -1, 0)
+            for member, known in sorted(self._known.items())
+            if known.empty_since is not None
+            and now - known.empty_since >= self._shortest.first_seconds
+        )
+
     def _decide(self, now: float) -> None:
-        if self._verdict is not None and now - self._verdict_at < _REPEAT_SECONDS:
+        if self._verdict is not None and now < self._compute_repeat_at(self._verdict, now):
             return
         names, processes = self._list_processes()
         self._decide_seconds = max(_LEAST_DECIDE_SECONDS, len(processes) * _DECIDE_SECONDS_PER_RANK)
         ranks = _place_all(processes, now)
         found = find_standstill(ranks, self._limits, now)
-        if found is None or not self._is_complete(now):
+        if found is None or self._is_regrouping(ranks, now) or not self._is_complete(now):
             self._asked_at, self._verdict = None, None
             return
         if self._verdict is not None:
@@ -282,6 +319,17 @@ class GangWatch:
             acting=self._choose_acting([member for member, _ in behind], found, now),
         )
 
+    def _compute_repeat_at(self, verdict: Verdict, now: float) -> float:
+        """Compute when there may be another verdict."""
+        acting = [self._known.get((role, index)) for role, index, _ in verdict.acting]
+        have_acted = any(known is None or _is_silent(known.at, now) for known in acting)
+        return self._verdict_at + (self._longest_seconds if have_acted else _REPEAT_SECONDS)
+
+    def _is_regrouping(self, ranks: Sequence[RankProgress], now: float) -> bool:
+        """Return whether ranks may still wait for the members to be complete again."""
+        is_early = now - self._regrouped_at < self._longest_seconds or not self._is_gang_complete
+        return is_early and any(rank.changed_at <= self._regrouped_at for rank in ranks)
+
     def _choose_acting(
         self, behind: Sequence[Member], found: Standstill, now: float
     ) -> Tuple[Acting, ...]:
@@ -297,7 +345,7 @@ class GangWatch:
         """List members with the names of their ranks, and processes with the times they came."""
         names, processes = [], []
         for member in sorted(self._known):
-            _, report, at = self._known[member]
+            _, report, at, _ = self._known[member]
             for process in report.processes:
                 names.append((member, _name(member, process.rank, len(report.processes))))
                 processes.append((process, at))

@@ -28,8 +28,8 @@ from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 _LEAST_COMPARED = 3
 # Characters of a frame in a stack.
 FRAME_LENGTH = 4
-# With no limit for the first step, such a rank would be active for ever.
-LONGEST_FIRST_SECONDS = 1800.0
+# Without a limit for the first step, a rank that never reports one would be active for ever.
+_UNLIMITED_FIRST_SECONDS = 1800.0
 
 
 class RankProgress(NamedTuple):
@@ -96,8 +96,14 @@ def compute_active_until(rank: RankProgress, limits: Limits) -> float:
     if rank.step is None:
         limit = limits.first_seconds
     if rank.has_no_steps:
-        limit = min(limit, LONGEST_FIRST_SECONDS)
+        limit = bound_first_seconds(limits)
     return _get_active_at(rank) + limit
+
+
+def bound_first_seconds(limits: Limits) -> float:
+    """Return the time for the first step, also if it has no limit: then it is 1800 s."""
+    first = limits.first_seconds
+    return first if first < float("inf") else _UNLIMITED_FIRST_SECONDS
 
 
 def find_stragglers(step_seconds: Mapping[int, Sequence[float]], factor: float) -> Tuple[int, ...]:

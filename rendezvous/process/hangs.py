@@ -99,6 +99,8 @@ class HangWatcher:
         self._seconds = min(_MOST_SECONDS, max(_LEAST_SECONDS, shortest))
         self._watch = GangWatch(limits, int.from_bytes(os.urandom(_ASK_BYTES), "big"))
         self._generation: Optional[int] = None
+        # In rank 0, the thread of the hub uses the watch, too.
+        self._watching = threading.Lock()
         self._stragglers: Tuple[str, ...] = ()
         self._compared_at = clock.monotonic()
         self._meter = GangMeter()
@@ -136,7 +138,8 @@ class HangWatcher:
         end = self._clock.monotonic() + self._seconds
         while self._clock.monotonic() < end:
             self._clock.sleep(min(_LOOK_SECONDS, self._seconds))
-            with contextlib.suppress(OSError, ValueError, GangKeyError):  # the turn says so
+            # The next turn says so. The file may also be none of the agent's for a moment.
+            with contextlib.suppress(Exception):
                 if not self._link.serve():
                     self._reporter.say_once(PORT_TAKEN, "warning")
 
@@ -188,6 +191,8 @@ class HangWatcher:
         report = AgentReport(self._member.get_run(), self._answered, processes)
         now = self._clock.monotonic()
         try:
+            with self._watching:
+                self._look(now)
             answer = decode_answer(self._link.exchange(encode_report(report)))
         except NoMemberError:
             answer = Answer()  # it waits for nobody, and nobody for it
@@ -233,33 +238,45 @@ class HangWatcher:
 
     def _answer(self, member: Tuple[str, int, str], wire: Any) -> Dict[str, Any]:
         """Answer the report of a member; called by the thread of the hub, in rank 0."""
-        gang = roster()
+        report = decode_report(wire)
         now = self._clock.monotonic()
-        if gang.generation != self._generation:
-            self._generation = gang.generation
-            pods = {(peer.role, peer.index): peer.fingerprint for peer in gang.ranked}
-            self._watch.expect(pods, now)
-        answer = self._watch.take(member[:2], decode_report(wire), now, member[2])
+        with self._watching:
+            self._look(now)
+            answer = self._watch.take(member[:2], report, now, member[2])
         if answer.verdict is not None:
             # Now: when the first member acts, the gang may start again before the next report.
             self._say(answer.verdict)
         if now - self._compared_at >= _COMPARE_SECONDS:
             self._compared_at = now
-            self._report_stragglers()
-            self._report_without_steps(now)
+            with self._watching:
+                self._report_stragglers()
+                self._report_without_steps(now)
+                self._report_without_processes(now)
         pause = _LEVEL_LOOK_SECONDS if self._is_finishing else _MEASURE_SECONDS
         if now - self._measured_at >= pause:
-            self._measure(gang.generation, now)
+            self._measure(now)
         return encode_answer(answer)
 
-    def _measure(self, generation: int, now: float) -> None:
+    def _measure(self, now: float) -> None:
         self._measured_at = now
-        stragglers = self._watch.list_stragglers()
-        ranks = self._watch.list_ranks()
+        generation = self._generation or 0
+        with self._watching:
+            stragglers, ranks = self._watch.list_stragglers(), self._watch.list_ranks()
         measured = self._meter.follow(generation, self._watch.run, ranks, stragglers, now)
         if measured is not None:
             self._measured = measured
             self._member.show(measured)
+
+    def _look(self, now: float) -> None:
+        """Look at the members, also while another Pod is rank 0: this one may be it next."""
+        gang = roster()
+        if gang.generation == self._generation:
+            return
+        self._generation = gang.generation
+        pods = {(peer.role, peer.index): peer.fingerprint for peer in gang.ranked}
+        self._watch.expect(pods, now, is_gang_complete=gang.is_complete)
+        if gang.rank != 0:
+            self._watch.forget()
 
     def _report_stragglers(self) -> None:
         stragglers = self._watch.list_stragglers()
@@ -274,6 +291,14 @@ class HangWatcher:
             listed = _list_names(names[:MAX_NAMED], len(names))
             verb = "reports" if len(names) == 1 else "report"
             text = f"progress: {listed} {verb} no step, though others do: their hangs are not named"
+            self._reporter.say_once(text, "warning")
+
+    def _report_without_processes(self, now: float) -> None:
+        names = self._watch.list_without_processes(now)
+        if names:
+            listed = _list_names(names[:MAX_NAMED], len(names))
+            verb = "has" if len(names) == 1 else "have"
+            text = f"progress: no hang is found, because {listed} {verb} no process with steps now"
             self._reporter.say_once(text, "warning")
 
 

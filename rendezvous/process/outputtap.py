@@ -6,7 +6,8 @@ unchanged, and then looks for the newest step. It never holds more than 68 KiB.
 A program may write a progress bar into one line for ever: it returns to the begin of the line by
 CR, by backspaces or by a sequence for the cursor. So each of these also ends a *line* here, and
 counts in a line that is not ended yet, unless it is the last character so far: of ``step 12``, only
-``step 1`` may have come. In each line the first step counts.
+``step 1`` may have come. In each line the first step counts. Of a line that is not ended, a later
+one counts, too, if it is greater and its total is the same: a program may never end its line.
 """
 
 import contextlib
@@ -19,7 +20,6 @@ from rendezvous.settings.progresspattern import StepPattern, TextStep, parse_con
 
 # To a column, up or down a line, or erase: ECMA-48.
 _CURSOR = re.compile(rb"\x1b\[[0-9;]{0,16}[A-HJKSTf]")
-_MAX_SEQUENCE_BYTES = 20
 _CHUNK_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 4096
 _MAX_FILE_BYTES = 64 * 1024
@@ -94,7 +94,7 @@ class Line:
     def __init__(self, pattern: StepPattern) -> None:
         self._pattern = pattern
         self._rest = b""
-        self._has_step = False
+        self._found: Optional[TextStep] = None
 
     def take(self, chunk: bytes) -> Optional[TextStep]:
         """Take what was written; return the newest step in it, None if there is none."""
@@ -102,19 +102,13 @@ class Line:
         if b"\x1b" in content:
             content = _CURSOR.sub(b"\n", content)
         ended, end, rest = content.rpartition(b"\n")
-        if self._has_step:
+        if self._found is not None:
             ended = ended.partition(b"\n")[2]
         found = self._pattern.find_last(ended.decode("utf-8", "replace")) if end else None
-        self._has_step = self._has_step and not end
-        newer = None
-        if not self._has_step:
-            newer = self._pattern.find_open(rest.decode("utf-8", "replace"))
-            self._has_step = newer is not None
-        # Half a sequence may end what has come so far.
-        begin = rest.rfind(b"\x1b", max(0, len(rest) - _MAX_SEQUENCE_BYTES))
-        kept = rest[begin:] if begin >= 0 else b""
-        self._rest = kept if self._has_step else rest[-_MAX_LINE_BYTES:]
-        return newer or found
+        before = None if end else self._found
+        self._found = self._pattern.find_open(rest.decode("utf-8", "replace"), before)
+        self._rest = rest[-_MAX_LINE_BYTES:]
+        return self._found if self._found != before else found
 
 
 def _write(target: int, chunk: bytes) -> None:

@@ -77,12 +77,15 @@ class ProgressPages:
         self._clock = clock
         self._seen: Dict[int, _Seen] = {}
         self._newest: Dict[int, _Seen] = {}
+        # When a process with a page ran last: it may have declared a pause for the others.
+        self._paged_at = float("-inf")
         self.is_command_running: Callable[[], bool] = lambda: True
         self._started_at = clock.monotonic()
 
     def note_start(self) -> None:
         """Forget the processes of the command before; a new command is started now."""
         self._started_at, self._seen, self._newest = self._clock.monotonic(), {}, {}
+        self._paged_at = float("-inf")
         self._text.note_start()
         # A process may run as another user than the agent, so the folder is as /tmp is.
         with contextlib.suppress(OSError):
@@ -99,6 +102,7 @@ class ProgressPages:
         """Report the processes; none if no command runs, or those that had reported have ended.
 
         Until the first page of a command, the Pod is reported as a process before its first step.
+        If its steps come from a file or its output, it is one whenever there is no page.
         """
         if not self.is_command_running():
             return ()
@@ -112,9 +116,11 @@ class ProgressPages:
                         running[page.pid] = _follow(seen.get(page.pid), page, now)
         if seen is self._seen:
             self._seen = running
-            self._newest = running or self._newest
+            if running:
+                self._newest, self._paged_at = running, now
         if not running:
-            return () if self._newest else (self._report_text(now),)
+            has_ended = self._newest and not self._text.describe()
+            return () if has_ended else (self._report_text(now),)
         return tuple(self._report(each, now) for each in running.values())
 
     def observe_last(self) -> Tuple[ProcessReport, ...]:
@@ -136,7 +142,7 @@ class ProgressPages:
             self._get_rank(),
             step,
             total,
-            max(0.0, now - changed_at),
+            max(0.0, now - max(changed_at, self._paged_at)),
             moved_seconds=None if moved_at is None else now - moved_at,
         )
 

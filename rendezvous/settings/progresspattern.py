@@ -50,10 +50,18 @@ class StepPattern(NamedTuple):
         first = self.regex.search(lines, lines.rfind("\n", 0, last.start()) + 1)
         return self._read(first or last)
 
-    def find_open(self, line: str) -> Optional[TextStep]:
-        """Find the step in a line that may go on; None if it has none, or it may be longer."""
-        match = self.regex.search(line)
-        return None if match is None or match.end() == len(line) else self._read(match)
+    def find_open(self, line: str, newest: Optional[TextStep]) -> Optional[TextStep]:
+        """Find the newest step in a line that may go on, of which ``newest`` is known already.
+
+        A step at its end may get more digits, so it does not count yet.
+        """
+        for match in self.regex.finditer(line):
+            if match.end() < len(line):
+                step = self._read(match)
+                is_newer = newest is not None and newest.total == step.total
+                if newest is None or (is_newer and newest.step < step.step):
+                    newest = step
+        return newest
 
     def _read(self, match: Match[str]) -> TextStep:
         numbers = [int(text) for text in match.groups()]

@@ -187,7 +187,8 @@ if rank == 1:
 def test_hang_is_found_after_rank_0_has_moved_to_a_process_that_waits(open_training: Open) -> None:
     command = [sys.executable, "-c", WAITING]
     # Reports each 1.5 s: the process would serve before the agent looks.
-    settings = {"FB_PROGRESS_TIMEOUT_SEC": "18"}
+    # The members change, so the limit for the first step counts.
+    settings = {"FB_PROGRESS_TIMEOUT_SEC": "18", "FB_FIRST_PROGRESS_TIMEOUT_SEC": "18"}
     with open_training("", in_place=True, command=command, settings=settings) as gang:
         assert gang.agents[0].wait() == 0
         gang.agents[1].wait_for("waits")

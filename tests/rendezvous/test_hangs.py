@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Iterable
 from types import SimpleNamespace
 
 import pytest
@@ -285,10 +286,157 @@ def test_standstill_that_lasts_gets_another_verdict_with_another_member_that_act
     gang.stacks[3] = "sleep"
     (first,) = gang.let_pass(70.0)
     assert first.acting == (("worker", 3, ""),)
+    *_, second = gang.let_pass(80.0)
+    assert second.number > first.number
+    assert second.acting == first.acting
     gang.silent = {3}
+    gang.let_pass(LIMITS.first_seconds)
     *_, last = gang.let_pass(80.0)
-    assert last.number > first.number
+    assert last.number > second.number
     assert (last.behind, last.acting) == (("worker/3",), (("worker", 0, ""),))
+
+
+def leave(gang: Gang, gone: int, *, is_gang_complete: bool = True) -> None:
+    gang.silent = {gone}
+    rest = {("worker", index): "" for index in range(RANKS) if index != gone}
+    gang.watch.expect(rest, gang.now, is_gang_complete=is_gang_complete)
+
+
+def hang(gang: Gang) -> None:
+    """Rank 3 hangs, and is to be killed."""
+    gang.watch.expect({("worker", index): "" for index in range(RANKS)}, gang.now)
+    gang.step()
+    gang.stacks[3] = "sleep"
+    (found,) = gang.let_pass(70.0)
+    assert found.acting == (("worker", 3, ""),)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_ranks_that_wait_for_the_next_pod_are_not_killed(seed: int) -> None:
+    gang = Gang(seed)
+    hang(gang)
+    leave(gang, 3)
+    assert gang.let_pass(LIMITS.first_seconds - REPORT_SECONDS) == []
+
+
+def test_ranks_that_wait_are_not_killed_while_a_member_is_missing() -> None:
+    gang = Gang()
+    hang(gang)
+    leave(gang, 3, is_gang_complete=False)
+    assert gang.let_pass(5 * LIMITS.first_seconds) == []
+    leave(gang, 3)
+    assert gang.let_pass(LIMITS.first_seconds), "the same members, but no more is wanted"
+
+
+def test_hang_is_found_when_all_have_moved_after_a_change_of_the_members() -> None:
+    gang = Gang()
+    hang(gang)
+    leave(gang, 3)
+    gang.let_pass(10.0)
+    gang.step()
+    gang.stacks[5] = "sleep"
+    assert [verdict.behind for verdict in gang.let_pass(70.0)] == [("worker/5",)]
+
+
+@pytest.mark.parametrize("has_reported", [False, True])
+def test_others_are_not_killed_while_a_pod_that_was_killed_is_still_a_member(
+    has_reported: bool,  # noqa: FBT001  a parameter
+) -> None:
+    gang = Gang()
+    hang(gang)
+    gang.silent = {3}
+    if has_reported:
+        gang.watch.take(("worker", 3), AgentReport(gang.run, 0, ()), gang.now)
+    found = gang.let_pass(LIMITS.first_seconds - 80.0)
+    assert {verdict.acting for verdict in found} <= {(("worker", 3, ""),)}
+
+
+def test_next_rank_0_knows_that_the_members_have_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gang = Gang()
+    gang.step()
+    clock = VirtualClock()
+    member = hangs.Member(("worker", 1), "", lambda: (1, 0), lambda _: None)
+    reporter = LineReporter("test", is_json=False)
+    watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, clock)  # type: ignore[arg-type]
+    watcher._link = NoLink()  # type: ignore[assignment]
+    clock.now = gang.now
+    monkeypatch.setattr(hangs, "roster", lambda: build_roster(1, range(RANKS)))
+    watcher.turn()
+    gang.now += 100.0
+    clock.now = gang.now
+    monkeypatch.setattr(hangs, "roster", lambda: build_roster(0, range(1, RANKS), 2))
+    watcher.turn()
+    gang.watch, gang.silent = watcher._watch, {0}
+    assert gang.let_pass(LIMITS.first_seconds - REPORT_SECONDS) == []
+
+
+def test_reports_of_the_time_before_another_rank_0_are_forgotten() -> None:
+    gang = Gang()
+    gang.step()
+    gang.let_pass(4.0)
+    gang.watch.forget()
+    gang.now += 300.0
+    gang.watch.expect({("worker", index): "" for index in range(RANKS)}, gang.now)
+    gang.silent = {3}
+    assert gang.let_pass(19.0) == []
+    (found,) = gang.let_pass(10.0)
+    assert found.behind_count == RANKS - 1, "nothing is known of rank 3"
+
+
+def test_member_that_has_no_process_for_long_is_listed() -> None:
+    gang = Gang()
+    gang.watch.take(("worker", 3), AgentReport(gang.run, 0, ()), gang.now)
+    for later, expected in ((599.0, ()), (600.0, ("worker/3",))):
+        at = gang.now + later
+        gang.watch.take(("worker", 3), AgentReport(gang.run, 0, ()), at)
+        assert gang.watch.list_without_processes(at) == expected
+
+
+def test_member_without_processes_is_named_in_the_log(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hangs, "roster", lambda: build_roster(0, range(RANKS)))
+    member = hangs.Member(("worker", 0), "", lambda: (1, 0), lambda _: None)
+    clock = VirtualClock()
+    reporter = LineReporter("test", is_json=False)
+    watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, clock)  # type: ignore[arg-type]
+    for _ in range(700):
+        watcher._answer(("worker", 3, ""), encode_report(AgentReport((1, 0), 0, ())))
+        clock.now += 1.0
+    errors = capsys.readouterr().err
+    assert errors.count("no hang is found, because worker/3 has no process with steps now") == 1
+
+
+@pytest.mark.parametrize("first_seconds", [7200.0, float("inf")])
+def test_rank_that_compiles_longer_than_the_first_steps_of_others_is_no_hang(
+    first_seconds: float,
+) -> None:
+    gang = Gang()
+    gang.watch = GangWatch(LIMITS._replace(first_seconds=first_seconds), 0)
+    gang.reporting = set(range(RANKS)) - {3}
+    gang.step()
+    gang.now += 5.0
+    gang.step()
+    longest = 1800.0 if first_seconds == float("inf") else first_seconds
+    assert gang.let_pass(longest - 10.0) == []
+    assert gang.let_pass(40.0)
+
+
+def test_broken_file_of_the_members_does_not_end_the_watch() -> None:
+    class BrokenLink(NoLink):
+        def serve(self) -> bool:
+            raise KeyError("own")
+
+    member = hangs.Member(("worker", 0), "own", lambda: (1, 0), lambda _: None)
+    clock = VirtualClock()
+    reporter = LineReporter("test", is_json=False)
+    watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, clock)  # type: ignore[arg-type]
+    watcher._link = BrokenLink()  # type: ignore[assignment]
+    before = clock.now
+    watcher._rest()
+    assert clock.now > before
 
 
 def test_gang_is_not_judged_while_a_member_has_no_process() -> None:
@@ -298,6 +446,11 @@ def test_gang_is_not_judged_while_a_member_has_no_process() -> None:
         gang.let_pass(1.0)
         answer = gang.watch.take(("worker", 3), AgentReport(gang.run, 0, ()), gang.now)
         assert answer == Answer()
+
+
+def build_roster(rank: int, members: Iterable[int], generation: int = 1) -> SimpleNamespace:
+    ranked = [SimpleNamespace(role="worker", index=i, fingerprint="") for i in members]
+    return SimpleNamespace(rank=rank, generation=generation, ranked=ranked, is_complete=True)
 
 
 class Pages:
@@ -326,7 +479,7 @@ def test_rank_0_acts_once_though_an_answer_is_lost(
     pod: str, ended: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acted: list[tuple[int, int]] = []
-    monkeypatch.setattr(hangs, "roster", lambda: SimpleNamespace(rank=0))
+    monkeypatch.setattr(hangs, "roster", lambda: build_roster(0, range(2)))
     member = hangs.Member(("worker", 0), "own", lambda: (1, 0), acted.append)
     reporter = LineReporter("test", is_json=False)
     watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, VirtualClock())  # type: ignore[arg-type]
@@ -404,8 +557,9 @@ class NoLink:
 
 
 def test_pod_that_leaves_does_not_warn_of_a_watch_without_it(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(hangs, "roster", lambda: build_roster(-1, range(1, 3)))
     member = hangs.Member(("worker", 0), "own", lambda: (1, 0), lambda _: None)
     clock = VirtualClock()
     reporter = LineReporter("test", is_json=False)

@@ -1,6 +1,8 @@
 """The step of code that cannot be changed: patterns, files, and the output of a command."""
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from rendezvous.process.steptext import StepText
 from rendezvous.settings.progresspattern import TextStep, parse_content, parse_pattern
 from tests.support.fakes.agentclock import VirtualClock
 from tests.support.measuring.cost import assert_costs_at_most
+from tests.support.servers.frameworkcrd import ROOT
 from tests.support.waiting import HANG_SECONDS
 
 
@@ -193,6 +196,33 @@ def test_file_on_a_server_that_hangs_does_not_hold_the_main_thread() -> None:
     assert text.observe(0.0, 1.0).step == 7
 
 
+def test_helper_with_a_page_that_has_ended_does_not_end_the_watch_of_the_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BARRIER_WORKING_DIR", str(tmp_path))
+    clock = VirtualClock()
+    path = tmp_path / "step"
+    pages = build_pages(path, clock)
+    pages.note_start()
+    path.write_text("41")
+    assert pages.observe()[0].step == 41
+    code = (
+        "import peers, sys; peers.pause('x', 60).__enter__(); print(flush=True); sys.stdin.read()"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "rendezvous" / "site")}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as helper:
+        assert helper.stdout
+        helper.stdout.readline()
+        clock.now += 500.0
+        assert pages.observe()[0].pause_seconds > 0.0
+        helper.communicate()
+    clock.now += 5.0
+    (process,) = pages.observe()
+    assert (process.step, process.quiet_seconds) == (41, 5.0), "the pause counts as activity"
+
+
 def write_parts(*parts: bytes) -> TextStep | None:
     pattern = parse_pattern("step {step}/{total}")
     assert pattern is not None
@@ -219,6 +249,13 @@ def write_parts(*parts: bytes) -> TextStep | None:
         ([b"step 7/9\nstep 8/9", b"0 "], 8),
         ([b"step 1/9\r\nstep 8/9\r\n"], 8),
         ([b"step 1", b"\n2/9 "], None),
+        ([b"step %d/9 " % i for i in range(1, 9)], 8),
+        ([b"step 1/9 step 2/9 ", b"step 8", b"/9 "], 8),
+        ([b"step 8/9 ", b"x" * 5000, b"step 9", b"/9."], 9),
+        ([b"\x1b8step %d/9 " % i for i in range(1, 9)], 8),
+        ([b"\x1b[ustep %d/9 " % i for i in range(1, 9)], 8),
+        ([b"step 8/9, ", b"step 1000/9000 in all"], 8),
+        ([b"step 8/9 ", b"\nstep 1/9 "], 1),
     ],
 )
 def test_newest_step_of_a_progress_bar_is_found(parts: list[bytes], expected: int | None) -> None:

@@ -67,6 +67,8 @@ class Roster(NamedTuple):
     """Whether a member that computed with the others has ended its work."""
     leaving: Tuple[Tuple[str, int, str], ...] = ()
     """Role, index and fingerprint of the Pods that leave."""
+    is_complete: bool = True
+    """Whether no member is missing that the others have to wait for."""
 
     @property
     def ranked(self) -> Tuple[Peer, ...]:
@@ -199,6 +201,7 @@ def parse(document: Dict[str, Any]) -> Roster:
             (entry["role"], entry["index"], entry["podUIDFingerprint"])
             for entry in document["leaving"]
         ),
+        is_complete=document.get("complete", True),
     )
 
 
