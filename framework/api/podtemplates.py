@@ -1,7 +1,11 @@
-"""Annotations of Pod templates, whose form nobody has checked."""
+"""Annotations and containers of Pod templates, whose form nobody has checked."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from framework.api import images
+
+_RUN = "run"
 
 
 def find_annotation(template: Mapping[str, Any] | None, name: str) -> object:
@@ -12,3 +16,35 @@ def find_annotation(template: Mapping[str, Any] | None, name: str) -> object:
     if isinstance(annotations, Mapping):
         found = annotations.get(name)
     return found
+
+
+def find_runner(template: Mapping[str, Any] | None) -> str | None:
+    """Find the container of a Pod template whose program is started by ``rendezvous run``.
+
+    Returns:
+        Its name; that of the only container if none shows the agent; None if that is not clear.
+    """
+    containers = list(_walk_containers(template))
+    found = [each for each in containers if _runs_agent(each)] or containers
+    return str(found[0].get("name")) if len(found) == 1 else None
+
+
+def _walk_containers(template: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
+    spec = (template or {}).get("spec")
+    containers = spec.get("containers") if isinstance(spec, Mapping) else None
+    if isinstance(containers, list):
+        yield from (each for each in containers if isinstance(each, Mapping))
+
+
+def _runs_agent(container: Mapping[str, Any]) -> bool:
+    command, args = (_list_words(container, key) for key in ("command", "args"))
+    words = [*command, *args]
+    if images.starts_installed_agent(words):
+        return True
+    name = command[0] if command else str(container.get("image") or "")
+    return images.find_program(name) == images.RENDEZVOUS and _RUN in words
+
+
+def _list_words(container: Mapping[str, Any], key: str) -> list[str]:
+    words = container.get(key)
+    return [str(word) for word in words] if isinstance(words, list) else []

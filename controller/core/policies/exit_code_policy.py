@@ -1,20 +1,23 @@
 """The exit code policy: whether the exit code of one container makes a failure permanent.
 
 A Pod template may say which exit codes of a container are retried
-(``framework.api.retryable_codes``). ``complete_failed`` applies the first rule that matches:
+(``framework.api.retryable_codes``). It judges the exit code that the program of this container
+chose. Every other end is judged by the rules about what ended the program; the annotation never
+makes it permanent. ``complete_failed`` applies the first rule that matches:
 
 1. Without that annotation, or if the container has not ended or has ended with 0: the completion
    is that of the predefined codes and of podFailureSpec.
 2. The container ran out of memory (OOMKilled): permanent.
-3. Kubernetes ended the Pod (it has a reason), the container runtime gives another reason than the
-   end of the program, or an agent of ours ended by its own decision: the completion of rule 1, if
-   it is transient or permanent.
+3. The program did not choose the code. The predefined codes and podFailureSpec are applied to the
+   Pod without its containers if Kubernetes ended the Pod (it has a reason), and to this container
+   alone if the container runtime or an agent of ours ended it. If they say neither transient nor
+   permanent, a code in the range is transient, and any other an unknown failure.
 4. An exit code in the range is transient, any other is permanent, whatever podFailureSpec says.
 
-A completion that agrees with the rule stays as it is, with its code and phrase.
+In 2 and 4, a completion that agrees with the rule stays as it is, with its code and phrase.
 
 Example: tensorflow=128-255. The container ends with 139, which the default config calls permanent:
-transient. It ends with 1, and a sidecar with 137: permanent.
+transient. It ends with 1, and a sidecar with 137: permanent. Its agent ends with 210: permanent.
 
 Rules: docs/design/failure-handling.md, "Retryable exit codes".
 """
@@ -26,18 +29,33 @@ from typing import Any
 
 from framework.api import constants
 from framework.api.completion import (
+    CONTAINER_PERMANENT_FAILED,
+    CONTAINER_TRANSIENT_CONFLICT_FAILED,
+    CONTAINER_TRANSIENT_FAILED,
     PERMANENT,
     TRANSIENT,
     CompletionCodeRule,
     complete_failed_pod,
 )
-from framework.api.pods import PodView, Terminated
+from framework.api.constants import HUNG_EXIT_CODE
+from framework.api.pods import PodView, Terminated, extract_completion
 from framework.api.retryable_codes import RetryableCodes, find_retryable_codes
 from framework.api.types import CompletionType, TaskAttemptCompletionStatus
 
 OOM_KILLED = "OOMKilled"
+_AGENT_FAULT = 1
 # Reasons of the kubelet for a program that ended by itself or by a signal.
 _PROGRAM_ENDED = frozenset({"", "Error", "Completed"})
+# Those of framework/agent/exitcodes.py without 0.
+AGENT_CODES = frozenset(
+    {
+        _AGENT_FAULT,
+        CONTAINER_TRANSIENT_FAILED,
+        CONTAINER_TRANSIENT_CONFLICT_FAILED,
+        HUNG_EXIT_CODE,
+        CONTAINER_PERMANENT_FAILED,
+    }
+)
 _PHRASES = {TRANSIENT: "ContainerExitCodeRetryable", PERMANENT: "ContainerExitCodePermanent"}
 
 
@@ -51,12 +69,28 @@ def complete_failed(
         pod: the Pod that failed.
         rules: podFailureSpec.
     """
-    completion = complete_failed_pod(pod, rules)
     codes = find_retryable_codes(template)
     ended = None if codes is None else _find_end(pod, codes.container)
     if codes is None or ended is None or ended.code == 0:
+        return complete_failed_pod(pod, rules)
+    if ended.reason == OOM_KILLED:
+        return _set_attribute(complete_failed_pod(pod, rules), codes, ended, PERMANENT)
+    is_retried = codes.contains(ended.code)
+    if _is_chosen(pod, ended):
+        attribute = TRANSIENT if is_retried else PERMANENT
+        return _set_attribute(complete_failed_pod(pod, rules), codes, ended, attribute)
+    completion = _complete_other_end(pod, codes.container, rules)
+    if _is_decided(completion) or not is_retried:
         return completion
-    attribute = _judge(codes, pod, ended, completion.type)
+    return _set_attribute(completion, codes, ended, TRANSIENT)
+
+
+def _set_attribute(
+    completion: TaskAttemptCompletionStatus,
+    codes: RetryableCodes,
+    ended: Terminated,
+    attribute: str,
+) -> TaskAttemptCompletionStatus:
     if completion.type.has_attribute(attribute):
         return completion
     return replace(
@@ -72,25 +106,48 @@ def _find_end(pod: PodView, name: str) -> Terminated | None:
     return next((each.terminated for each in pod.containers if each.name == name), None)
 
 
-def _judge(codes: RetryableCodes, pod: PodView, ended: Terminated, kind: CompletionType) -> str:
-    """Find the attribute that the completion must have."""
-    if ended.reason == OOM_KILLED:
-        return PERMANENT
-    if pod.reason or ended.reason not in _PROGRAM_ENDED or _is_agent_end(ended):
-        # As the retry policy: Transient is checked first.
-        for attribute in (TRANSIENT, PERMANENT):
-            if kind.has_attribute(attribute):
-                return attribute
-    return TRANSIENT if codes.contains(ended.code) else PERMANENT
+def _is_chosen(pod: PodView, ended: Terminated) -> bool:
+    """Return whether the program of the container chose its exit code."""
+    return not pod.reason and ended.reason in _PROGRAM_ENDED and not _is_agent_end(ended)
+
+
+def _complete_other_end(
+    pod: PodView, container: str, rules: Sequence[CompletionCodeRule]
+) -> TaskAttemptCompletionStatus:
+    """Build the completion of an end that the program did not choose, from what ended it."""
+    alone = replace(pod, containers=tuple(c for c in pod.containers if c.name == container))
+    if pod.reason:
+        completion = complete_failed_pod(replace(pod, containers=()), rules)
+        if not _is_decided(completion):
+            completion = complete_failed_pod(alone, ())
+    else:
+        completion = complete_failed_pod(alone, rules)
+    return replace(completion, pod=extract_completion(pod))
+
+
+def _is_decided(completion: TaskAttemptCompletionStatus) -> bool:
+    return any(completion.type.has_attribute(each) for each in (TRANSIENT, PERMANENT))
 
 
 def _is_agent_end(ended: Terminated) -> bool:
-    """Return whether an agent wrote the message, whose exit code the program did not choose."""
+    """Return whether an agent of ours ended by its own decision.
+
+    A hang needs no message: a report of a restart in place has none.
+    """
+    if ended.code not in AGENT_CODES:
+        return False
+    return ended.code == HUNG_EXIT_CODE or _is_agent_message(ended)
+
+
+def _is_agent_message(ended: Terminated) -> bool:
     try:
         message = json.loads(ended.message)
     except (ValueError, RecursionError):
         return False
-    return isinstance(message, dict) and message.get("exitCode") == ended.code
+    if not isinstance(message, dict) or not isinstance(message.get("reason"), str):
+        return False
+    code = message.get("exitCode")
+    return type(code) is int and code == ended.code
 
 
 def _explain(codes: RetryableCodes, ended: Terminated, attribute: str) -> str:

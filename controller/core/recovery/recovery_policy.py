@@ -34,7 +34,9 @@ from framework.api.constants import PROCESS_ENDED_ANNOTATION
 from framework.api.epochreports import parse_end
 from framework.api.naming import TaskKey
 from framework.api.pods import ContainerView, PodView, Terminated
+from framework.api.podtemplates import find_runner
 from framework.api.recovery import FailedProcess, RecoveryStatus, RoleRestarts
+from framework.api.retryable_codes import find_retryable_codes
 from framework.api.roster import fingerprint_uid
 from framework.api.states import FrameworkState
 
@@ -88,13 +90,19 @@ def _read_report(draft: Draft, key: TaskKey, pod: PodView, state: EpochState) ->
 
 
 def _is_permanent(draft: Draft, role: str, pod: PodView, code: int) -> bool:
-    """Return whether the Pod would fail permanently if its running containers ended so."""
+    """Return whether the Pod would fail permanently if its running containers ended so.
+
+    Retryable exit codes judge the reported process only if their container runs it.
+    """
     ended = Terminated(code=code)
     containers = tuple(
         container if container.terminated else replace(container, terminated=ended)
         for container in pod.containers or (ContainerView(""),)
     )
     template = next((each.task.pod for each in draft.spec.task_roles if each.name == role), None)
+    codes = find_retryable_codes(template)
+    if codes is not None and codes.container != find_runner(template):
+        template = None
     ended_pod = replace(pod, containers=containers)
     completion = complete_failed(template, ended_pod, draft.settings.code_rules)
     return PERMANENT in (completion.type.attributes or ())

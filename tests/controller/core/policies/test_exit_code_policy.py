@@ -7,7 +7,7 @@ import pytest
 
 from controller.config.config_file import load_config
 from controller.config.pod_failure import Regex
-from controller.core.policies.exit_code_policy import complete_failed
+from controller.core.policies.exit_code_policy import AGENT_CODES, complete_failed
 from controller.core.policies.retry_policy import decide_retry
 from framework.agent.exitcodes import ExitCode
 from framework.agent.termination import render_termination_message
@@ -36,6 +36,11 @@ NAME = "tensorflow"
 TEMPLATE = {"metadata": {"annotations": {constants.RETRYABLE_CODES_ANNOTATION: f"{NAME}=128-255"}}}
 CODES = range(1, 256)
 RULES = pytest.mark.parametrize("rules", [DEFAULT, ()], ids=["default config", "no rules"])
+
+
+def annotate(text: str) -> Wire:
+    """Build a Pod template with retryable exit codes."""
+    return {"metadata": {"annotations": {constants.RETRYABLE_CODES_ANNOTATION: text}}}
 
 
 def build_failed(*containers: Wire, **fields: Any) -> PodView:
@@ -157,6 +162,96 @@ def test_code_of_an_agent_keeps_its_meaning(code: ExitCode, *, is_retried_: bool
     message = render_termination_message(fields).decode()
     pod = build_failed(build_ended(NAME, code.value, reason="Error", message=message))
     assert is_retried(complete_failed(TEMPLATE, pod, DEFAULT)) is is_retried_
+
+
+@cases(
+    "code attribute",
+    hung_outside_the_range=(ExitCode.HUNG, None),
+    fault_outside_the_range=(ExitCode.UNKNOWN, None),
+    transient_outside_the_range=(ExitCode.TRANSIENT, TRANSIENT),
+    permanent_inside_the_range=(ExitCode.PERMANENT, PERMANENT),
+)
+@pytest.mark.parametrize("text", [f"{NAME}=130-143", f"{NAME}=205-220"])
+def test_end_of_an_agent_is_never_made_permanent_by_the_range(
+    text: str, code: ExitCode, attribute: str | None
+) -> None:
+    fields = {"exitCode": code.value, "reason": "Any", "message": "x"}
+    message = render_termination_message(fields).decode()
+    pod = build_failed(build_ended(NAME, code.value, reason="Error", message=message))
+    completion = complete_failed(annotate(text), pod, DEFAULT)
+    assert completion.type.attributes == (() if attribute is None else (attribute,))
+    assert completion.code == code.value
+
+
+@pytest.mark.parametrize("message", ["", "no JSON"])
+def test_hang_is_no_code_of_the_program_without_a_message_of_the_agent(message: str) -> None:
+    pod = build_failed(build_ended(NAME, ExitCode.HUNG.value, reason="Error", message=message))
+    completion = complete_failed(annotate(f"{NAME}=130-143"), pod, DEFAULT)
+    assert completion.type.attributes == ()
+    assert completion == complete_failed_pod(pod, DEFAULT)
+
+
+@cases(
+    "code message",
+    another_code_than_those_of_agents=(139, '{"exitCode":139,"reason":"x"}'),
+    number_of_another_type=(210, '{"exitCode":210.0,"reason":"x"}'),
+    no_reason=(210, '{"exitCode":210}'),
+    reason_of_another_type=(210, '{"exitCode":210,"reason":1}'),
+)
+def test_message_of_a_program_that_looks_like_one_of_an_agent_changes_nothing(
+    code: int, message: str
+) -> None:
+    pod = build_failed(build_ended(NAME, code, reason="Error", message=message))
+    assert is_retried(complete_failed(TEMPLATE, pod, DEFAULT))
+
+
+def test_message_of_a_program_with_true_as_its_code_changes_nothing() -> None:
+    pod = build_failed(build_ended(NAME, 1, message='{"exitCode":true,"reason":"x"}'))
+    assert complete_failed(TEMPLATE, pod, DEFAULT).phrase == "ContainerExitCodePermanent"
+
+
+@pytest.mark.parametrize("code", [1, 131, 132, 134, 135, 136, 139, 141, 210])
+@cases(
+    "reason phrase",
+    node_shut_down=("Terminated", "PodNodeShutdown"),
+    evicted=("Evicted", "PodEvicted"),
+)
+def test_rule_of_the_code_does_not_judge_the_end_of_a_pod(
+    reason: str, phrase: str, code: int
+) -> None:
+    pod = build_failed(build_ended(NAME, code, reason="Error"), reason=reason)
+    completion = complete_failed(TEMPLATE, pod, DEFAULT)
+    assert (completion.phrase, completion.type.attributes) == (phrase, (TRANSIENT,))
+    assert completion.pod == complete_failed_pod(pod, DEFAULT).pod
+
+
+@cases(
+    "pod",
+    pod_reason_without_a_rule=build_failed(build_ended(NAME, 139), reason="SomeNewReason"),
+    sidecar_of_a_lost_container=build_failed(
+        build_ended(NAME, 137, reason="ContainerStatusUnknown"), build_ended("side", 210)
+    ),
+    sidecar_of_an_agent_that_may_try_again=build_failed(
+        build_ended(NAME, 202, reason="Error"), build_ended("side", 210)
+    ),
+    sidecar_of_a_pod_that_was_shut_down=build_failed(
+        build_ended(NAME, 1, reason="Error"), build_ended("side", 210), reason="Terminated"
+    ),
+)
+def test_other_containers_and_codes_do_not_judge_an_end_that_the_program_did_not_choose(
+    pod: PodView,
+) -> None:
+    assert is_retried(complete_failed(TEMPLATE, pod, DEFAULT))
+
+
+def test_codes_of_agents_are_known() -> None:
+    assert {code.value for code in ExitCode if code} == AGENT_CODES
+
+
+def test_deadline_is_permanent_whatever_a_sidecar_says() -> None:
+    ended = (build_ended(NAME, 137, reason="Error"), build_ended("side", 200))
+    pod = build_failed(*ended, reason="DeadlineExceeded")
+    assert not is_retried(complete_failed(TEMPLATE, pod, DEFAULT))
 
 
 def test_message_of_an_agent_about_another_code_is_not_of_this_end() -> None:

@@ -172,6 +172,49 @@ def test_exit_codes_of_the_template_decide_what_is_permanent(code: int, reason: 
     assert (gang.stored.epoch, gang.stored.reason) == (1, reason)
 
 
+@pytest.mark.parametrize(
+    ("codes", "code", "reason"),
+    [
+        ("main=130-143", 134, RESTARTED),
+        ("main=130-143", 139, RESTARTED),
+        ("main=130-143", 144, PERMANENT_FAILURE),
+        ("main=130-143", 202, RESTARTED),
+        ("logger=1-5", 5, RESTARTED),
+        ("logger=1-5", 137, RESTARTED),
+        ("logger=1-5", 200, RESTARTED),
+        ("logger=1-5", 202, RESTARTED),
+        ("logger=1-5", 210, PERMANENT_FAILURE),
+        ("logger=128-255", 210, PERMANENT_FAILURE),
+    ],
+)
+@pytest.mark.parametrize(
+    "main",
+    [
+        {"command": ["python3", "/frameworkbarrier/agent/rendezvous.pyz", "run", "--", "train"]},
+        {"command": ["sh", "-c", "exec /frameworkbarrier/agent/rendezvous.pyz run -- train"]},
+        {"image": "r/framework-rendezvous:1", "args": ["run", "--", "train"]},
+        {"command": ["/bin/framework-rendezvous", "run", "--", "train"]},
+    ],
+    ids=["installed", "shell", "image", "program"],
+)
+def test_exit_codes_of_a_container_do_not_judge_the_process_of_another(
+    main: dict[str, Any], codes: str, code: int, reason: str
+) -> None:
+    others = [
+        {"name": "logger", "image": "busybox", "command": ["run"]},
+        {"name": "watch", "image": "r/framework-rendezvous:1", "args": ["watch"]},
+    ]
+    template = {
+        "metadata": {"annotations": {RETRYABLE_CODES_ANNOTATION: codes}},
+        "spec": {"containers": [*others, {"name": "main", **main}]},
+    }
+    gang = Gang(task=TaskSpec(pod=template))
+    gang._change(name(0), containers=(ContainerView("logger"), ContainerView("main")))
+    gang.report(0, 0, code)
+    gang.pause(1)
+    assert (gang.stored.epoch, gang.stored.reason) == (1, reason)
+
+
 def test_refusal_is_forgotten_with_its_pod() -> None:
     gang = Gang()
     gang.report(0, 0, 210)
