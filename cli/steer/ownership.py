@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from cli.exitcodes import CliError, ExitCode
-from framework.kinds.catalog import KINDS
+from cli.jobs import JobName, find_job_name
 from framework.kube.resources import Object
 
 _KEPT_PATH = "/spec/executionType"
@@ -25,7 +25,7 @@ def check_change(body: Object, operations: Sequence[Object]) -> None:
     Raises:
         CliError: the change would be put back.
     """
-    job = _find_job(body)
+    job = find_job_name(body)
     paths = [str(each["path"]) for each in operations if each["op"] != "test"]
     if job and any(path.startswith("/spec") and path != _KEPT_PATH for path in paths):
         raise _refuse(body, job, "puts this change back; change", "edit")
@@ -37,24 +37,18 @@ def check_deletion(body: Object) -> None:
     Raises:
         CliError: it would be created again.
     """
-    job = _find_job(body)
+    job = find_job_name(body)
     if job:
         raise _refuse(body, job, "creates it again; delete", "delete")
 
 
-def _find_job(body: Object) -> Object | None:
-    owners = body["metadata"].get("ownerReferences") or ()
-    jobs = (each for each in owners if (each["apiVersion"], each["kind"]) in KINDS)
-    return next((job for job in jobs if job.get("controller") is True), None)
-
-
-def _refuse(body: Object, job: Object, effect: str, verb: str) -> CliError:
+def _refuse(body: Object, job: JobName, effect: str, verb: str) -> CliError:
     metadata = body["metadata"]
-    group = str(job["apiVersion"]).partition("/")[0]
-    resource = f"{str(job['kind']).lower()}.{group}/{job['name']}"
-    command = f"kubectl {verb} -n {shlex.quote(str(metadata['namespace']))} {shlex.quote(resource)}"
+    command = (
+        f"kubectl {verb} -n {shlex.quote(str(metadata['namespace']))} {shlex.quote(job.resource)}"
+    )
     return CliError(
         ExitCode.FAILED,
-        f"{metadata['name']}: it belongs to the {job['kind']} {job['name']}, whose controller "
+        f"{metadata['name']}: it belongs to the {job.kind} {job.name}, whose controller "
         f"{effect} the job: `{command}`",
     )

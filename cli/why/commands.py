@@ -8,6 +8,7 @@ from typing import Any
 
 from cli.clusterchoice import ClusterChoice
 from cli.invocation import build_command
+from cli.jobs import JobName
 from framework.kube.resources import Object
 
 _COMPACT = (",", ":")
@@ -38,6 +39,8 @@ class Commands:
     """The cluster options of the user, which each command repeats."""
     kubeconfig: str | None = None
     """A kubeconfig that kubectl needs and ``framework`` finds by itself; None if it needs none."""
+    job: JobName | None = None
+    """The job that the Framework belongs to: it is changed in place of the Framework."""
 
     def build_framework(self, command: str, *arguments: str) -> str:
         """Write a call of this program."""
@@ -78,8 +81,11 @@ class Commands:
         """Write the commands that replace the Framework by a changed copy of itself.
 
         Args:
-            operations: a JSON patch; without one the user edits the file between the commands.
+            operations: a JSON patch; without one, and with a job, the user edits the file between
+                the commands.
         """
+        if self.job is not None:
+            return self._build_job_replacement(self.job)
         run = self.build_framework("run", f"{self.name}.yaml", "--replace")
         get = self.build_framework("get", self.name, "-o", "yaml")
         if not operations:
@@ -94,6 +100,8 @@ class Commands:
         Args:
             resumes: whether a suspended copy is to run.
         """
+        if self.job is not None:
+            return self._build_job_replacement(self.job)
         # Fields of the spec: those of other parts of the YAML have another indent.
         script = "s/^  executionType: Stop$/  executionType: Start/"
         if resumes:
@@ -104,10 +112,23 @@ class Commands:
 
     def build_injection(self) -> tuple[str, ...]:
         """Write the commands that add the agents and the fields of the level restricted."""
+        if self.job is not None:
+            return self._build_job_replacement(self.job)
         file = f"{self.name}.yaml"
         get = self.build_framework("get", self.name, "-o", "yaml")
         inject = build_command("inject", "--restricted", "-", "--output", file)
         return f"{get} | {inject}", self.build_framework("run", file, "--replace")
+
+    def replaces_job(self, commands: Sequence[str]) -> bool:
+        """Return whether commands of a remedy replace the job that the Framework belongs to."""
+        if self.job is None:
+            return False
+        return set(self._build_job_replacement(self.job)) <= set(commands)
+
+    def _build_job_replacement(self, job: JobName) -> tuple[str, ...]:
+        file = f"{self.name}.yaml"
+        get = self.build_kubectl("get", job.resource, "-o", "yaml")
+        return f"{get} >{shlex.quote(file)}", self.build_kubectl("replace", "--force", "-f", file)
 
     def build_creation(self, *arguments: str) -> str:
         """Write a ``kubectl create KIND NAME ...`` that also a local cluster accepts."""

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 
 from cli.exitcodes import CliError
 from cli.frameworks import get_framework
+from cli.jobs import find_job_name
 from cli.loglines.containeroutput import split_output
 from cli.running.failures import KeptLogs
 from cli.why.commands import Commands
@@ -104,7 +105,7 @@ class Gatherer:
             namespace=self._namespace,
             now=now,
             framework=framework,
-            commands=commands,
+            commands=replace(commands, job=find_job_name(framework)),
             status=status,
             fault=fault,
             tasks=build_tasks(framework, status, pods) if status is not None else (),

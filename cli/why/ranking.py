@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from cli.why.cause import Cause, Kind
 from cli.why.causes import RULES
 from cli.why.observation import STARTING_STATES, Observation
+from cli.why.remedies import name_job
 from framework.api.naming import TaskKey
 
 _DEPTH = {kind: depth for depth, kind in enumerate(Kind)}
@@ -20,7 +21,7 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 
 def find_causes(observation: Observation) -> tuple[Cause, ...]:
     """Find all causes, the root cause first."""
-    found = [cause for rule in RULES for cause in rule(observation)]
+    found = [name_job(observation, cause) for rule in RULES for cause in rule(observation)]
     decisive = _find_decisive(observation)
     return tuple(sorted(found, key=lambda cause: _get_rank(cause, decisive)))
 

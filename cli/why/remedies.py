@@ -6,8 +6,9 @@ Framework is replaced by a changed copy.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from cli.why.cause import Remedy
+from cli.why.cause import Cause, Remedy
 from cli.why.observation import Observation, TaskFacts, get_mapping
 from framework.api import constants
 from framework.api.states import FrameworkState, TaskState
@@ -50,7 +51,8 @@ def change_template(
         return replace_framework(observation, f"{text} in the file")
     pods = name_pods(observation, tasks)
     if (
-        _is_final(observation, tasks)
+        commands.job is not None
+        or _is_final(observation, tasks)
         or pods is None
         or (pods and not _is_retried(observation, tasks))
     ):
@@ -62,7 +64,7 @@ def change_template(
 def change_spec(observation: Observation, text: str, *operations: Object) -> Remedy:
     """Build the remedy that changes the spec of the Framework, outside its Pod templates."""
     commands = observation.commands
-    if observation.is_completed:
+    if observation.is_completed or commands.job is not None:
         return Remedy(text, commands.build_replacement(operations))
     return Remedy(text, (commands.build_patch(operations),))
 
@@ -70,6 +72,20 @@ def change_spec(observation: Observation, text: str, *operations: Object) -> Rem
 def replace_framework(observation: Observation, text: str) -> Remedy:
     """Build the remedy that replaces the Framework by a copy that the user has edited."""
     return Remedy(text, observation.commands.build_replacement())
+
+
+def name_job(observation: Observation, cause: Cause) -> Cause:
+    """Name the job in remedies that replace it, because the Framework belongs to it."""
+    commands = observation.commands
+    job = commands.job
+    if job is None:
+        return cause
+    said = f"change the {job.kind} {job.name}, whose controller made the Framework"
+    remedies = (
+        replace(each, text=f"{each.text}: {said}") if commands.replaces_job(each.commands) else each
+        for each in cause.remedies
+    )
+    return replace(cause, remedies=tuple(remedies))
 
 
 def build_grants(observation: Observation) -> list[str]:

@@ -117,9 +117,11 @@ def find_user_decision(observation: Observation) -> Iterator[Cause]:
     start = build_operation("add", "/spec/executionType", "Start")
     if is_stopped or (mode == "Stop" and not observation.is_completed):
         commands = observation.commands.build_restart(resumes=spec.get("suspend") is True)
-        text = (
-            "a stopped Framework is not started again: run its file again with "
-            "`framework run FILE --replace`; without the file, replace it by a copy"
+        text = "a stopped Framework is not started again: " + (
+            "run the job again"
+            if observation.commands.job
+            else "run its file again with `framework run FILE --replace`; without the file, "
+            "replace it by a copy"
         )
         yield Cause(
             Kind.STOPPED,
@@ -139,7 +141,10 @@ def find_user_decision(observation: Observation) -> Iterator[Cause]:
         yield Cause(Kind.NOT_STARTED, text, since=since, remedies=(remedy,))
     elif spec.get("suspend") is True and not observation.is_completed:
         condition = observation.find_condition(SUSPENDED_CONDITION)
-        resume = observation.commands.build_framework("resume", observation.name)
+        commands = observation.commands
+        resume = commands.build_framework("resume", observation.name)
+        if commands.job is not None:
+            resume = commands.build_kubectl("edit", commands.job.resource)
         yield Cause(
             Kind.SUSPENDED,
             "is suspended: spec.suspend is true",

@@ -242,7 +242,7 @@ def _change_image(
         yield _look_at(observation, tasks[0], "let the node reach the registry, or use another")
     pods = name_pods(observation, tasks)
     image = build_operation("replace", build_template_path(tasks[0], path, "image"), "IMAGE")
-    if observation.is_attempt_over or not pods:
+    if observation.is_attempt_over or commands.job is not None or not pods:
         yield change_template(observation, tasks, "name an image that exists", image)
         return
     selected = pods if pods[0] == "-l" else [f"pod/{name}" for name in pods]
