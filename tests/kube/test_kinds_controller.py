@@ -189,6 +189,40 @@ async def check_scalers(stage: Stage) -> None:
     assert await stage.kubectl("get", "trainingjobs/elastic", "-o=jsonpath={.spec}") == before
 
 
+async def check_left_node(stage: Stage, folder: Path) -> None:
+    """The commands of docs/trainingjob.md, "A node that is about to go"."""
+    workers = "training-job-name=elastic,training-job-role=worker"
+    node = await stage.kubectl("get", "pod/elastic-worker-1", "-o=jsonpath={.spec.nodeName}")
+    on_node = ("-l", workers, "--field-selector", f"spec.nodeName={node.strip()}", "-o=name")
+    assert "pod/elastic-worker-1" in (await stage.kubectl("get", "pods", *on_node)).split()
+    leave = build_scaler_wire("ScaleIn", "leave", toDelete={"podNames": ["elastic-worker-1"]})
+    back = build_scaler_wire("ScaleOut", "back")
+    for scaler, left in ((leave, {"0", "2"}), (back, {"0", "2", "3"})):
+        name, kind = scaler["metadata"]["name"], scaler["kind"].lower()
+        scaler["metadata"]["namespace"] = stage.namespace
+        file = folder / f"{name}.yaml"
+        file.write_text(yaml.safe_dump(scaler))
+        await stage.kubectl("apply", "-f", str(file))
+        condition = ("--for=condition=ScaleSucceeded", "--timeout=120s")
+        await stage.kubectl("wait", f"{kind}/{name}", *condition)
+        await wait_for_workers(stage.kube, stage.namespace, len(left))
+        names = (await stage.kubectl("get", "pods", "-o=name", "-l", workers)).split()
+        assert {each.rpartition("-")[2] for each in names} == left
+
+
+async def check_replaced_job(stage: Stage, folder: Path) -> None:
+    """The commands with which ``framework why`` runs a job again."""
+    body = await stage.kubectl("get", "tfjob.mlkube.io/old", "-o", "yaml")
+    before = yaml.safe_load(body)["metadata"]["uid"]
+    file = folder / "old.yaml"
+    file.write_text(body)
+    await stage.kubectl("replace", "--force", "-f", str(file))
+    await watch_until(stage.kube, TFJOBS, stage.namespace, find_phase("Done", "old"))
+    job = await stage.kube.get(TFJOBS, stage.namespace, "old")
+    assert job["metadata"]["uid"] != before
+    assert job["status"]["state"] == "Succeeded", "it was started again, with the same spec"
+
+
 async def fill_configmap(stage: Stage, filler: str | None) -> None:
     change = {"data": {"filler": filler}}
     await stage.kube.patch(CONFIGMAPS, stage.namespace, "elastic-attempt", change)
@@ -308,7 +342,12 @@ async def check_exit_codes(stage: Stage, ends: Ends) -> None:
 
 
 async def test_job_of_each_kind_runs_with_the_rights_of_the_component(
-    deployed: Deployed, kube: KubeClient, namespace: str, ends: Ends, audited_plane: Access
+    deployed: Deployed,
+    kube: KubeClient,
+    namespace: str,
+    ends: Ends,
+    audited_plane: Access,
+    tmp_path: Path,
 ) -> None:
     stage = Stage(kube, namespace, audited_plane)
     await stage.create(TFJOBS, build_tfjob(tensorboard=BOARD))
@@ -321,6 +360,7 @@ async def test_job_of_each_kind_runs_with_the_rights_of_the_component(
     await check_columns(stage)
     await check_scale(stage)
     await check_scalers(stage)
+    await check_left_node(stage, tmp_path)
     await check_refused_scaler(stage)
     await check_edit(stage)
     await check_services(stage)
@@ -335,6 +375,7 @@ async def test_job_of_each_kind_runs_with_the_rights_of_the_component(
     ends.is_told.set()
     await stage.wait_for_phases("Done", "Succeeded")
     await check_exit_codes(stage, ends)
+    await check_replaced_job(stage, tmp_path)
     tfjobs = ((TFJOBS, name) for name in ("job", "old", "taken"))
     for resource, name in ((TRAININGJOBS, "elastic"), *tfjobs):
         await delete_in_the_foreground(kube, resource, namespace, name)
