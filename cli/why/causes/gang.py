@@ -141,10 +141,10 @@ def find_user_decision(observation: Observation) -> Iterator[Cause]:
         yield Cause(Kind.NOT_STARTED, text, since=since, remedies=(remedy,))
     elif spec.get("suspend") is True and not observation.is_completed:
         condition = observation.find_condition(SUSPENDED_CONDITION)
-        commands = observation.commands
-        resume = commands.build_framework("resume", observation.name)
-        if commands.job is not None:
-            resume = commands.build_kubectl("edit", commands.job.resource)
+        job = observation.commands.job
+        resume = observation.commands.build_framework("resume", observation.name)
+        if job is not None:
+            resume = observation.commands.build_kubectl("edit", job.resource)
         yield Cause(
             Kind.SUSPENDED,
             "is suspended: spec.suspend is true",
