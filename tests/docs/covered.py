@@ -37,6 +37,10 @@ IMAGES = ByTest("tests/release/conftest.py")
 NO_NODES = Parsed("waits for Pods of the controller, and the control plane of tests has no nodes")
 PLACEHOLDERS = Parsed("has names that the user replaces")
 
+LEFT_NODE = ByTest(
+    "tests/kube/test_kinds_controller.py::"
+    "test_job_of_each_kind_runs_with_the_rights_of_the_component"
+)
 LIFETIME = ByTest("tests/kube/test_lifetime.py")
 _SUSPEND = 'kubectl patch framework NAME --type=merge -p \'{"spec":{"suspend":%s}}\''
 _ROLLOUT = "kubectl -n frameworkbarrier-system rollout status deployment/framework-controller"
@@ -135,6 +139,13 @@ COVERED: Mapping[str, Mapping[str, How]] = {
         "framework run --local training_job.yaml secret.yaml": ByTest(
             "tests/cli/test_kinds_local.py::test_trainingjob_finds_its_hosts"
         ),
+        "kubectl cordon NODE": PLACEHOLDERS,
+        "kubectl drain NODE --ignore-daemonsets": PLACEHOLDERS,
+        "kubectl get pods -l training-job-name=elastic-training,training-job-role=worker "
+        "--field-selector spec.nodeName=NODE -o name": LEFT_NODE,
+        "kubectl apply -f leave.yaml": LEFT_NODE,
+        "kubectl apply -f back.yaml": LEFT_NODE,
+        "kubectl wait scalein/leave --for=condition=ScaleSucceeded --timeout=120s": LEFT_NODE,
         "kubectl scale trainingjobs/elastic-training --replicas=4": ByTest(
             "tests/kube/test_kinds_controller.py"
         ),
