@@ -145,3 +145,8 @@ def read_version(wire: Object) -> Version:
 def is_newer_framework(wire: Object, known: Version | None) -> bool:
     """Return whether a Framework is of a later version than the known one, or the first one."""
     return known is None or read_version(wire).resource_version > known.resource_version
+
+
+def is_version_of(wire: Object, version: Version | None) -> bool:
+    """Return whether an object is a version of a known Framework."""
+    return version is not None and version.uid == read_meta(wire).get("uid")

@@ -48,11 +48,11 @@ from controller.store.frameworks import (
 )
 from controller.store.gone import GoneUids
 from controller.store.object_identity import (
-    Version,
     is_newer_framework,
     is_older,
     is_overtaken,
     is_same_version,
+    is_version_of,
     name_key,
     owner_key,
     parse_object,
@@ -249,7 +249,7 @@ class Store:
             return
         decode_framework(entry)
         entry.observed.needs_refresh = False
-        if _is_of(wire, entry.observed.version):
+        if is_version_of(wire, entry.observed.version):
             take_read(entry, wire, is_stored=True)
         else:
             self._take_framework(entry, wire)
@@ -287,7 +287,7 @@ class Store:
 
     def _take_framework(self, entry: Entry, wire: Object) -> None:
         decode_framework(entry)
-        if _is_of(wire, entry.observed.version):
+        if is_version_of(wire, entry.observed.version):
             take_read(entry, wire, is_stored=self._is_stored_trusted(entry))
         else:
             self._start_incarnation(entry)
@@ -494,8 +494,3 @@ class Store:
     def walk(self) -> Iterator[Entry]:
         """Walk all entries."""
         return iter(self._entries.values())
-
-
-def _is_of(wire: Object, version: Version | None) -> bool:
-    """Return whether an object is a version of a known Framework."""
-    return version is not None and version.uid == read_meta(wire).get("uid")
