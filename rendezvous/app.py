@@ -206,7 +206,7 @@ class Program:
         """Prepare what looks for hangs and reports progress, if it is wanted; return its start."""
         if not setup.options.progress_seconds and setup.options.progress_status != "on":
             return lambda _: _Watch()
-        from rendezvous.process import hangsetup  # loads hashlib, sockets and selectors
+        from rendezvous.progress import hangsetup  # loads hashlib, sockets and selectors
 
         pages = hangsetup.prepare_pages(setup, self._env, agent, wrapper)
         if pages is None:

@@ -24,8 +24,8 @@ from rendezvous.core.hangs import (
     encode_report,
 )
 from rendezvous.core.progress import Limits
-from rendezvous.process import hangs
-from rendezvous.process.progresslink import NoMemberError
+from rendezvous.progress import hangs
+from rendezvous.progress.progresslink import NoMemberError
 from rendezvous.site.peers.barrier_protocol import MAX_LINE_BYTES
 from tests.support.fakes.agentclock import VirtualClock
 from tests.support.measuring.cost import assert_costs_at_most

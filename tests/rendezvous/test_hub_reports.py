@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rendezvous.process.progresslink import NoMemberError, ProgressLink
+from rendezvous.progress.progresslink import NoMemberError, ProgressLink
 from rendezvous.site import peers
 from tests.rendezvous.test_peers import (
     Member,

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
 from rendezvous.core.hangs import MAX_PROCESSES, AgentReport, decode_report, encode_report
-from rendezvous.process.progresspages import ProgressPages
-from rendezvous.process.stacks import read_stacks
+from rendezvous.progress.progresspages import ProgressPages
+from rendezvous.progress.stacks import read_stacks
 from rendezvous.site import peers
 from rendezvous.site.peers import steps
 from rendezvous.site.peers.progress_page import (

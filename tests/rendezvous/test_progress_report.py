@@ -13,7 +13,7 @@ from framework.api.constants import TRAINING_PROGRESS_ANNOTATION
 from framework.api.trainingprogress import TrainingProgress
 from rendezvous.notify import acknowledge
 from rendezvous.notify.acknowledge import NO_PROGRESS, Acknowledger
-from rendezvous.process.progressreport import PERIOD_SECONDS, ProgressReport
+from rendezvous.progress.progressreport import PERIOD_SECONDS, ProgressReport
 from tests.support.fakes.agentclock import VirtualClock
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from framework.agent.report import LineReporter
 from rendezvous.process.outputtap import Line, OutputTap, read_step
-from rendezvous.process.progresspages import ProgressPages
-from rendezvous.process.steptext import StepText
+from rendezvous.progress.progresspages import ProgressPages
+from rendezvous.progress.steptext import StepText
 from rendezvous.settings.progresspattern import TextStep, parse_content, parse_pattern
 from tests.support.fakes.agentclock import VirtualClock
 from tests.support.measuring.cost import assert_costs_at_most

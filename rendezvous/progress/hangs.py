@@ -39,8 +39,8 @@ from rendezvous.core.hangs import (
     encode_report,
 )
 from rendezvous.core.progress import Limits
-from rendezvous.process.progresslink import NoMemberError, ProgressLink
-from rendezvous.process.progresspages import ProgressPages
+from rendezvous.progress.progresslink import NoMemberError, ProgressLink
+from rendezvous.progress.progresspages import ProgressPages
 from rendezvous.site.peers import GangKeyError, roster
 from rendezvous.site.peers.barrier_hub import answer_reports
 

@@ -16,12 +16,12 @@ from rendezvous.agent import Agent, Setup
 from rendezvous.core.progress import Limits
 from rendezvous.core.refusal import RefusedError
 from rendezvous.notify.acknowledge import NO_PROGRESS, Acknowledger
-from rendezvous.process.hangs import HangWatcher, Member
 from rendezvous.process.outputtap import OutputTap, read_step
-from rendezvous.process.progresspages import ProgressPages
-from rendezvous.process.progressreport import ProgressReport
 from rendezvous.process.recovery import Recovery
 from rendezvous.process.wrapper import Wrapper
+from rendezvous.progress.hangs import HangWatcher, Member
+from rendezvous.progress.progresspages import ProgressPages
+from rendezvous.progress.progressreport import ProgressReport
 from rendezvous.settings.kinds import RANKED_KINDS, map_roles
 from rendezvous.settings.progresspattern import TextStep
 from rendezvous.site.peers.barrier_client import SERVED_BY_ENV

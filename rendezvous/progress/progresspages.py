@@ -19,8 +19,8 @@ from framework.agent.report import LineReporter
 from rendezvous.core.hangs import MAX_PROCESSES, ProcessReport
 from rendezvous.process.processes import read_stat
 from rendezvous.process.signalling import is_caught
-from rendezvous.process.stacks import Stacks, empty_stacks, get_size, read_stacks
-from rendezvous.process.steptext import StepText
+from rendezvous.progress.stacks import Stacks, empty_stacks, get_size, read_stacks
+from rendezvous.progress.steptext import StepText
 from rendezvous.settings.progresspattern import TextStep
 from rendezvous.site.peers.progress_page import (
     DIRECTORY,
