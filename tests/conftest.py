@@ -92,12 +92,16 @@ def idle_event_loop() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def root_logger() -> Iterator[None]:
-    """Give each test the root logger as it was: a program run in this process sets up its own."""
+    """Give each test the root logger as it was: a program run in this process sets up its own.
+
+    Fixtures of a module come before this one, and may have run such a program.
+    """
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers = root.handlers[:]
+    root.setLevel(logging.WARNING)
     yield
     root.handlers[:] = handlers
-    root.setLevel(level)
+    root.setLevel(logging.WARNING)
     logging.captureWarnings(capture=False)
 
 
