@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from framework.kube.resources import FRAMEWORKS, Object
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkcrd import CRD_FILE, CRDS, ROOT
 from tests.support.servers.jsonhttp import JsonHttp
-from tests.support.servers.rights import run_kubectl
+from tests.support.servers.rights import run_kubectl, run_until_no_conflict
 from tests.support.waiting import wait_until
 from tests.upgrade.situations import SITUATIONS
 
@@ -107,9 +106,9 @@ def test_crd_saved_as_documented_can_be_put_back(
     folder = Path(audited_plane.kubectl or "").parent
     variables = {"KUBECONFIG": audited_plane.kubeconfig, "PATH": f"{folder}:{os.environ['PATH']}"}
     env = os.environ | variables
-    subprocess.run(save, shell=True, check=True, env=env, cwd=tmp_path)
+    run_until_no_conflict(["sh", "-c", save], env=env, folder=tmp_path)
     run_kubectl(audited_plane, "replace", "-f", str(CRD_FILE))
-    subprocess.run(put_back, shell=True, check=True, env=env, cwd=tmp_path)
+    run_until_no_conflict(["sh", "-c", put_back], env=env, folder=tmp_path)
     status, crd = http.request("GET", f"{CRDS}/{build_original_crd()['metadata']['name']}")
     assert status == 200, crd
     assert "subresources" not in crd["spec"]["versions"][0]

@@ -127,12 +127,22 @@ class LeavingGang:
     async def wait_for_replacement(self, index: int) -> Object:
         """Wait until the next attempt of a worker is a member of a complete gang."""
         task = await self.wait_for_task(
-            index, lambda task: task["attemptStatus"]["id"] == 1 and bool(task["runTime"])
+            index,
+            lambda task: task["state"] == "AttemptRunning" and task["attemptStatus"]["id"] == 1,
         )
         await self.wait_for(lambda r: r.complete and self.list_members(r) == [0, 1, 2])
         found = await self.kube.get(PODS, self.namespace, self.pod(index))
         assert found["spec"]["nodeName"] == self.node("spare")
         return task
+
+    async def wait_for_reason(self, reason: str) -> dict[str, str]:
+        """Wait for an Event of a reason, which comes after the status; give messages by reason."""
+        async with asyncio.timeout(HANG_SECONDS):
+            while True:
+                reasons = await self.list_reasons()
+                if reason in reasons:
+                    return reasons
+                await asyncio.sleep(0.1)
 
     async def list_reasons(self) -> dict[str, str]:
         events = (await self.kube.list(EVENTS, self.namespace))["items"]
@@ -218,7 +228,7 @@ async def test_cordoned_node_is_left_after_its_agent_acknowledges(
         task = await gang.wait_for_replacement(1)
         assert count_retries(task) == (1, 0)
         assert task["leaves"]["count"] == 1
-        reasons = await gang.list_reasons()
+        reasons = await gang.wait_for_reason("TaskLeaving")
         assert reasons["TaskLeaving"] == f"worker/1 leaves: node {gang.node('n1')} is cordoned"
         assert "NodesNotWatched" not in reasons
         granted = expand_rules(yaml.safe_load_all((COMPONENT / "clusterrole.yaml").read_text()))
@@ -240,9 +250,9 @@ async def test_spot_taint_is_left_at_the_deadline_by_an_agent_that_is_silent(
         await gang.taint("n2", SPOT)
         task = await gang.wait_for_replacement(2)
         assert count_retries(task) == (1, 0)
-        reasons = await gang.list_reasons()
+        reasons = await gang.wait_for_reason("TaskLeaving")
         assert reasons["TaskLeaving"].endswith(f"has the taint {SPOT}:NoSchedule")
-        assert "LeaveTimedOut" in reasons
+        assert "LeaveTimedOut" in await gang.wait_for_reason("LeaveTimedOut")
 
 
 async def test_elastic_gang_goes_on_while_a_node_is_left(
@@ -274,7 +284,8 @@ async def test_eviction_is_not_counted_and_a_budget_gives_time_to_leave(
         await gang.evict(1)
         task = await gang.wait_for_replacement(1)
         assert count_retries(task) == (1, 0)
-        assert (await gang.list_reasons())["TaskLeaving"].endswith("EvictionByEvictionAPI")
+        reasons = await gang.wait_for_reason("TaskLeaving")
+        assert reasons["TaskLeaving"].endswith("EvictionByEvictionAPI")
         selector = {"matchLabels": {constants.FRAMEWORK_NAME: NAME}}
         budget = {
             "apiVersion": "policy/v1",
@@ -305,7 +316,8 @@ async def test_controller_without_the_right_runs_and_says_what_is_missing(
         await gang.cordon("n1")
         await gang.evict(0)
         assert count_retries(await gang.wait_for_replacement(0)) == (1, 0)
-        assert "nodes are not known" in (await gang.list_reasons())["NodesNotWatched"]
+        reasons = await gang.wait_for_reason("NodesNotWatched")
+        assert "nodes are not known" in reasons["NodesNotWatched"]
         log = tmp_path / "controller.log"
         await wait_until_async(lambda: "apply deploy/nodes" in log.read_text(), log.read_text)
         child.raise_if_ended()

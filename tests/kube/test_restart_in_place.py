@@ -165,17 +165,23 @@ class HealedGang:
         """Wait until all that the start of a gang leads to is written."""
 
         path = f"/apis/{constants.API_VERSION}/namespaces/{self.policed.namespace}/frameworks"
+        maps = f"/api/v1/namespaces/{self.policed.namespace}/configmaps"
 
         def is_settled() -> bool:
             status = self.policed.admin.request("GET", f"{path}/{NAME}")[1].get("status") or {}
             roles = (status.get("attemptStatus") or {}).get("taskRoleStatuses") or ()
             states = [task["state"] for role in roles for task in role["taskStatuses"]]
             is_running = states == ["AttemptRunning"] * self.count
+            acknowledged = {self.read_annotation(i, ACKNOWLEDGED) for i in range(self.count)}
             return (
                 is_running
                 and status["state"] == states[0]
-                and all(self.read_annotation(i, ACKNOWLEDGED) for i in range(self.count))
+                and acknowledged == {read_generation(status["attemptStatus"]["configMapName"])}
             )
+
+        def read_generation(name: str) -> str:
+            metadata = self.policed.admin.request("GET", f"{maps}/{name}")[1]["metadata"]
+            return str(metadata["annotations"][constants.GENERATION_ANNOTATION])
 
         await wait_until_async(is_settled)
 

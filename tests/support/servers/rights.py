@@ -8,8 +8,9 @@ import fnmatch
 import json
 import os
 import subprocess
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -25,6 +26,7 @@ from tests.support.waiting import HANG_SECONDS, wait_until
 
 _WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 _UNCOUNTED = frozenset({"events", "leases"})
+_CONFLICT = "the object has been modified"
 
 
 class Right(NamedTuple):
@@ -81,15 +83,31 @@ def is_allowed(
 def run_kubectl(access: Access, *arguments: str) -> str:
     """Run kubectl as the administrator; give what it printed."""
     assert access.kubectl is not None
-    done = subprocess.run(
-        [access.kubectl, "--kubeconfig", access.kubeconfig, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=HANG_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run_until_no_conflict([access.kubectl, "--kubeconfig", access.kubeconfig, *arguments])
+
+
+def run_until_no_conflict(
+    command: Sequence[str], *, env: Mapping[str, str] | None = None, folder: Path | None = None
+) -> str:
+    """Run a command that calls kubectl; give what it printed.
+
+    The API server writes the status of a CRD by itself, also between kubectl's read and write:
+    then kubectl asks to try again.
+    """
+    deadline = time.monotonic() + HANG_SECONDS
+    while True:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=HANG_SECONDS,
+            check=False,
+            env=env,
+            cwd=folder,
+        )
+        if _CONFLICT not in done.stderr or time.monotonic() > deadline:
+            assert done.returncode == 0, done.stderr
+            return done.stdout
 
 
 def apply_kustomization(access: Access, folder: Path) -> list[Object]:
