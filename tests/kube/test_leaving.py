@@ -312,14 +312,14 @@ async def test_controller_without_the_right_runs_and_says_what_is_missing(
 ) -> None:
     running = run_gang(audited_plane, kube, namespace, tmp_path, has_component=False)
     async with running as (gang, _, child):
+        log = tmp_path / "controller.log"
+        await wait_until_async(lambda: "apply deploy/nodes" in log.read_text(), log.read_text)
         await gang.start()
         await gang.cordon("n1")
         await gang.evict(0)
         assert count_retries(await gang.wait_for_replacement(0)) == (1, 0)
         reasons = await gang.wait_for_reason("NodesNotWatched")
         assert "nodes are not known" in reasons["NodesNotWatched"]
-        log = tmp_path / "controller.log"
-        await wait_until_async(lambda: "apply deploy/nodes" in log.read_text(), log.read_text)
         child.raise_if_ended()
         task = await gang.wait_for_task(1, lambda _: True)
         assert "leaving" not in task["attemptStatus"]
