@@ -4,13 +4,17 @@ Phases of the process::
 
     Gathering --released--------------------------> Running
     Running   --process failed--------------------> Reported
-    Running   --process failed, next generation---> Gathering
+    Running   --the same, while a peer leaves-----> Held
     Running   --next generation or epoch----------> Stopping
     Running   --Pod of a peer failed--------------> Stopping
     Running   --process succeeded-----------------> Left
     Running   --process ended, no member----------> Left
     Running   --process hangs---------------------> Hung
     Stopping  --process ended---------------------> Gathering
+    Held      --next generation or epoch----------> Gathering
+    Held      --Pod of a peer failed or left------> Gathering
+    Held      --no peer leaves any more-----------> Reported
+    Held      --no member-------------------------> Left
     Hung      --process failed, or 10 s-----------> Reported
     Hung      --the same, next generation---------> Gathering
     Hung      --the same, no member---------------> Left
@@ -30,9 +34,9 @@ Invariants:
   has seen has released it, and only when no process is left.
 - An agent whose Pod is not a member ends no process, and starts none.
 - An agent in Left does nothing more.
-- A process that fails when a newer generation is known, which is not complete yet, is not reported:
-  it is started again with this generation anyway. It may have lost its connection to a Pod that
-  left.
+- A process that fails when the newest generation is not complete and lists a peer that leaves may
+  have lost its connection to that peer. It is not reported as long as this is so, and started again
+  in the next complete generation.
 - A report is repeated until it is answered, and is always that of the process that ended last. An
   answer counts also if it is in a generation that is not complete.
 
@@ -60,6 +64,7 @@ class Phase(enum.Enum):
     GATHERING = "Gathering"
     RUNNING = "Running"
     HUNG = "Hung"
+    HELD = "Held"
     REPORTED = "Reported"
     STOPPING = "Stopping"
     LEFT = "Left"
@@ -87,7 +92,9 @@ class RosterSeen(NamedTuple):
     is_member: bool = True
     """Whether this Pod is a member; a Pod that leaves is not."""
     has_failed_peer: bool = False
-    """Whether the Pod of a member failed and has no successor yet."""
+    """Whether the Pod of a member failed or left, and has no successor yet."""
+    has_leaving_peer: bool = False
+    """Whether the gang is not complete, and the Pod of a peer leaves."""
 
 
 class ProcessEnded(NamedTuple):
@@ -170,6 +177,8 @@ class RecoveryMemory(NamedTuple):
     """Whether the newest generation is complete, and its members are shown."""
     is_member: bool = True
     """Whether this Pod is a member of the newest generation."""
+    has_leaving_peer: bool = False
+    """Whether the newest generation is not complete, and the Pod of a peer leaves."""
     is_gone: bool = True
     """Whether nothing is left of the process before."""
     gathering: Target = _NONE
@@ -177,7 +186,7 @@ class RecoveryMemory(NamedTuple):
     running: Target = _NONE
     """The start barrier after which the last process was started."""
     code: int = 0
-    """Exit code of the process that is reported."""
+    """Exit code of the process that is reported, or of which the report is held back."""
     killed_at: float = 0.0
     """When the process was killed because it hung."""
     reported_at: float = 0.0
@@ -196,7 +205,7 @@ def step(memory: RecoveryMemory, event: Event, now: float) -> RecoverySteps:
     if memory.phase is Phase.LEFT:
         return RecoverySteps((), memory)
     if isinstance(event, RosterSeen):
-        return _follow_roster(memory, event)
+        return _follow_roster(memory, event, now)
     if isinstance(event, ProcessEnded):
         return _follow_end(memory._replace(is_gone=False), event.code, now)
     if isinstance(event, ProcessGone):
@@ -219,20 +228,30 @@ def _follow_time(memory: RecoveryMemory, now: float) -> RecoverySteps:
     return RecoverySteps((WriteReport(memory.running.epoch, memory.code),), memory)
 
 
-def _follow_roster(memory: RecoveryMemory, seen: RosterSeen) -> RecoverySteps:
+def _follow_roster(memory: RecoveryMemory, seen: RosterSeen, now: float) -> RecoverySteps:
     is_reported = memory.phase is Phase.REPORTED
     if seen.is_refused and is_reported:
         return _leave(memory, memory.code, REFUSED)
     if seen.target < memory.newest or seen.target.epoch < memory.newest.epoch:
         return RecoverySteps((), memory)
     memory = memory._replace(newest=seen.target, is_ready=seen.is_ready, is_member=seen.is_member)
+    memory = memory._replace(has_leaving_peer=seen.has_leaving_peer)
     if memory.phase is Phase.RUNNING:
         return _end(memory) if _ends_process(memory, seen) else RecoverySteps((), memory)
-    if is_reported and not seen.is_member:
+    if memory.phase in {Phase.REPORTED, Phase.HELD} and not seen.is_member:
         return _leave(memory, memory.code, NO_MEMBER)
+    if memory.phase is Phase.HELD:
+        return _follow_held(memory, seen, now)
     if is_reported and seen.target.epoch > memory.running.epoch:
         memory = memory._replace(phase=Phase.GATHERING)
     return _gather(memory)
+
+
+def _follow_held(memory: RecoveryMemory, seen: RosterSeen, now: float) -> RecoverySteps:
+    """Decide on a report that is held back, as on a process that runs."""
+    if _ends_process(memory, seen):
+        return _gather(memory._replace(phase=Phase.GATHERING))
+    return RecoverySteps((), memory) if seen.has_leaving_peer else _report(memory, now)
 
 
 def _ends_process(memory: RecoveryMemory, seen: RosterSeen) -> bool:
@@ -266,10 +285,15 @@ def _follow_end(memory: RecoveryMemory, code: int, now: float) -> RecoverySteps:
         return RecoverySteps((), memory)
     if code == 0 or not memory.is_member:
         return _leave(memory, code, NO_MEMBER if code else "")
-    if memory.newest > memory.running:
-        return _gather(memory._replace(phase=Phase.GATHERING))
-    memory = memory._replace(phase=Phase.REPORTED, code=code, reported_at=now)
-    return RecoverySteps((WriteReport(memory.running.epoch, code),), memory)
+    memory = memory._replace(code=code)
+    if memory.newest > memory.running and memory.has_leaving_peer:
+        return RecoverySteps((), memory._replace(phase=Phase.HELD))
+    return _report(memory, now)
+
+
+def _report(memory: RecoveryMemory, now: float) -> RecoverySteps:
+    memory = memory._replace(phase=Phase.REPORTED, reported_at=now)
+    return RecoverySteps((WriteReport(memory.running.epoch, memory.code),), memory)
 
 
 def _gather(memory: RecoveryMemory) -> RecoverySteps:

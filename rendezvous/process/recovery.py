@@ -115,6 +115,8 @@ class Recovery:
             is_ready=is_ready,
             is_member=any(m.fingerprint == self._fingerprint for r in roles for m in r.members),
             has_failed_peer=any(failed.role in recovery.roles for failed in roster.failed),
+            has_leaving_peer=not roster.complete
+            and any(entry.role in recovery.roles for entry in roster.leaving),
         )
         if seen != self._seen:
             self._seen = seen
@@ -160,7 +162,12 @@ class Recovery:
             event = self._events.get(block=wait_seconds > 0, timeout=wait_seconds)
         except queue.Empty:
             event = Tick()
+        phase = self._memory.phase
         actions, self._memory = step(self._memory, event, self._clock.monotonic())
+        if self._memory.phase is Phase.HELD and phase is not Phase.HELD:
+            self._reporter.say(
+                "a peer leaves: the command is started again when the gang is complete"
+            )
         for action in actions:
             self._carry_out(action)
         self._send_end()

@@ -89,11 +89,49 @@ def test_failed_pod_of_another_generation_is_not_gathered_for_again() -> None:
     same = RosterSeen(Target(7, 4), has_failed_peer=True)
     assert step(RUNNING, same, 10.0).actions == ()
     incomplete = RosterSeen(Target(8, 4), is_ready=False)
-    actions, memory = step(RUNNING, incomplete, 10.0)
-    assert actions == (), "a Pod left, and none failed"
-    done, memory = follow(memory, ProcessEnded(1), ProcessGone())
-    assert done == [], "it lost its connection to the Pod that left: nothing is reported"
+    assert step(RUNNING, incomplete, 10.0).actions == (), "a Pod left, and none failed"
+
+
+WAITING = RosterSeen(Target(8, 4), is_ready=False)
+LEAVING = RosterSeen(Target(8, 4), is_ready=False, has_leaving_peer=True)
+
+
+def test_process_that_fails_while_the_gang_waits_for_another_pod_is_reported() -> None:
+    """For example while a Pod of a scale-up is Pending."""
+    actions, memory = follow(RUNNING, WAITING, ProcessEnded(137), ProcessGone())
+    assert actions == [WriteReport(4, 137)]
+    refused = WAITING._replace(is_refused=True)
+    assert step(memory, refused, 11.0).actions == (Exit(137, REFUSED),)
+    assert step(memory, Tick(), 70.0).actions == (Exit(137, UNANSWERED),)
+    _, memory = step(memory, RosterSeen(Target(8, 5), is_ready=False), 11.0)
+    assert step(memory, RosterSeen(Target(9, 5)), 12.0).actions == (Gather(Target(9, 5)),)
+
+
+def test_process_that_fails_while_a_peer_leaves_starts_again_without_a_report() -> None:
+    """It may have lost its connection to the Pod that leaves."""
+    actions, memory = follow(RUNNING, LEAVING, ProcessEnded(1), ProcessGone(), Tick())
+    assert (actions, memory.phase) == ([], Phase.HELD)
+    left = LEAVING._replace(has_leaving_peer=False, has_failed_peer=True)
+    for seen in (LEAVING._replace(target=Target(9, 4)), left):
+        done, later = follow(memory, seen, Tick(), RosterSeen(Target(10, 4)))
+        assert done == [Gather(Target(10, 4))]
     assert step(memory, RosterSeen(Target(9, 4)), 11.0).actions == (Gather(Target(9, 4)),)
+    done, later = follow(memory, RosterSeen(Target(8, 5), is_ready=False), Tick())
+    assert (done, later.phase) == ([], Phase.GATHERING), "the next epoch answers"
+
+
+def test_failure_is_reported_when_no_peer_leaves_any_more_and_the_gang_still_waits() -> None:
+    _, memory = follow(RUNNING, LEAVING, ProcessEnded(1), ProcessGone())
+    actions, memory = step(memory, WAITING, 50.0)
+    assert actions == (WriteReport(4, 1),)
+    assert step(memory, Tick(), 109.9).actions == (WriteReport(4, 1),), "60 s from now"
+    assert step(memory, Tick(), 110.0).actions == (Exit(1, UNANSWERED),)
+
+
+def test_pod_that_leaves_ends_also_if_its_report_was_held_back() -> None:
+    _, memory = follow(RUNNING, LEAVING, ProcessEnded(1), ProcessGone())
+    own = LEAVING._replace(target=Target(9, 4), is_member=False)
+    assert step(memory, own, 11.0).actions == (Exit(1, NO_MEMBER),)
 
 
 def test_epoch_of_an_incomplete_generation_answers_and_is_gathered_for_later() -> None:

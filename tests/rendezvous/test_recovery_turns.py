@@ -12,7 +12,7 @@ import pytest
 
 from framework.agent.exitcodes import ExitCode
 from framework.agent.report import LineReporter
-from framework.api.roster import FailedMember, RosterRecovery, fingerprint_uid
+from framework.api.roster import FailedMember, Leaving, RosterRecovery, fingerprint_uid
 from rendezvous.core.recovery import Target
 from rendezvous.notify import acknowledge
 from rendezvous.notify.acknowledge import Acknowledger
@@ -378,6 +378,48 @@ def test_failed_pod_ends_the_process_if_its_role_restarts_in_place(pod: Pod) -> 
     pod.turn()
     assert pod.ends == 1
     assert pod.barrier.target == Target(1, 0), "nobody else comes to it again"
+
+
+def publish_waiting(pod: Pod, since: int, *leaving: Leaving, complete: bool = False) -> None:
+    """Publish members whose gang waits for others, or is not shown yet."""
+    recovery = RosterRecovery(0, since, ("worker",))
+    roster = build_roster(build_role("worker", 2), generation=since)
+    roster = roster._replace(complete=complete, leaving=leaving, recovery=recovery)
+    pod.recovery.see(roster, False)  # noqa: FBT003
+    pod.turn()
+
+
+LEAVES = Leaving("worker", 2, LATE, 2, "2026-01-01T00:00:00Z")
+
+
+def test_report_is_held_back_while_a_peer_leaves_and_the_log_says_so(
+    pod: Pod, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod.start_epoch(0)
+    publish_waiting(pod, 2, LEAVES)
+    pod.end_process(1)
+    pod.turn(LONGEST_SPREAD_SECONDS)
+    assert pod.ended_reports == []
+    assert "is started again when the gang is complete" in "".join(capsys.readouterr())
+    publish_waiting(pod, 3)
+    pod.turn(LONGEST_SPREAD_SECONDS)
+    assert pod.ended_reports == ["0 1"]
+
+
+@pytest.mark.parametrize(
+    ("leaving", "complete"),
+    [((), False), ((LEAVES._replace(role="ps"),), False), ((LEAVES,), True)],
+)
+def test_failed_process_is_reported_if_no_peer_leaves_for_which_the_gang_waits(
+    pod: Pod,
+    leaving: tuple[Leaving, ...],
+    complete: bool,  # noqa: FBT001  a parameter
+) -> None:
+    pod.start_epoch(0)
+    publish_waiting(pod, 2, *leaving, complete=complete)
+    pod.end_process(137)
+    pod.turn(LONGEST_SPREAD_SECONDS)
+    assert pod.ended_reports == ["0 137"]
 
 
 def test_pod_that_is_no_member_keeps_its_process_until_it_ends(pod: Pod) -> None:
