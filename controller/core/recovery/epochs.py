@@ -10,7 +10,8 @@
 4. Start the next epoch. It counts for each role with a report, unless a report is refused: then the
    retry policy of a Task pays for it.
 
-While the gang waits for a Task that leaves its node, reports are neither refused nor counted.
+While the gang waits for a Task that leaves its node, an epoch may be one that does not count
+(``missing_peers``). It needs no budget.
 
 Invariants:
 
@@ -91,7 +92,7 @@ def decide_epoch(
         policies: restart in place of each role that has it.
         live: fingerprints of the Pods that exist.
         now: the current time.
-        is_counted: whether reports count, and may be refused.
+        is_counted: whether the epoch counts, and needs a budget.
     """
     refused = state.refused.intersection(live)
     current = [
@@ -106,7 +107,8 @@ def decide_epoch(
     refusals = {
         report.fingerprint: reason
         for report in current
-        if is_counted and (reason := _find_refusal(policies.get(report.key.role), recent, report))
+        if (reason := _find_refusal(policies.get(report.key.role), recent, report))
+        and (is_counted or reason != BUDGET_USED_UP)
     }
     restarts = dict(state.restarts)
     if is_counted and not refusals:

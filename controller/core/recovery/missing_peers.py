@@ -3,8 +3,12 @@
 When a Pod leaves a gang that is not complete without it, the processes of its peers lose their
 connections, and many end with an error. They start again in the next complete generation.
 
-Example: worker 1 leaves, and the process of worker 0 ends with 1. The next epoch answers its
-report; no restart is counted, and none is refused.
+Invariant: at most one epoch does not count for each epoch that a complete gang has started. Reports
+of an epoch that has not started are not from agents, and count.
+
+Example: epoch 0 has started. Worker 1 leaves, and the process of worker 0 ends with 1. Epoch 1
+answers its report; no restart is counted. A report of epoch 1 counts until the gang is complete
+again and has started it.
 
 Rules: docs/design/leaving.md, "Peers".
 """
@@ -15,14 +19,25 @@ from framework.api.roster import Roster, fingerprint_uid
 
 
 def is_waiting_for_left(draft: Draft) -> bool:
-    """Return whether the gang is not complete because a Task leaves, or has left, its node."""
+    """Return whether the gang is not complete because a Task leaves, or has left, its node.
+
+    False also if the current epoch has not started.
+    """
     published = draft.snapshot.published.roster
-    if published is None:
+    if published is None or not _has_started(draft):
         return False
     if not published.complete and any(each.code == TASK_LEFT_NODE for each in published.failed):
         return True
     leaving = [t.attempt_status for _, t in draft.walk_tasks() if t.attempt_status.leaving]
     return any(not published.complete or _is_member(published, each.pod_uid) for each in leaving)
+
+
+def _has_started(draft: Draft) -> bool:
+    recovery = draft.status.attempt_status.recovery
+    barrier = recovery.start_barrier if recovery is not None else None
+    if recovery is None or barrier is None:
+        return False
+    return barrier.started_epoch == recovery.epoch
 
 
 def _is_member(published: Roster, pod_uid: str | None) -> bool:

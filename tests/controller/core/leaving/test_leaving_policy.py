@@ -8,10 +8,10 @@ import pytest
 
 from framework.api import constants
 from framework.api.completion import POD_EXTERNAL_DELETED, RETRY_TASK_REQUESTED, TASK_LEFT_NODE
-from framework.api.epochreports import ProcessEnd, encode_end
+from framework.api.epochreports import EpochStart, ProcessEnd, encode_end, encode_start
 from framework.api.leaving import LeaveNodesSpec
 from framework.api.nodes import NodeNotice, Taint
-from framework.api.recovery import InPlaceSpec, RecoverySpec, RecoveryStatus
+from framework.api.recovery import PERMANENT_FAILURE, InPlaceSpec, RecoverySpec, RecoveryStatus
 from framework.api.states import TaskState
 from framework.api.types import CompletedPodPolicy, DrainSpec, ExecutionType, TaskSpec
 from tests.support.builders import build_role, build_spec, build_template_wire
@@ -43,6 +43,17 @@ class Gang(World):
         for index in range(3) if has_agents else ():
             self.acknowledge(index)
         self.pause(10)
+        if in_place is not None:
+            self.start_epoch()
+
+    def start_epoch(self) -> None:
+        """The agent of worker 0 reports that the processes of the newest epoch have started."""
+        roster = self.published.roster
+        assert roster is not None
+        assert roster.recovery is not None
+        start = encode_start(EpochStart(roster.recovery.since, roster.recovery.epoch))
+        self.annotate_pod(name(0), constants.EPOCH_STARTED_ANNOTATION, start)
+        self.settle()
 
     def run_worker(self, index: int, node: str = "") -> None:
         self.run_pod(name(index), index + 1, node or f"n{index}")
@@ -530,15 +541,51 @@ def test_failed_processes_of_peers_are_neither_counted_nor_refused(has_ended: bo
     if has_ended:
         gang.end_pod(name(1), 143)
         gang.settle()
-    for index, epoch in ((0, 1), (2, 2)):
-        recovery = report(gang, index, 1)
-        assert (recovery.epoch, recovery.restarts, recovery.refused) == (epoch, (), ())
+    for index in (0, 2):
+        gang.annotate_pod(name(index), constants.PROCESS_ENDED_ANNOTATION, "0 1")
+        gang.settle()
+        recovery = get_recovery(gang)
+        assert (recovery.epoch, recovery.restarts, recovery.refused) == (1, (), ())
     gang.acknowledge(1)
     gang.settle()
     gang.replace_worker(1)
+    gang.start_epoch()
     recovery = report(gang, 0, 1)
     assert [len(entry.times) for entry in recovery.restarts] == [1], "the gang is complete"
     assert report(gang, 0, 1).refused
+
+
+def test_each_task_that_leaves_has_an_epoch_that_is_not_counted() -> None:
+    gang = Gang(in_place=InPlaceSpec(1, 3600))
+    for index in (1, 2):
+        gang.notice(index)
+        assert report(gang, 0, 1).restarts == ()
+        gang.acknowledge(index)
+        gang.settle()
+        gang.replace_worker(index)
+        gang.start_epoch()
+    assert get_recovery(gang).epoch == 2
+
+
+def test_reports_of_an_epoch_that_has_not_started_count() -> None:
+    """No process of it can have lost its connection: such reports are not from an agent."""
+    gang = Gang(in_place=InPlaceSpec(2, 3600))
+    gang.notice(1)
+    for _ in range(20):
+        report(gang, 0, 1)
+        gang.start_epoch()
+        gang.pause(1)
+    recovery = get_recovery(gang)
+    assert recovery.epoch == 4, "one that is free, two that count, and one that is refused"
+    assert [len(entry.times) for entry in recovery.restarts] == [2]
+    assert len(recovery.refused) == 1
+
+
+def test_permanent_code_is_refused_also_while_a_task_leaves() -> None:
+    gang = Gang(in_place=InPlaceSpec(1, 3600))
+    gang.notice(1)
+    recovery = report(gang, 0, 210)
+    assert (len(recovery.refused), recovery.reason) == (1, PERMANENT_FAILURE)
 
 
 def test_failed_process_counts_in_a_gang_that_is_complete_without_the_leaving_task() -> None:

@@ -23,9 +23,12 @@ def report(index: int = 0, epoch: int = 0, code: int = 1, role: str = "worker") 
     return Report(TaskKey(role, index), f"{role}-{index}", epoch, code, is_permanent=code == 210)
 
 
-def decide(state: EpochState, *reports: Report, seconds: float = 0) -> EpochState:
+def decide(
+    state: EpochState, *reports: Report, seconds: float = 0, is_counted: bool = True
+) -> EpochState:
     live = {each.fingerprint for each in reports}
-    return decide_epoch(state, reports, POLICIES, live, NOW + timedelta(seconds=seconds))
+    moment = NOW + timedelta(seconds=seconds)
+    return decide_epoch(state, reports, POLICIES, live, moment, is_counted=is_counted)
 
 
 def test_reports_of_one_epoch_cause_one_restart() -> None:
@@ -52,6 +55,16 @@ def test_permanent_code_and_role_without_restart_in_place_are_refused() -> None:
     assert (state.epoch, set(state.refused)) == (1, {"worker-0", "ps-0"})
     assert (state.reason, dict(state.restarts)) == (PERMANENT_FAILURE, {})
     assert decide(EpochState(), report(role="ps")).reason == NOT_IN_PLACE
+
+
+def test_epoch_that_is_not_counted_needs_no_budget_but_a_code_that_is_not_permanent() -> None:
+    state = EpochState(restarts={"worker": (NOW, NOW)})
+    free = decide(state, report(), is_counted=False)
+    assert (free.epoch, free.refused, free.reason) == (1, frozenset(), RESTARTED)
+    assert free.restarts == state.restarts
+    refused = decide(state, report(code=210), report(1), report(role="ps"), is_counted=False)
+    assert set(refused.refused) == {"worker-0", "ps-0"}
+    assert (refused.restarts, refused.reason) == (state.restarts, PERMANENT_FAILURE)
 
 
 def test_refusal_stays_until_the_pod_is_gone() -> None:
