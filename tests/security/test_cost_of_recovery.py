@@ -10,8 +10,11 @@ from functools import partial
 import pytest
 
 from controller.core.decide import decide
+from controller.core.draft import Draft
+from controller.core.recovery.missing_peers import is_waiting_for_left
 from controller.core.snapshot import Snapshot
 from framework.api.constants import EPOCH_STARTED_ANNOTATION, PROCESS_ENDED_ANNOTATION
+from framework.api.leaving import NODE_CORDONED, LeavingStatus
 from framework.api.recovery import (
     BUDGET_USED_UP,
     InPlaceSpec,
@@ -21,9 +24,10 @@ from framework.api.recovery import (
 )
 from framework.api.roster import RosterRecovery, fingerprint_uid
 from framework.api.states import TaskState
+from framework.api.types import TaskStatus
 from tests.security.test_cost_of_core import SETTINGS, assert_linear
 from tests.support.builders import at
-from tests.support.builders.largegangs import LargeGang, build_snapshot
+from tests.support.builders.largegangs import LargeGang, build_snapshot, change_tasks
 
 IN_PLACE = RecoverySpec(InPlaceSpec(9, 3600))
 
@@ -64,6 +68,31 @@ def decide_start_timed_out(gang: LargeGang) -> Snapshot:
     return replace(snapshot, waited=dict.fromkeys(waits, 10_000.0))
 
 
+def decide_half_leaves(gang: LargeGang) -> Snapshot:
+    """Half of the Tasks leave an elastic gang, which is complete without them; all Pods report."""
+    snapshot = build_recovering(gang, {PROCESS_ENDED_ANNOTATION: "1 1"})
+    status, roster = snapshot.framework.status, snapshot.published.roster
+    assert status is not None
+    assert roster is not None
+    half = gang.share // 2
+    status = change_tasks(status, lambda task: leave(task) if task.index >= half else task)
+    barrier = StartBarrierStatus(1, at(0), 1)
+    assert status.attempt_status.recovery is not None
+    recovery = replace(status.attempt_status.recovery, start_barrier=barrier)
+    status = replace(status, attempt_status=replace(status.attempt_status, recovery=recovery))
+    roles = tuple(role._replace(members=role.members[:half]) for role in roster.roles)
+    return replace(
+        snapshot,
+        framework=replace(snapshot.framework, status=status),
+        published=replace(snapshot.published, roster=roster._replace(roles=roles)),
+    )
+
+
+def leave(task: TaskStatus) -> TaskStatus:
+    leaving = LeavingStatus(NODE_CORDONED, "node n is cordoned", at(7200))
+    return replace(task, attempt_status=replace(task.attempt_status, leaving=leaving))
+
+
 STAGES: dict[str, Callable[[LargeGang], Snapshot]] = {
     "running": lambda gang: build_recovering(gang, {EPOCH_STARTED_ANNOTATION: "1 1"}),
     "failed": lambda gang: build_recovering(gang, {PROCESS_ENDED_ANNOTATION: "1 1"}),
@@ -72,6 +101,7 @@ STAGES: dict[str, Callable[[LargeGang], Snapshot]] = {
         gang, {PROCESS_ENDED_ANNOTATION: "1 1"}, list_fingerprints(gang)
     ),
     "start_timed_out": decide_start_timed_out,
+    "half_leaves": decide_half_leaves,
 }
 
 
@@ -79,6 +109,19 @@ STAGES: dict[str, Callable[[LargeGang], Snapshot]] = {
 @pytest.mark.parametrize("name", STAGES)
 def test_decision_costs_no_more_than_its_tasks(name: str, roles: int) -> None:
     assert_linear(lambda size: partial(decide, STAGES[name](LargeGang(size, roles)), SETTINGS))
+
+
+def test_search_for_a_task_that_left_costs_no_more_than_the_tasks() -> None:
+    """The Tasks that leave times the members would be slow."""
+
+    def prepare(size: int) -> partial[bool]:
+        snapshot = decide_half_leaves(LargeGang(size, 2))
+        status = snapshot.framework.status
+        assert status is not None
+        return partial(is_waiting_for_left, Draft(snapshot, SETTINGS, status))
+
+    assert_linear(prepare)
+    assert not prepare(8)()
 
 
 def test_stages_decide_what_their_names_say() -> None:
@@ -90,6 +133,7 @@ def test_stages_decide_what_their_names_say() -> None:
         if decision.status is not None and decision.status.attempt_status.recovery is not None
     }
     assert epochs["failed"] == 2
+    assert epochs["half_leaves"] == 2
     assert epochs["start_timed_out"] == 1
     ended = decisions["start_timed_out"].status
     assert ended is not None

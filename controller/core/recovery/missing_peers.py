@@ -13,6 +13,8 @@ again and has started it.
 Rules: docs/design/leaving.md, "Peers".
 """
 
+from collections.abc import Iterable
+
 from controller.core.draft import Draft
 from framework.api.completion import TASK_LEFT_NODE
 from framework.api.roster import Roster, fingerprint_uid
@@ -28,8 +30,9 @@ def is_waiting_for_left(draft: Draft) -> bool:
         return False
     if not published.complete and any(each.code == TASK_LEFT_NODE for each in published.failed):
         return True
-    leaving = [t.attempt_status for _, t in draft.walk_tasks() if t.attempt_status.leaving]
-    return any(not published.complete or _is_member(published, each.pod_uid) for each in leaving)
+    attempts = (task.attempt_status for _, task in draft.walk_tasks())
+    uids = [attempt.pod_uid or "" for attempt in attempts if attempt.leaving is not None]
+    return bool(uids) and (not published.complete or _has_members(published, uids))
 
 
 def _has_started(draft: Draft) -> bool:
@@ -40,7 +43,7 @@ def _has_started(draft: Draft) -> bool:
     return barrier.started_epoch == recovery.epoch
 
 
-def _is_member(published: Roster, pod_uid: str | None) -> bool:
-    """Return whether the published roster does not say yet that a Pod leaves."""
-    fingerprint = fingerprint_uid(pod_uid or "")
-    return any(m.fingerprint == fingerprint for role in published.roles for m in role.members)
+def _has_members(published: Roster, pod_uids: Iterable[str]) -> bool:
+    """Return whether the published roster does not say yet that one of these Pods leaves."""
+    fingerprints = {fingerprint_uid(uid) for uid in pod_uids}
+    return any(m.fingerprint in fingerprints for role in published.roles for m in role.members)
