@@ -5,8 +5,9 @@ rate is the increase of that step, from the first sample of the last minute to t
 sample is taken when the step changes. It begins again if the step decreases or the processes were
 started anew, because then they repeat steps since a checkpoint.
 
-The slowest rank is one that is so far behind that the age of its report does not explain it; else
-the one that needs 1.2 times as long for its own part of a step as the median rank.
+The slowest rank is one that is so far behind that the age of its report does not explain it, nor
+that ranks report every few steps only; else the one that needs 1.2 times as long for its own part
+of a step as the median rank.
 
 Example: ranks with the steps 41, 40 and 41, whose own parts took 1, 2 and 1 s. The step is 40, and
 the second rank is the slowest.
@@ -14,7 +15,7 @@ the second rank is the slowest.
 
 import statistics
 from collections import deque
-from typing import Deque, Optional, Sequence, Tuple
+from typing import Deque, Dict, Optional, Sequence, Tuple
 
 from framework.api.trainingprogress import TrainingProgress
 from rendezvous.core.hangs import ProcessReport
@@ -39,6 +40,8 @@ class GangMeter:
         """Start without samples."""
         self._run: Optional[Tuple[int, int]] = None
         self._samples: Deque[Tuple[float, int]] = deque(maxlen=_MAX_SAMPLES)
+        # The last step of each rank, and by how much it increased last.
+        self._increases: Dict[str, Tuple[int, int]] = {}
 
     def follow(
         self,
@@ -62,6 +65,8 @@ class GangMeter:
             return None
         step = min(steps)
         self._take(run, step, now)
+        increase = self._find_increase()
+        self._take_ranks(ranks)
         rate = self._compute_rate(now)
         totals = [report.total for _, report in ranks if report.total is not None]
         return TrainingProgress(
@@ -69,13 +74,15 @@ class GangMeter:
             step=step,
             total=max(totals) if totals else None,
             steps_per_second=rate,
-            slowest=_find_slowest(ranks, step, rate),
+            slowest=_find_slowest(ranks, step, rate, increase),
             straggler_count=len(stragglers),
             stragglers=tuple(stragglers),
         )
 
     def _take(self, run: Tuple[int, int], step: int, now: float) -> None:
         samples = self._samples
+        if run != self._run:
+            self._increases = {}
         if run != self._run or (samples and step < samples[-1][1]):
             self._run = run
             samples.clear()
@@ -83,6 +90,18 @@ class GangMeter:
             samples.append((now, step))
         while len(samples) > _LEAST_SAMPLES and now - samples[0][0] > _WINDOW_SECONDS:
             samples.popleft()
+
+    def _find_increase(self) -> int:
+        """Find the largest of the last increases of the ranks; 0 if there is none."""
+        return max((increase for _, increase in self._increases.values()), default=0)
+
+    def _take_ranks(self, ranks: Sequence[_Named]) -> None:
+        known, self._increases = self._increases, {}
+        for name, report in ranks:
+            if report.step is not None:
+                before, increase = known.get(name, (report.step, 0))
+                increase = report.step - before if report.step > before else increase
+                self._increases[name] = (report.step, increase)
 
     def _compute_rate(self, now: float) -> Optional[float]:
         if len(self._samples) < _LEAST_SAMPLES:
@@ -95,12 +114,17 @@ class GangMeter:
         return (last - first) / (now - begin) if is_slower else rate
 
 
-def _find_slowest(ranks: Sequence[_Named], step: int, rate: Optional[float]) -> str:
-    """Find the rank that is behind the others, or needs longer for a step; "" if none does."""
+def _find_slowest(ranks: Sequence[_Named], step: int, rate: Optional[float], increase: int) -> str:
+    """Find the rank that is behind the others, or needs longer for a step; "" if none does.
+
+    ``increase`` is that of a rank from one report to the next.
+    """
     known = [(name, report) for name, report in ranks if report.step is not None]
     steps = [report.step for _, report in known if report.step is not None]
-    # Ranks that train together differ by the age of their reports, and by one step.
-    is_together = rate is None or max(steps) - step <= 1 + rate * _REPORT_AGE_SECONDS
+    # Ranks that train together differ by the age of their reports, by one step, and by the steps
+    # between two reports: some print each hundredth step only.
+    expected = 1 + increase + (rate or 0.0) * _REPORT_AGE_SECONDS
+    is_together = rate is None or max(steps) - step <= expected
     if not is_together:
         behind = [each for each in known if each[1].step == step]
         return max(behind, key=lambda each: each[1].busy_seconds)[0]

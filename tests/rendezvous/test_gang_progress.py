@@ -1,5 +1,7 @@
 """How far the gang is, as rank 0 measures it from the reports of all ranks."""
 
+import pytest
+
 from rendezvous.core.gangprogress import GangMeter
 from rendezvous.core.hangs import ProcessReport
 
@@ -63,6 +65,42 @@ def follow_steps(*steps: int, busy: float = 1.0) -> str:
 def test_ranks_that_differ_by_the_age_of_their_reports_have_no_slowest() -> None:
     assert follow_steps(300, 324, 310) == ""
     assert follow_steps(300, 400, 400) == "worker/0"
+
+
+def list_slowest(every: int, rate: int, *, stuck_at: int = 10**9) -> list[str]:
+    """The slowest rank at each look of 20 minutes.
+
+    Each of 8 ranks ends ``rate`` steps a second and reports every ``every`` of them; their agents
+    report every 5 s, one after the other. The first rank ends no step after ``stuck_at`` s.
+    """
+    meter, known, found = GangMeter(), dict[int, int](), []
+    for tenth in range(20 * 60 * 10):
+        for rank in range(8):
+            if tenth % 50 == rank * 50 // 8:
+                seconds = tenth / 10 if rank else min(tenth / 10, stuck_at)
+                known[rank] = int(seconds * rate) // every * every
+        if tenth % 50 == 25 and len(known) == 8:
+            ranks = name(*(report(rank, step, 10**6) for rank, step in sorted(known.items())))
+            progress = meter.follow(7, RUN, ranks, (), tenth / 10)
+            assert progress is not None
+            found.append(progress.slowest)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("every", "rate"), [(1, 5), (10, 1), (50, 5), (100, 5), (100, 2), (500, 20), (1000, 5)]
+)
+def test_ranks_that_report_every_few_steps_have_no_slowest(every: int, rate: int) -> None:
+    assert set(list_slowest(every, rate)) == {""}
+
+
+@pytest.mark.parametrize(("every", "rate"), [(1, 5), (50, 5), (500, 20)])
+def test_rank_that_ends_no_step_is_the_slowest_also_then(every: int, rate: int) -> None:
+    found = list_slowest(every, rate, stuck_at=600)
+    assert set(found[: 600 // 5 - 2]) == {""}
+    # The others are two of their reports, and 10 s, ahead.
+    first = (600 + 10 + 3 * max(5, every // rate)) // 5
+    assert set(found[first:]) == {"worker/0"}
 
 
 def test_ranks_whose_own_parts_differ_by_chance_have_no_slowest() -> None:
