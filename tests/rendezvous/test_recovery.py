@@ -255,7 +255,9 @@ class Model:
         self.pods = 0
         self.generation = 1
         self.stored = EpochState()
-        self.published = (Target(1, 0), frozenset[str](), frozenset[int]())
+        self.awaited = ""
+        """Why the gang waits although no member failed: "", "new Pod" or "leaving"."""
+        self.published = (Target(1, 0), frozenset[str](), frozenset[int](), "")
         self.lost: frozenset[int] = frozenset()
         """Members of which the Pod failed, and that have no successor."""
         self.agents = [self.create() for _ in range(MEMBERS)]
@@ -268,18 +270,22 @@ class Model:
         return Agent(self.pods)
 
     def send(self, agent: Agent, event: Event) -> None:
-        actions, agent.memory = step(agent.memory, event, self.now)
+        before = agent.memory
+        actions, agent.memory = step(before, event, self.now)
         for action in actions:
             if isinstance(action, WriteReport):
                 agent.report = (action.epoch, action.code)
-                if agent.process is not None:  # SIGKILL does not end it
-                    self.failed_epochs.add(agent.process)
-                    agent.failed = agent.process
+                # SIGKILL does not end it, or the report was held back.
+                if agent.process is not None or before.phase is Phase.HELD:
+                    self.failed_epochs.add(action.epoch)
+                    agent.failed = action.epoch
             elif isinstance(action, EndProcess | KillProcess):
                 agent.is_ending = True
             elif isinstance(action, StartProcess):
                 self.check_start(agent, action.epoch)
             elif isinstance(action, Exit):
+                if before.phase is Phase.HELD:
+                    agent.failed = before.running.epoch
                 self.leave(agent)
 
     def check_start(self, agent: Agent, epoch: int) -> None:
@@ -316,11 +322,17 @@ class Model:
             self.lost -= {number}
             self.generation += 1
 
+    def expect(self, number: int) -> None:
+        """Another Pod leaves, or is new and Pending; or the gang is whole again."""
+        self.awaited = ("", "new Pod", "leaving")[number]
+        self.generation += 1
+
     def fail(self, number: int) -> None:
         agent = self.agents[number]
         if agent.process is not None and not agent.is_ending:
             memory = agent.memory
-            if memory.newest == memory.running or not memory.is_member:
+            is_held = memory.newest > memory.running and memory.has_leaving_peer
+            if not (is_held and memory.is_member):
                 self.failed_epochs.add(agent.process)
                 agent.failed = agent.process
             agent.process = None
@@ -373,14 +385,21 @@ class Model:
 
     def publish(self, _number: int = 0) -> None:
         target = Target(self.generation, self.stored.epoch)
-        self.published = (target, self.stored.refused, self.lost)
+        self.published = (target, self.stored.refused, self.lost, self.awaited)
 
     def show(self, number: int) -> None:
         if number in self.lost:
             return
-        agent, (target, refused, lost) = self.agents[number], self.published
-        seen = RosterSeen(target, str(agent.pod) in refused, not lost, number not in lost)
-        self.send(agent, seen._replace(has_failed_peer=bool(lost)))
+        agent, (target, refused, lost, awaited) = self.agents[number], self.published
+        seen = RosterSeen(
+            target,
+            is_refused=str(agent.pod) in refused,
+            is_ready=not lost and not awaited,
+            is_member=number not in lost,
+            has_failed_peer=bool(lost),
+            has_leaving_peer=awaited == "leaving",
+        )
+        self.send(agent, seen)
 
     def release(self, number: int) -> None:
         """The start barrier: it may reach one member before the others, or more than once."""
@@ -413,6 +432,7 @@ class Model:
 
     def settle(self, _number: int = 0) -> None:
         """Without faults, the gang runs again."""
+        self.expect(0)
         for _ in range(12):
             self.answer(0)
             for act in (self.show, self.end, self.clear, self.replace, self.release):
@@ -427,6 +447,7 @@ MOVES = (
     "clear",
     "lose",
     "replace",
+    "expect",
     "observe",
     "decide",
     "publish",
