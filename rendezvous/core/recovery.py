@@ -35,8 +35,8 @@ Invariants:
 - An agent whose Pod is not a member ends no process, and starts none.
 - An agent in Left does nothing more.
 - A process that fails when the newest generation is not complete and lists a peer that leaves may
-  have lost its connection to that peer. It is not reported as long as this is so, and started again
-  in the next complete generation.
+  have lost its connection to that peer. It is not reported as long as this is so, nor while a
+  complete generation after it is not shown yet. It is started again in that generation.
 - A report is repeated until it is answered, and is always that of the process that ended last. An
   answer counts also if it is in a generation that is not complete.
 
@@ -94,7 +94,9 @@ class RosterSeen(NamedTuple):
     has_failed_peer: bool = False
     """Whether the Pod of a member failed or left, and has no successor yet."""
     has_leaving_peer: bool = False
-    """Whether the gang is not complete, and the Pod of a peer leaves."""
+    """Whether it is not complete, and the Pod of a peer leaves."""
+    is_complete: bool = False
+    """Whether it is complete, but its members may not be shown yet."""
 
 
 class ProcessEnded(NamedTuple):
@@ -178,7 +180,7 @@ class RecoveryMemory(NamedTuple):
     is_member: bool = True
     """Whether this Pod is a member of the newest generation."""
     has_leaving_peer: bool = False
-    """Whether the newest generation is not complete, and the Pod of a peer leaves."""
+    """Whether the Pod of a peer leaves, and no complete generation has been shown since."""
     is_gone: bool = True
     """Whether nothing is left of the process before."""
     gathering: Target = _NONE
@@ -235,7 +237,9 @@ def _follow_roster(memory: RecoveryMemory, seen: RosterSeen, now: float) -> Reco
     if seen.target < memory.newest or seen.target.epoch < memory.newest.epoch:
         return RecoverySteps((), memory)
     memory = memory._replace(newest=seen.target, is_ready=seen.is_ready, is_member=seen.is_member)
-    memory = memory._replace(has_leaving_peer=seen.has_leaving_peer)
+    # A complete generation is shown in a moment.
+    is_awaited = memory.has_leaving_peer and seen.is_complete and not seen.is_ready
+    memory = memory._replace(has_leaving_peer=seen.has_leaving_peer or is_awaited)
     if memory.phase is Phase.RUNNING:
         return _end(memory) if _ends_process(memory, seen) else RecoverySteps((), memory)
     if memory.phase in {Phase.REPORTED, Phase.HELD} and not seen.is_member:
@@ -251,7 +255,7 @@ def _follow_held(memory: RecoveryMemory, seen: RosterSeen, now: float) -> Recove
     """Decide on a report that is held back, as on a process that runs."""
     if _ends_process(memory, seen):
         return _gather(memory._replace(phase=Phase.GATHERING))
-    return RecoverySteps((), memory) if seen.has_leaving_peer else _report(memory, now)
+    return RecoverySteps((), memory) if memory.has_leaving_peer else _report(memory, now)
 
 
 def _ends_process(memory: RecoveryMemory, seen: RosterSeen) -> bool:

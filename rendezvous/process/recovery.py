@@ -117,6 +117,7 @@ class Recovery:
             has_failed_peer=any(failed.role in recovery.roles for failed in roster.failed),
             has_leaving_peer=not roster.complete
             and any(entry.role in recovery.roles for entry in roster.leaving),
+            is_complete=roster.complete,
         )
         if seen != self._seen:
             self._seen = seen

@@ -94,6 +94,7 @@ def test_failed_pod_of_another_generation_is_not_gathered_for_again() -> None:
 
 WAITING = RosterSeen(Target(8, 4), is_ready=False)
 LEAVING = RosterSeen(Target(8, 4), is_ready=False, has_leaving_peer=True)
+UNSHOWN = RosterSeen(Target(9, 4), is_ready=False, is_complete=True)
 
 
 def test_process_that_fails_while_the_gang_waits_for_another_pod_is_reported() -> None:
@@ -126,6 +127,18 @@ def test_failure_is_reported_when_no_peer_leaves_any_more_and_the_gang_still_wai
     assert actions == (WriteReport(4, 1),)
     assert step(memory, Tick(), 109.9).actions == (WriteReport(4, 1),), "60 s from now"
     assert step(memory, Tick(), 110.0).actions == (Exit(1, UNANSWERED),)
+
+
+def test_report_is_held_back_also_while_the_complete_generation_is_not_shown_yet() -> None:
+    for events in ((LEAVING, ProcessEnded(1), UNSHOWN), (LEAVING, UNSHOWN, ProcessEnded(1))):
+        actions, memory = follow(RUNNING, *events, ProcessGone(), Tick())
+        assert (actions, memory.phase) == ([], Phase.HELD)
+        assert step(memory, WAITING._replace(target=Target(10, 4)), 11.0).actions == (
+            WriteReport(4, 1),
+        )
+        assert step(memory, RosterSeen(Target(9, 4)), 11.0).actions == (Gather(Target(9, 4)),)
+    actions, _ = follow(RUNNING, UNSHOWN, ProcessEnded(1))
+    assert actions == [WriteReport(4, 1)], "no peer has left"
 
 
 def test_pod_that_leaves_ends_also_if_its_report_was_held_back() -> None:

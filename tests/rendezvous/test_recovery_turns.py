@@ -401,7 +401,10 @@ def test_report_is_held_back_while_a_peer_leaves_and_the_log_says_so(
     pod.turn(LONGEST_SPREAD_SECONDS)
     assert pod.ended_reports == []
     assert "is started again when the gang is complete" in "".join(capsys.readouterr())
-    publish_waiting(pod, 3)
+    publish_waiting(pod, 3, complete=True)
+    pod.turn(LONGEST_SPREAD_SECONDS)
+    assert pod.ended_reports == [], "it is shown in a moment"
+    publish_waiting(pod, 4)
     pod.turn(LONGEST_SPREAD_SECONDS)
     assert pod.ended_reports == ["0 1"]
 
