@@ -5,8 +5,9 @@ has an address. Steps of ``list_failed``, for each Task that is requested and no
 
 1. Its attempt failed, and its Pod had an address: list that Pod with the code of the attempt.
 2. Else the published roster lists a failure of this Task: keep it. The next attempt has started.
-3. Else the published roster has an earlier attempt of this Task as a member: that attempt failed
-   and was retried before a roster was published. List it without a code.
+3. Else the published roster has an earlier attempt of this Task as a member, or is not complete and
+   has it as leaving: that attempt failed or left, and was retried before a roster was published.
+   List it without a code.
 
 Invariants:
 
@@ -30,6 +31,7 @@ from framework.api.completion import TASK_LEFT_NODE
 from framework.api.naming import TaskKey
 from framework.api.roster import (
     FailedMember,
+    Leaving,
     Member,
     RoleRoster,
     Roster,
@@ -50,12 +52,14 @@ def list_failed(
         published: the last published roster.
     """
     known = {TaskKey(failed.role, failed.index): failed for failed in published.failed}
+    leaving = () if published.complete else published.leaving
+    left = {TaskKey(entry.role, entry.index): entry for entry in leaving}
     rosters = {role.name: role for role in roles}
     for role in draft.roles:
         built = rosters.get(role.name)
         # Most gangs are whole most of the time: their Tasks are not examined.
         if built is not None and len(built.members) < len(role.tasks):
-            yield from _list_failed_of_role(role, built, published, known)
+            yield from _list_failed_of_role(role, built, published, known, left)
 
 
 def _list_failed_of_role(
@@ -63,6 +67,7 @@ def _list_failed_of_role(
     built: RoleRoster,
     published: Roster,
     known: Mapping[TaskKey, FailedMember],
+    left: Mapping[TaskKey, Leaving],
 ) -> Iterator[FailedMember]:
     members = {member.index for member in built.members}
     before = published.find_role(role.name)
@@ -70,12 +75,23 @@ def _list_failed_of_role(
     for task in role.tasks:
         if task.deletion_pending or task.index in members:
             continue
-        key, member = TaskKey(role.name, task.index), former.get(task.index)
+        key = TaskKey(role.name, task.index)
+        member = former.get(task.index) or _find_left(task, left.get(key))
         if published.complete and key not in known and member is None and _has_left(task):
             continue
         failed = _find_failed(key, task, known.get(key), member, published.generation + 1)
         if failed is not None:
             yield failed
+
+
+def _find_left(task: TaskStatus, entry: Leaving | None) -> Member | None:
+    """Find the last Pod of a Task that is listed as leaving; None if it is the current one."""
+    attempt = task.attempt_status
+    if entry is None or attempt.id == 0:
+        return None
+    if entry.fingerprint == fingerprint_uid(attempt.pod_uid or ""):
+        return None
+    return Member(task.index, (), entry.fingerprint, attempt.id - 1)
 
 
 def _has_left(task: TaskStatus) -> bool:

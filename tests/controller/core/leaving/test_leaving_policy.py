@@ -277,6 +277,21 @@ def test_rigid_gang_waits_for_the_agent_of_the_pod_only_and_retries_without_coun
     assert leaves.count == 1
 
 
+def test_task_that_left_and_is_retried_within_the_debounce_of_the_roster_is_listed() -> None:
+    gang = Gang()
+    gang.nodes["n1"] = build_notices(gang.now)
+    gang.settle()
+    gang.end_pod(name(1), 143)
+    gang.settle()
+    gang.remove_pod(name(1))
+    gang.settle()
+    gang.pause(1)
+    assert (gang.list_left(), gang.list_failed()) == ([], [(1, None)])
+    gang.run_worker(1, "n9")
+    gang.pause(1)
+    assert (gang.list_members(), gang.list_failed()) == ([0, 1, 2], [])
+
+
 def test_elastic_gang_goes_on_without_the_task_and_grows_back() -> None:
     gang = Gang(min_member_count=2)
     gang.notice(1)

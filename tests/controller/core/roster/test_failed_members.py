@@ -11,7 +11,7 @@ from framework.api.completion import (
     SUCCEEDED,
 )
 from framework.api.pods import PodView
-from framework.api.roster import FailedMember, Roster, cut_reason, fingerprint_uid
+from framework.api.roster import FailedMember, Leaving, Roster, cut_reason, fingerprint_uid
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import TaskStatus
 from tests.support.builders import (
@@ -125,6 +125,18 @@ def test_retry_before_a_publication_loses_only_the_code() -> None:
     last = role.members[1]._replace(fingerprint=LAST_PRINT)
     role = role._replace(members=(role.members[0], last))
     assert list_failed(retry(LAST), published._replace(roles=(role,))) == (expected,)
+
+
+def test_task_that_left_and_is_retried_before_a_publication_is_listed() -> None:
+    """A roster that lists neither would tell agents that nothing left."""
+    entry = Leaving("worker", 1, LAST_PRINT, 3, "2026-01-01T00:00:00Z")
+    incomplete = publish(members=1)._replace(leaving=(entry,))
+    assert list_failed(retry(LAST), incomplete) == (FailedMember("worker", 1, LAST_PRINT, 0, 4),)
+    complete = incomplete._replace(complete=True)
+    assert list_failed(retry(LAST), complete) == (), "the gang went on without it"
+    removed = replace(retry(LAST), deletion_pending=True)
+    assert list_failed(removed, incomplete, number=1) == ()
+    assert list_failed(LAST, incomplete) == (), "another Task of the same index drained"
 
 
 def test_member_that_succeeded_or_is_scaled_down_or_only_unseen_did_not_fail() -> None:
