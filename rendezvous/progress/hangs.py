@@ -26,11 +26,10 @@ from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
 from framework.api.trainingprogress import TrainingProgress
 from rendezvous.core.gangprogress import GangMeter
-from rendezvous.core.hangs import (
+from rendezvous.core.hangreports import (
     MAX_NAMED,
     AgentReport,
     Answer,
-    GangWatch,
     ProcessReport,
     Verdict,
     decode_answer,
@@ -38,6 +37,7 @@ from rendezvous.core.hangs import (
     encode_answer,
     encode_report,
 )
+from rendezvous.core.hangs import GangWatch
 from rendezvous.core.progress import Limits
 from rendezvous.progress.progresslink import NoMemberError, ProgressLink
 from rendezvous.progress.progresspages import ProgressPages

@@ -16,7 +16,7 @@ from typing import Callable, Deque, Dict, Iterator, List, Optional, Tuple
 
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
-from rendezvous.core.hangs import MAX_PROCESSES, ProcessReport
+from rendezvous.core.hangreports import MAX_PROCESSES, ProcessReport
 from rendezvous.process.processes import read_stat
 from rendezvous.process.signalling import is_caught
 from rendezvous.progress.stacks import Stacks, empty_stacks, get_size, read_stacks

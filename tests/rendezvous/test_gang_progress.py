@@ -3,7 +3,7 @@
 import pytest
 
 from rendezvous.core.gangprogress import GangMeter
-from rendezvous.core.hangs import ProcessReport
+from rendezvous.core.hangreports import ProcessReport
 
 RUN = (1, 0)
 

@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from framework.agent.report import LineReporter
-from rendezvous.core.hangs import (
+from rendezvous.core.hangreports import (
     MAX_NAMED,
     MAX_PROCESSES,
     AgentReport,
     Answer,
-    GangWatch,
     ProcessReport,
     Verdict,
     decode_answer,
@@ -23,6 +22,7 @@ from rendezvous.core.hangs import (
     encode_answer,
     encode_report,
 )
+from rendezvous.core.hangs import GangWatch
 from rendezvous.core.progress import Limits
 from rendezvous.progress import hangs
 from rendezvous.progress.progresslink import NoMemberError

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
-from rendezvous.core.hangs import MAX_PROCESSES, AgentReport, decode_report, encode_report
+from rendezvous.core.hangreports import MAX_PROCESSES, AgentReport, decode_report, encode_report
 from rendezvous.progress.progresspages import ProgressPages
 from rendezvous.progress.stacks import read_stacks
 from rendezvous.site import peers

@@ -19,7 +19,8 @@ from framework.api.trainingprogress import (
     encode_training_progress,
 )
 from rendezvous.core.gangprogress import GangMeter
-from rendezvous.core.hangs import AgentReport, GangWatch, ProcessReport
+from rendezvous.core.hangreports import AgentReport, ProcessReport
+from rendezvous.core.hangs import GangWatch
 from rendezvous.core.progress import Limits
 from tests.security.test_cost_of_core import SETTINGS, assert_linear
 from tests.support.builders.largegangs import LargeGang, build_snapshot

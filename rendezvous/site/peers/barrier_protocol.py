@@ -15,7 +15,7 @@
 
 Agents send reports on connections of their own: after step 2, lines ``{"attempt", "role", "index",
 "pod", "report"}``, each of which the hub answers by a line. Report and answer are those of
-``rendezvous.core.hangs``.
+``rendezvous.core.hangreports``.
 
 Each of these is a line of at most 4096 bytes, its end included; all but ``go`` are JSON. From the
 connection to the arrival there are 10 seconds. The hub closes connections that break these rules.
