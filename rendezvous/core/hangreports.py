@@ -12,6 +12,10 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 MAX_PROCESSES = 32
 # How many are named in a verdict.
 MAX_NAMED = 10
+# The run of processes that are not restarted in place.
+NO_RUN = (0, 0)
+# The time over which ``busy_seconds`` is measured; longer if only one step ended in it.
+BUSY_WINDOW_SECONDS = 60.0
 _MAX_STACK = 64
 _MAX_REPORT_BYTES = 3500
 _MAX_NUMBER = 2**62
@@ -47,7 +51,7 @@ class AgentReport(NamedTuple):
     """What an agent reports."""
 
     run: Tuple[int, int]
-    """The run of the processes; a greater one is newer."""
+    """The run of the processes; a greater one is newer. ``NO_RUN`` without restart in place."""
     answered: int
     """The number of the request for stacks that it has answered last; 0 if there was none."""
     processes: Tuple[ProcessReport, ...]
@@ -74,7 +78,7 @@ class Verdict(NamedTuple):
     seconds: float
     """For how long no rank was active."""
     acting: Tuple[Acting, ...]
-    """The members that end their processes, at most 10."""
+    """The members that end their processes, at most 10; none if that would not help."""
 
 
 class Answer(NamedTuple):

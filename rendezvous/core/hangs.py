@@ -7,11 +7,13 @@ No I/O, no clock: times are given. Steps:
 3. When all have answered, or after 10 s, the verdict names the ranks that are behind. It is in all
    further answers, until the gang moves, its members change, or a process is started anew.
 4. The agents of the members that are to act end their processes. These are the members with a rank
-   that is behind, without those whose agent is silent; the first other member if none is left, or
-   if no rank differs from the others.
+   that is behind, without those whose agent is silent; the first other member if no rank differs
+   from the others. If all that are behind are silent, the first other member acts with restart in
+   place, by which all start anew. Otherwise nobody acts: the end of a healthy Pod does not replace
+   a lost one.
 5. If the gang still stands still after 60 s, the watch asks again, for another verdict. If a member
-   that was to act does not report any more, only after the time for the first step: it has acted,
-   and the others wait for its next Pod.
+   that was to act does not report any more, or nobody was to act, only after the time for the first
+   step: the others wait for the next Pod of a member.
 
 The watch waits for a report of each member, for 20 s at most since the members or the run changed:
 one that has not reported may be in a declared pause. A member that reports no process has none that
@@ -23,8 +25,8 @@ has ended a step, there is no verdict for the time of a first step, and none whi
 An agent is silent if it has not reported for 10 s. Its processes count as stopped: its Pod may be
 frozen, or its node lost.
 
-Invariants: if a step ends after the stacks were asked for, there is no verdict; a verdict has a
-member that acts, if an agent reports; no answer to a Pod has a verdict about its predecessor.
+Invariants: if a step ends after the stacks were asked for, there is no verdict; no answer to a Pod
+has a verdict about its predecessor; without restart in place, no member acts for a silent one.
 
 Example: worker/3 hangs in step 41. After 60 s without a step, answers have ``ask: 1``. The stacks
 of seven workers are equal. The verdict is ``worker/3``, which ends its process; the others restart
@@ -34,7 +36,9 @@ because it has failed.
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from rendezvous.core.hangreports import (
+    BUSY_WINDOW_SECONDS,
     MAX_NAMED,
+    NO_RUN,
     Acting,
     AgentReport,
     Answer,
@@ -73,6 +77,8 @@ class _Known(NamedTuple):
     at: float
     empty_since: Optional[float]
     """Since when it reports no process; None if it reports some."""
+    paused: Mapping[int, float]
+    """The ranks of its processes that had a declared pause, with the times of the last one."""
 
 
 class GangWatch:
@@ -87,7 +93,7 @@ class GangWatch:
         self._limits = limits
         self._known: Dict[Member, _Known] = {}
         self._members: Mapping[Member, str] = {}
-        self._run = (0, 0)
+        self._run = NO_RUN
         self._is_gang_complete = True
         self._changed_at: Optional[float] = None
         # When members came or went while processes ran.
@@ -118,7 +124,11 @@ class GangWatch:
         before = self._known.get(member)
         empty_since = (before and before.empty_since) or now
         known = self._known[member] = _Known(
-            fingerprint, report, now, None if report.processes else empty_since
+            fingerprint,
+            report,
+            now,
+            None if report.processes else empty_since,
+            _note_pauses(before.paused if before is not None else {}, report, now),
         )
         moving_until = self._compute_moving_until(known)
         if before is not None and before.fingerprint != fingerprint:
@@ -191,15 +201,42 @@ class GangWatch:
         return self._run
 
     def list_ranks(self) -> List[Tuple[str, ProcessReport]]:
-        """List the names of the ranks, with their newest reports."""
-        names, processes = self._list_processes()
-        return [(name, report) for (_, name), (report, _) in zip(names, processes)]
+        """List the names of the ranks, with their newest reports.
+
+        ``busy_seconds`` is 0 for ranks that have waited for others in a declared pause.
+        """
+        return [
+            (name, report if is_compared else report._replace(busy_seconds=0.0))
+            for name, report, is_compared in self._list_compared()
+        ]
 
     def list_stragglers(self) -> Tuple[str, ...]:
         """List the ranks whose own part of a step takes longer than 1.5 times the median's."""
+        ranks = self._list_compared()
+        busy = {
+            i: [report.busy_seconds]
+            for i, (_, report, is_compared) in enumerate(ranks)
+            if is_compared and report.busy_seconds > 0
+        }
+        return tuple(ranks[i][0] for i in find_stragglers(busy, _FACTOR))
+
+    def _list_compared(self) -> List[Tuple[str, ProcessReport, bool]]:
+        """List names and reports of the ranks, and whether their busy_seconds can be compared.
+
+        While ranks are in a declared pause, the others wait for them, which counts as their own
+        part of a step. If most ranks wait, that is usual; else it cannot be compared.
+        """
         names, processes = self._list_processes()
-        busy = {i: [p.busy_seconds] for i, (p, _) in enumerate(processes) if p.busy_seconds > 0}
-        return tuple(names[i][1] for i in find_stragglers(busy, _FACTOR))
+        paused = [
+            self._known[member].paused.get(report.rank, float("-inf"))
+            >= at - max(BUSY_WINDOW_SECONDS, report.moved_seconds or 0.0)
+            for (member, _), (report, at) in zip(names, processes)
+        ]
+        is_usual = 2 * sum(paused) < len(paused)
+        return [
+            (name, report, is_usual or has_paused)
+            for (_, name), (report, _), has_paused in zip(names, processes, paused)
+        ]
 
     def list_without_steps(self, now: float) -> Tuple[str, ...]:
         """List the ranks that report no step, though others do, after the time for the first."""
@@ -255,8 +292,9 @@ class GangWatch:
     def _compute_repeat_at(self, verdict: Verdict, now: float) -> float:
         """Compute when there may be another verdict."""
         acting = [self._known.get((role, index)) for role, index, _ in verdict.acting]
-        have_acted = any(known is None or _is_silent(known.at, now) for known in acting)
-        return self._verdict_at + (self._longest_seconds if have_acted else _REPEAT_SECONDS)
+        is_pod_lost = any(known is None or _is_silent(known.at, now) for known in acting)
+        seconds = self._longest_seconds if is_pod_lost or not acting else _REPEAT_SECONDS
+        return self._verdict_at + seconds
 
     def _is_regrouping(self, ranks: Sequence[RankProgress], now: float) -> bool:
         """Return whether ranks may still wait for the members to be complete again."""
@@ -268,8 +306,14 @@ class GangWatch:
     ) -> Tuple[Acting, ...]:
         heard = [each for each in sorted(self._known) if not _is_silent(self._known[each].at, now)]
         acting = [member for member in dict.fromkeys(behind) if member in heard]
-        # Without a difference between the ranks, one member is enough for a restart of all.
-        chosen = acting[:MAX_NAMED] if acting and found.waiting else heard[:1]
+        is_member_lost = not acting or any(each not in self._known for each in self._members)
+        if acting and found.waiting:
+            chosen = acting[:MAX_NAMED]
+        elif is_member_lost and self._run == NO_RUN:
+            chosen = []
+        else:
+            # One member is enough for a restart of all.
+            chosen = heard[:1]
         return tuple((*member, self._known[member].fingerprint) for member in chosen)
 
     def _list_processes(
@@ -278,16 +322,28 @@ class GangWatch:
         """List members with the names of their ranks, and processes with the times they came."""
         names, processes = [], []
         for member in sorted(self._known):
-            _, report, at, _ = self._known[member]
-            for process in report.processes:
-                names.append((member, _name(member, process.rank, len(report.processes))))
-                processes.append((process, at))
+            known = self._known[member]
+            count = len(known.report.processes)
+            for process in known.report.processes:
+                names.append((member, _name(member, process.rank, count)))
+                processes.append((process, known.at))
         return names, processes
 
 
 def _name(member: Member, rank: int, count: int) -> str:
     task = f"{member[0]}/{member[1]}"
     return task if rank < 0 or count == 1 else f"{task} rank {rank}"
+
+
+def _note_pauses(
+    before: Mapping[int, float], report: AgentReport, now: float
+) -> Mapping[int, float]:
+    """Note when processes had a declared pause last; only for those of the report."""
+    return {
+        process.rank: now if process.pause_seconds > 0 else before[process.rank]
+        for process in report.processes
+        if process.pause_seconds > 0 or process.rank in before
+    }
 
 
 def _is_silent(at: float, now: float) -> bool:
@@ -302,12 +358,18 @@ def _find_step(behind: Sequence[RankProgress], ranks: Sequence[RankProgress]) ->
 
 
 def _place_all(processes: Sequence[Tuple[ProcessReport, float]], now: float) -> List[RankProgress]:
-    """Place all ranks; those without a step are seen beside those that have moved since."""
+    """Place all ranks.
+
+    Nothing is known of a rank without a step if another one has reported two since it was started,
+    or if most ranks have none: often only rank 0 prints its steps.
+    """
+    reporting = sum(process.step is not None for process, _ in processes)
+    are_few = 0 < reporting < len(processes) - reporting
     moved = [at - each.moved_seconds for each, at in processes if each.moved_seconds is not None]
     moved_at = max(moved, default=float("-inf"))
     return [
         _place(index, process, at, now)._replace(
-            has_no_steps=process.step is None and at - process.quiet_seconds < moved_at
+            has_no_steps=process.step is None and (are_few or at - process.quiet_seconds < moved_at)
         )
         for index, (process, at) in enumerate(processes)
     ]
@@ -323,5 +385,5 @@ def _place(index: int, process: ProcessReport, at: float, now: float) -> RankPro
         is_stopped=process.is_stopped or _is_silent(at, now),
         stack=process.stack,
         # Steps count from 0 or from 1. A step beyond the total shows that the total is another one.
-        is_last=step is not None and total is not None and total - 1 <= step <= total,
+        is_last=step is not None and bool(total) and total - 1 <= step <= total,
     )

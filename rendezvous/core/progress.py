@@ -6,7 +6,7 @@ in each step, so the hang of one soon stops all. Steps of ``find_standstill``:
 1. A rank was active when its step increased last, or when the pause that it has declared ends.
 2. The gang moves if a rank was active within the limit: ``first_seconds`` before its first step,
    ``step_seconds`` after it. When all ranks with steps may have ended the last one, the longer of
-   both: an evaluation or an export may follow.
+   both, or 1800 s if the first has no limit: an evaluation or an export may follow.
 3. Else it stands still. Behind are the ranks with the lowest step. Without those that report none
    though others do: often only rank 0 prints its steps, and nothing is known of the others.
 4. If all have the same step, behind are those whose process is stopped; else those whose stack is
@@ -48,7 +48,7 @@ class RankProgress(NamedTuple):
     stack: str = ""
     """Where its main thread is: 4 characters for each frame, the outermost first; "" if unknown."""
     has_no_steps: bool = False
-    """Whether it reports no step, though another rank has reported two since it was started."""
+    """Whether it reports none, though others do, so that nothing is known of its progress."""
     is_last: bool = False
     """Whether the step may be the last one of the training."""
 
@@ -79,7 +79,8 @@ def find_standstill(
     """Find whether the gang stands still; None if it moves, or has no ranks."""
     reporting = [rank for rank in ranks if rank.step is not None]
     if reporting and all(rank.is_last for rank in reporting):
-        limits = limits._replace(step_seconds=max(limits))  # an evaluation, an export
+        longest = max(limits.step_seconds, bound_first_seconds(limits))
+        limits = limits._replace(step_seconds=longest)  # an evaluation, an export
     if not ranks or any(now < compute_active_until(rank, limits) for rank in ranks):
         return None
     behind = {rank.rank for rank in _find_behind(ranks)}

@@ -13,6 +13,7 @@ from framework.agent.exitcodes import ExitCode
 from framework.api import constants
 from framework.api.roster import fingerprint_uid
 from rendezvous.agent import Agent, Setup
+from rendezvous.core.hangreports import NO_RUN
 from rendezvous.core.progress import Limits
 from rendezvous.core.refusal import RefusedError
 from rendezvous.notify.acknowledge import NO_PROGRESS, Acknowledger
@@ -26,7 +27,6 @@ from rendezvous.settings.kinds import RANKED_KINDS, map_roles
 from rendezvous.settings.progresspattern import TextStep
 from rendezvous.site.peers.barrier_client import SERVED_BY_ENV
 
-_ANY_RUN = (0, 0)
 _NEVER = float("inf")
 
 
@@ -89,7 +89,7 @@ def start_watcher(
     options, identity = setup.options, setup.target.identity
 
     def get_run() -> Tuple[int, int]:
-        return recovery.run_number if recovery is not None else _ANY_RUN
+        return recovery.run_number if recovery is not None else NO_RUN
 
     def end(run: Tuple[int, int]) -> None:
         if recovery is not None:

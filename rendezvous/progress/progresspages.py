@@ -16,7 +16,7 @@ from typing import Callable, Deque, Dict, Iterator, List, Optional, Tuple
 
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
-from rendezvous.core.hangreports import MAX_PROCESSES, ProcessReport
+from rendezvous.core.hangreports import BUSY_WINDOW_SECONDS, MAX_PROCESSES, ProcessReport
 from rendezvous.process.processes import read_stat
 from rendezvous.process.signalling import is_caught
 from rendezvous.progress.stacks import Stacks, empty_stacks, get_size, read_stacks
@@ -32,7 +32,6 @@ from rendezvous.site.peers.progress_page import (
 
 _MAX_FILES = 1024
 _MAX_PAUSE_SECONDS = 7 * 86400.0
-_WINDOW_SECONDS = 60.0
 _MAX_WINDOW = 64
 _STACKS_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
@@ -245,7 +244,7 @@ def _follow(seen: Optional[_Seen], page: Page, now: float) -> _Seen:
         seen.paused_at = now
     if page.step is not None and (not seen.window or page.step != seen.page.step):
         seen.window.append((now, page.step, page.busy_seconds))
-    while len(seen.window) > 2 and now - seen.window[0][0] > _WINDOW_SECONDS:  # noqa: PLR2004  (a span)
+    while len(seen.window) > 2 and now - seen.window[0][0] > BUSY_WINDOW_SECONDS:  # noqa: PLR2004  (a span)
         seen.window.popleft()
     seen.page = page
     return seen

@@ -13,6 +13,7 @@ from framework.agent.report import LineReporter
 from rendezvous.core.hangreports import (
     MAX_NAMED,
     MAX_PROCESSES,
+    NO_RUN,
     AgentReport,
     Answer,
     ProcessReport,
@@ -160,6 +161,36 @@ def test_agent_that_is_silent_is_behind_and_another_one_acts() -> None:
     found = gang.let_pass(80.0)
     assert [verdict.behind for verdict in found] == [("worker/5",)]
     assert found[0].acting == (("worker", 0, ""),)
+
+
+@pytest.mark.parametrize("has_reported", [True, False])
+def test_no_healthy_pod_is_killed_for_a_member_that_is_lost(
+    has_reported: bool,  # noqa: FBT001  a parameter
+) -> None:
+    gang = Gang()
+    gang.run = NO_RUN
+    gang.watch.expect({("worker", index): "" for index in range(RANKS)}, gang.now)
+    gang.step()
+    if not has_reported:
+        gang.silent = {5}
+    gang.let_pass(4.0)
+    gang.silent = {5}
+    found = gang.let_pass(80.0)
+    assert [verdict.acting for verdict in found] == [()]
+    if has_reported:
+        assert found[0].behind == ("worker/5",)
+    assert gang.let_pass(LIMITS.first_seconds - 100.0) == found, "no stacks again each minute"
+
+
+def test_rank_that_hangs_beside_a_lost_member_acts() -> None:
+    gang = Gang()
+    gang.run = NO_RUN
+    gang.step()
+    gang.let_pass(4.0)
+    gang.silent, gang.stopped[3] = {5}, True
+    (found,) = gang.let_pass(69.0)
+    assert found.behind == ("worker/3", "worker/5")
+    assert found.acting == (("worker", 3, ""),)
 
 
 def test_agent_without_stacks_holds_the_verdict_for_10_seconds_only() -> None:
@@ -503,6 +534,15 @@ def test_gang_of_which_one_rank_reports_steps_is_judged_by_that_one() -> None:
     assert found.acting == (("worker", 0, ""),)
 
 
+def test_gang_of_which_one_rank_has_reported_one_step_names_no_healthy_rank() -> None:
+    gang = Gang()
+    gang.reporting = {0}
+    gang.step()
+    (found,) = gang.let_pass(LIMITS.first_seconds + 40.0)
+    assert (found.behind_count, found.waiting_count, found.step) == (RANKS, 0, 0)
+    assert found.acting == (("worker", 0, ""),)
+
+
 def test_rank_that_never_had_a_step_is_behind_if_the_others_had_one() -> None:
     gang = Gang()
     gang.step()
@@ -525,6 +565,23 @@ def test_step_beyond_the_total_is_not_the_last_one() -> None:
     for _ in range(102):
         gang.step()
     assert gang.let_pass(80.0)
+
+
+def test_hang_after_the_last_step_is_found_though_the_first_has_no_limit() -> None:
+    gang = Gang()
+    gang.watch = GangWatch(LIMITS._replace(first_seconds=float("inf")), 0)
+    for _ in range(101):
+        gang.step()
+    assert gang.let_pass(1790.0) == []
+    assert gang.let_pass(40.0)
+
+
+def test_first_step_of_a_total_of_zero_is_not_the_last_one() -> None:
+    watch = GangWatch(LIMITS, 0)
+    for now in (100.0, 165.0, 166.0, 180.0):
+        process = ProcessReport(0, 0, 0, now - 100.0, moved_seconds=now - 90.0)
+        answer = watch.take(("worker", 0), AgentReport((1, 0), 1, (process,)), now)
+    assert answer.verdict is not None
 
 
 def test_pause_that_ends_early_holds_the_gang_no_longer() -> None:
@@ -579,6 +636,38 @@ def test_straggler_is_named_though_all_end_a_step_together() -> None:
     gang.busy[6] = 1.7
     gang.let_pass(4.0)
     assert gang.watch.list_stragglers() == ("worker/6",)
+
+
+@pytest.mark.parametrize("waiting", [1, 3, 4])
+def test_rank_that_waits_for_those_in_a_pause_is_no_straggler(waiting: int) -> None:
+    gang = Gang()
+    gang.step()
+    gang.let_pass(4.0)
+    gang.paused = [gang.now + 300.0] * (RANKS - waiting) + [0.0] * waiting
+    gang.let_pass(250.0)
+    gang.paused = [0.0] * RANKS
+    gang.step()
+    gang.busy = [1.0] * (RANKS - waiting) + [250.0] * waiting
+    gang.let_pass(4.0)
+    assert gang.watch.list_stragglers() == ()
+    assert [report.busy_seconds for _, report in gang.watch.list_ranks()][-1] == 0.0
+    gang.busy[0] = 2.0
+    gang.let_pass(4.0)
+    assert gang.watch.list_stragglers() == ("worker/0",)
+    gang.busy = [1.0] * (RANKS - 1) + [2.0]
+    for _ in range(10):
+        gang.step()
+        gang.let_pass(10.0)
+    assert gang.watch.list_stragglers() == (f"worker/{RANKS - 1}",)
+
+
+def test_straggler_is_named_while_one_rank_writes_checkpoints() -> None:
+    gang = Gang()
+    gang.step()
+    gang.paused[0] = gang.now + 30.0
+    gang.busy = [1.0, *[30.0] * (RANKS - 2), 60.0]
+    gang.let_pass(4.0)
+    assert gang.watch.list_stragglers() == (f"worker/{RANKS - 1}",)
 
 
 def test_lines_of_the_largest_gang_fit() -> None:
