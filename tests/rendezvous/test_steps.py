@@ -231,6 +231,67 @@ def test_keras_reports_steps_and_its_evaluation(page: Path) -> None:
     assert read(page).pause == ""
 
 
+def fit(callback: peers.KerasProgress, initial: int, epochs: int, ended: int) -> None:
+    """Train epochs of 10 steps; ``ended`` is less than ``epochs`` if the training stops early."""
+    callback.set_params({"epochs": epochs, "steps": 10})
+    callback.on_train_begin()
+    for epoch in range(initial, ended):
+        callback.on_epoch_begin(epoch)
+        for batch in range(10):
+            callback.on_train_batch_end(batch)
+        callback.on_epoch_end(epoch)
+    callback.on_train_end()
+
+
+@pytest.mark.parametrize(
+    ("fits", "step"),
+    [
+        ([(0, 5, 5)], 50),
+        ([(0, 10, 3)], 30),  # stopped early
+        ([(2, 5, 5)], 50),  # resumed
+        ([(0, 1, 1), (1, 2, 2)], 20),
+        ([(0, 10, 3), (0, 5, 5)], 80),
+        ([(0, 5, 5), (5, 5, 5)], 50),  # nothing is left
+    ],
+)
+def test_step_of_keras_is_the_last_one_when_the_training_has_ended(
+    page: Path, fits: list[tuple[int, int, int]], step: int
+) -> None:
+    callback = peers.KerasProgress()
+    for each in fits:
+        fit(callback, *each)
+    assert (read(page).step, read(page).total) == (step, step)
+
+
+def test_keras_counts_the_steps_of_the_fits_before(page: Path) -> None:
+    callback = peers.KerasProgress()
+    fit(callback, 0, 10, 3)
+    callback.set_params({"epochs": 5, "steps": 10})
+    callback.on_train_begin()
+    callback.on_epoch_begin(0)
+    callback.on_train_batch_end(0)
+    assert (read(page).step, read(page).total) == (31, 80)
+
+
+def test_training_of_keras_without_a_step_reports_none(page: Path) -> None:
+    fit(peers.KerasProgress(), 5, 5, 5)
+    assert not page.exists()
+
+
+def test_last_steps_of_lightning_and_of_the_trainer_are_those_that_were_done(page: Path) -> None:
+    trainer = SimpleNamespace(global_step=3, estimated_stepping_batches=30)
+    callback = peers.LightningProgress()
+    callback.on_train_batch_end(trainer, None, {}, {}, 2)
+    callback.on_train_end(trainer, None)
+    assert (read(page).step, read(page).total) == (3, 3)
+    state = SimpleNamespace(global_step=7, max_steps=40)
+    control = SimpleNamespace(should_evaluate=True, should_save=False)
+    of_transformers = peers.TrainerProgress()
+    of_transformers.on_step_end(None, state, control)
+    of_transformers.on_train_end(None, state, control)
+    assert (read(page).step, read(page).total, read(page).pause) == (7, 7, "")
+
+
 def test_lightning_reports_steps_and_its_evaluation(page: Path) -> None:
     callback = peers.LightningProgress()
     trainer = SimpleNamespace(global_step=3, estimated_stepping_batches=30)

@@ -2,7 +2,8 @@
 
 They import none of these. Each has the hooks that its library calls, answers every other hook with
 nothing, and is also a callback of the library where that is loaded already. Evaluations and
-checkpoints that the library announces are declared as pauses, of at most ``pause_seconds``.
+checkpoints that the library announces are declared as pauses, of at most ``pause_seconds``. When
+the training ends, also if it ends early, the last step is reported as the total.
 """
 
 import contextlib
@@ -43,6 +44,11 @@ class _Callback:
     def _end_pause(self) -> None:
         self._pauses.close()
 
+    def _end_training(self, step: int) -> None:
+        self._end_pause()
+        if step > 0:
+            progress(step, step)
+
 
 class KerasProgress(_Callback):
     """``model.fit(..., callbacks=[peers.KerasProgress()])``."""
@@ -52,13 +58,28 @@ class KerasProgress(_Callback):
     def __init__(self, pause_seconds: float = _PAUSE_SECONDS) -> None:
         super().__init__(pause_seconds)
         self._step = 0
+        self._steps: Optional[int] = None
         self._total: Optional[int] = None
+        self._is_new = True
 
     def set_params(self, params: Optional[Dict[str, Any]]) -> None:
         """Take the number of epochs, and of steps of each."""
         params = params or {}
-        steps, epochs = params.get("steps"), params.get("epochs")
-        self._total = steps * epochs if steps and epochs else None
+        self._steps, epochs = params.get("steps"), params.get("epochs")
+        self._total = self._steps * epochs if self._steps and epochs else None
+
+    def on_train_begin(self, _logs: Any = None) -> None:
+        """Begin a training: the first one, a resumed one, or another one."""
+        self._is_new = True
+
+    def on_epoch_begin(self, epoch: int, _logs: Any = None) -> None:
+        """Find the step at which a training begins; the steps count up over several trainings."""
+        if self._is_new and self._steps:
+            before = max(0, self._step - epoch * self._steps)
+            self._step = epoch * self._steps + before
+            if self._total is not None:
+                self._total += before
+        self._is_new = False
 
     def on_train_batch_end(self, _batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         """Report a step."""
@@ -67,6 +88,10 @@ class KerasProgress(_Callback):
         for name in ("step", "total"):  # of a metric of the model, not the arguments below
             metrics.pop(name, None)
         progress(self._step, self._total, **metrics)
+
+    def on_train_end(self, _logs: Any = None) -> None:
+        """Report that no step follows."""
+        self._end_training(self._step)
 
     def on_test_begin(self, _logs: Any = None) -> None:
         """Declare a pause for the evaluation."""
@@ -95,6 +120,10 @@ class LightningProgress(_Callback):
         total = trainer.estimated_stepping_batches
         progress(trainer.global_step, int(total) if 0 < total < float("inf") else None)
 
+    def on_train_end(self, trainer: Any, *_: Any) -> None:
+        """Report that no step follows."""
+        self._end_training(trainer.global_step)
+
     def on_validation_start(self, *_: Any) -> None:
         """Declare a pause for the evaluation."""
         self._begin_pause("evaluation")
@@ -119,9 +148,9 @@ class TrainerProgress(_Callback):
         if control.should_evaluate or control.should_save:
             self._begin_pause("evaluation" if control.should_evaluate else "checkpoint")
 
-    def on_train_end(self, *_: Any, **__: Any) -> None:
-        """End the pause of what came after the last step."""
-        self._end_pause()
+    def on_train_end(self, _arguments: Any, state: Any, *_: Any, **__: Any) -> None:
+        """End the pause of what came after the last step, and report that no step follows."""
+        self._end_training(state.global_step)
 
 
 def _do_nothing(*_: Any, **__: Any) -> None:
