@@ -1,5 +1,8 @@
 """Rosters and views for the tests of rendezvous: small, legal, one line each."""
 
+import json
+from pathlib import Path
+
 from framework.agent.gang import Identity
 from framework.api.roster import (
     PHASE_ACTIVE,
@@ -111,3 +114,25 @@ def build_options(**flags: str) -> Options:
 def see(roster: Roster, role: str = "worker", index: int = 0, **flags: str) -> View:
     """What a Pod of the gang sees."""
     return build_view(roster, Identity(role, index, get_uid(role, index)), build_options(**flags))
+
+
+# What another program may have written into peers.json.
+BROKEN_MEMBERS = (
+    "",
+    "{}",
+    "[]",
+    "null",
+    '{"own": 5}',
+    "[" * 100_000,
+    json.dumps({"own": {}, "roles": 7, "leaving": []}),
+)
+
+
+def write_members(volume: Path, content: str) -> None:
+    """Write a generation into a volume as a program that is no agent may do."""
+    folder = volume / f"other-{len(list(volume.glob('other-*')))}"
+    folder.mkdir()
+    (folder / "peers.json").write_text(content)
+    link = volume / "other-link"
+    link.symlink_to(folder.name)
+    link.replace(volume / "current")

@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Iterable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -28,6 +29,7 @@ from rendezvous.core.progress import Limits
 from rendezvous.progress import hangs
 from rendezvous.progress.progresslink import NoMemberError
 from rendezvous.site.peers.barrier_protocol import MAX_LINE_BYTES
+from tests.rendezvous.gangs import BROKEN_MEMBERS, write_members
 from tests.support.fakes.agentclock import VirtualClock
 from tests.support.measuring.cost import assert_costs_at_most
 
@@ -455,17 +457,19 @@ def test_rank_that_compiles_longer_than_the_first_steps_of_others_is_no_hang(
     assert gang.let_pass(40.0)
 
 
-def test_broken_file_of_the_members_does_not_end_the_watch() -> None:
-    class BrokenLink(NoLink):
-        def serve(self) -> bool:
-            raise KeyError("own")
-
+@pytest.mark.parametrize("content", BROKEN_MEMBERS)
+def test_broken_file_of_the_members_does_not_end_the_watch(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_members(tmp_path, content)
+    monkeypatch.setenv("BARRIER_WORKING_DIR", str(tmp_path))
     member = hangs.Member(("worker", 0), "own", lambda: (1, 0), lambda _: None)
     clock = VirtualClock()
     reporter = LineReporter("test", is_json=False)
     watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, clock)  # type: ignore[arg-type]
-    watcher._link = BrokenLink()  # type: ignore[assignment]
     before = clock.now
+    with pytest.raises(OSError, match="no roster of an agent"):
+        watcher._link.serve()
     watcher._rest()
     assert clock.now > before
 

@@ -10,6 +10,7 @@ import pytest
 
 from rendezvous.progress.progresslink import NoMemberError, ProgressLink
 from rendezvous.site import peers
+from tests.rendezvous.gangs import BROKEN_MEMBERS, write_members
 from tests.rendezvous.test_peers import (
     Member,
     build_arrival,
@@ -78,6 +79,19 @@ def test_hub_hangs_up_on_other_reports_and_goes_on(tmp_path: Path, line: bytes) 
             assert exchange(connection, line) == b""
         with connect(members[0]) as connection:
             assert exchange(connection, build_report({"step": 1}))
+
+
+@pytest.mark.parametrize("content", BROKEN_MEMBERS)
+def test_hub_goes_on_though_another_program_breaks_the_file_of_the_members(
+    tmp_path: Path, content: str
+) -> None:
+    with open_members(tmp_path, 1, setup=WATCH) as members:
+        serve(members[0])
+        with connect(members[0]) as connection:
+            assert exchange(connection, build_report({"step": 1}))
+            write_members(members[0].volume, content)
+            for step in range(2):
+                assert exchange(connection, build_report({"step": step}))
 
 
 def test_hub_of_a_training_process_answers_no_report(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,7 @@ from rendezvous.site import peers
 from rendezvous.site.peers import barrier_client
 from rendezvous.volume.writer import Writer
 from tests.rendezvous.gangs import (
+    BROKEN_MEMBERS,
     INSTANCE,
     build_failed,
     build_gang,
@@ -33,6 +35,7 @@ from tests.rendezvous.gangs import (
     build_roster,
     get_uid,
     see,
+    write_members,
 )
 from tests.support.servers.childprocess import find_free_ports
 from tests.support.waiting import HANG_SECONDS
@@ -85,6 +88,44 @@ def test_roster_says_that_a_member_that_computes_has_succeeded(
     other = build_role(role, 1, first=50, completed=(CompletedTask(5, state, ""),))
     write(volume, build_roster(build_role("chief", 1), other))
     assert peers.roster().has_succeeded is expected
+
+
+def change_first_member(document: Any, field: str, value: object) -> None:
+    document["roles"][0]["members"][0][field] = value
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda document: document.update(generation="1"),
+        lambda document: document.update(instanceUID=None),
+        lambda document: document["own"].update(rank=None),
+        lambda document: document["own"].update(role=["worker"]),
+        lambda document: change_first_member(document, "index", "0"),
+        lambda document: change_first_member(document, "rank", None),
+        lambda document: change_first_member(document, "ip", 7),
+        lambda document: change_first_member(document, "podUIDFingerprint", []),
+        lambda document: change_first_member(document, "addresses", [{}]),
+        lambda document: document["roles"][0].update(name={}),
+        lambda document: document.update(leaving=[{"role": [], "index": 0}]),
+    ],
+)
+def test_roster_of_wrong_types_is_refused(
+    volume: Path, spoil: Callable[[dict[str, Any]], None]
+) -> None:
+    write(volume, build_gang(2))
+    document = json.loads((volume / "current" / "peers.json").read_text())
+    spoil(document)
+    write_members(volume, json.dumps(document))
+    with pytest.raises(OSError, match="no roster of an agent"):
+        peers.roster()
+
+
+@pytest.mark.parametrize("content", BROKEN_MEMBERS)
+def test_file_that_no_agent_wrote_is_no_roster(volume: Path, content: str) -> None:
+    write_members(volume, content)
+    with pytest.raises(OSError, match="no roster of an agent"):
+        peers.roster()
 
 
 def test_wait_gives_up_in_time(volume: Path) -> None:

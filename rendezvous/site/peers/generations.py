@@ -7,9 +7,13 @@ To read the current one:
    never changes, and one of 10,000 members takes some time to parse.
 2. Read ``peers.json`` in that folder and keep what was parsed.
 3. Where the folder was removed meanwhile, begin again, 50 times at most.
+
+Any process with the volume may replace the file. What no agent has written counts as a file that
+cannot be read, so that threads which look at it again and again go on.
 """
 
 import contextlib
+import errno
 import json
 import os
 import time
@@ -91,6 +95,7 @@ def roster() -> Roster:
 
     Raises:
         FileNotFoundError: The agent has not written any yet.
+        OSError: It cannot be read, or no agent has written it.
     """
     return read_current(find_current())
 
@@ -100,14 +105,14 @@ def read_current(current: str) -> Roster:
 
     Raises:
         FileNotFoundError: The agent has not written any yet.
+        OSError: It cannot be read, or no agent has written it.
     """
     for _ in range(_TRIES):
         try:
             path = os.path.join(os.path.dirname(current), os.readlink(current), "peers.json")
             found = _parsed.get(path)
             if found is None:
-                with open(path, encoding="utf-8") as file:
-                    found = parse(json.load(file))
+                found = _read(path)
                 _parsed.clear()
                 _parsed[path] = found
             return found
@@ -128,7 +133,7 @@ def wait(min: int = 1, timeout: Optional[float] = None) -> Roster:  # noqa: A002
     while True:
         try:
             found = roster()
-        except FileNotFoundError:
+        except OSError:
             found = None
         if found is not None and found.size >= min:
             return found
@@ -142,9 +147,8 @@ def read_older(gang: Roster) -> Iterator[Roster]:
     """Read the generations before that are still in the volume."""
     directory = _find_directory()
     for name in os.listdir(directory):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            with open(os.path.join(directory, name, "peers.json"), encoding="utf-8") as file:
-                older = parse(json.load(file))
+        with contextlib.suppress(OSError):
+            older = _read(os.path.join(directory, name, "peers.json"))
             if older.attempt == gang.attempt and older.generation < gang.generation:
                 yield older
 
@@ -162,12 +166,40 @@ def _find_directory() -> str:
     return os.environ.get("BARRIER_WORKING_DIR") or _DEFAULT_DIRECTORY
 
 
-def parse(document: Dict[str, Any]) -> Roster:
-    """Parse the JSON of ``peers.json``.
+def _read(path: str) -> Roster:
+    """Read a generation.
 
     Raises:
-        KeyError, TypeError, AttributeError: It is not as the agent writes it.
+        OSError: It cannot be read, or no agent has written it.
     """
+    with open(path, encoding="utf-8") as file:
+        try:
+            found = _parse(json.load(file))
+            _check_types(found)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+            raise OSError(errno.EINVAL, "no roster of an agent", path) from e
+    return found
+
+
+def _check_types(gang: Roster) -> None:
+    """Check the types of what is compared or used as a key.
+
+    Raises:
+        TypeError: One is another one.
+    """
+    texts: List[Any] = [gang.attempt, gang.role]
+    numbers: List[Any] = [gang.generation, gang.index, gang.rank]
+    for peer in gang.peers:
+        texts += (peer.role, peer.address, peer.fingerprint, *peer.addresses)
+        numbers += (peer.index, peer.rank)
+    for role, index, fingerprint in gang.leaving:
+        texts += (role, fingerprint)
+        numbers.append(index)
+    if set(map(type, texts)) != {str} or set(map(type, numbers)) != {int}:
+        raise TypeError("of another type")
+
+
+def _parse(document: Dict[str, Any]) -> Roster:
     own = document["own"]
     leaving = {(entry["role"], entry["index"]) for entry in document["leaving"]}
     return Roster(
