@@ -31,6 +31,7 @@ from rendezvous.site.peers.progress_page import (
 )
 
 _MAX_FILES = 1024
+_MAX_STATUS_BYTES = 4096
 _MAX_PAUSE_SECONDS = 7 * 86400.0
 _MAX_WINDOW = 64
 _STACKS_SECONDS = 2.0
@@ -108,11 +109,10 @@ class ProgressPages:
         now, seen = self._clock.monotonic(), self._seen
         running: Dict[int, _Seen] = {}
         with self._open_folder() as folder:
-            for name in _list_files(folder):
-                if len(running) < MAX_PROCESSES and _is_pid(name):
-                    page = _read_running(folder, name)
-                    if page is not None:
-                        running[page.pid] = _follow(seen.get(page.pid), page, now)
+            for name in _list_pages(folder):
+                page = _read_running(folder, name) if len(running) < MAX_PROCESSES else None
+                if page is not None:
+                    running[page.pid] = _follow(seen.get(page.pid), page, now)
         if seen is self._seen:
             self._seen = running
             if running:
@@ -127,7 +127,7 @@ class ProgressPages:
         now, last = self._clock.monotonic(), []
         with self._open_folder() as folder:
             # Without any that was seen running, the command was shorter than the time between two.
-            names = [str(pid) for pid in self._newest] or filter(_is_pid, _list_files(folder))
+            names = [seen.page.name for seen in self._newest.values()] or _list_pages(folder)
             for name in islice(names, MAX_PROCESSES):
                 page = read_page(os.path.join(folder, name)) if folder else None
                 if page is not None:
@@ -148,12 +148,13 @@ class ProgressPages:
     def take_stacks(self) -> None:
         """Print the stacks of all processes, and keep where their main threads are."""
         with self._open_folder() as folder:
-            self._take_stacks(folder)
+            if folder:
+                self._take_stacks(folder)
 
     def _take_stacks(self, folder: str) -> None:
         asked: Dict[int, str] = {}
         for pid, each in self._seen.items():
-            path = find_stacks(os.path.join(folder, str(pid)))
+            path = find_stacks(os.path.join(folder, each.page.name))
             if _is_stopped(pid):
                 self._reporter.say(f"stacks of process {pid}: none, it is stopped")
             elif not each.page.signal or not is_caught(pid, each.page.signal):
@@ -230,8 +231,31 @@ def _list_files(folder: str) -> List[str]:
         return []
 
 
-def _is_pid(name: str) -> bool:
-    return name.isascii() and name.isdigit() and not name.startswith("0")
+def _list_pages(folder: str) -> List[str]:
+    """List the names of the pages, one for each process: that with its user, if there is one."""
+    names: Dict[str, str] = {}
+    for name in _list_files(folder):  # "12" comes before "12.1000"
+        pid, _, user = name.partition(".")
+        if _is_id(pid) and (name == pid or _is_of_user(folder, name, pid, user)):
+            names[pid] = name
+    return list(names.values())
+
+
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdigit() and not text.startswith("0")
+
+
+def _is_of_user(folder: str, name: str, pid: str, user: str) -> bool:
+    """Return whether a process has this user, and the user has made this file."""
+    if not user.isdigit():
+        return False
+    try:
+        owner = str(os.stat(os.path.join(folder, name), follow_symlinks=False).st_uid)
+        with open(f"/proc/{pid}/status", "rb") as file:
+            fields = file.read(_MAX_STATUS_BYTES).partition(b"\nUid:")[2].split(None, 2)
+    except OSError:
+        return False
+    return owner == user and fields[1:2] == [user.encode()]
 
 
 def _follow(seen: Optional[_Seen], page: Page, now: float) -> _Seen:
@@ -262,7 +286,7 @@ def _compute_busy(seen: _Seen) -> float:
 
 def _read_running(folder: str, name: str) -> Optional[Page]:
     """Read the page of a process that runs; None if it has ended, or another one has its id."""
-    fields = read_stat(int(name))
+    fields = read_stat(int(name.partition(".")[0]))
     if len(fields) <= START_FIELD or fields[0] in {b"Z", b"X"}:
         return None
     page = read_page(os.path.join(folder, name))

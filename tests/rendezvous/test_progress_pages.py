@@ -194,6 +194,56 @@ def test_link_in_place_of_the_stacks_is_not_emptied(
         assert "none, their file is not its own" in capsys.readouterr().err
 
 
+def test_files_of_the_working_folder_stay_if_there_is_no_folder_of_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    own = other / f"{os.getpid()}.stacks"
+    own.write_text("kept")
+    monkeypatch.chdir(other)
+    pages = build_pages(tmp_path, AgentClock())
+    peers.progress(1)
+    pages.observe()
+    (tmp_path / "progress").rename(tmp_path / "moved")
+    (tmp_path / "progress").symlink_to(other)
+    pages.take_stacks()
+    assert own.read_text() == "kept"
+
+
+def test_process_whose_name_is_taken_has_another_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another user may have made the file, which this one may not remove."""
+    (tmp_path / "progress" / str(os.getpid())).mkdir(parents=True)
+    pages = build_pages(tmp_path, AgentClock())
+    peers.progress(3, total=9)
+    assert [each.step for each in pages.observe()] == [3]
+    pages.take_stacks()
+    assert "take_stacks" in capsys.readouterr().err
+    assert pages.observe()[0].stack
+    peers.progress(9, total=9)
+    assert [each.step for each in pages.observe_last()] == [9]
+
+
+def test_newer_page_of_a_process_counts_only_if_its_user_has_made_it(tmp_path: Path) -> None:
+    folder = tmp_path / "progress"
+    plain = folder / str(os.getpid())
+    pages = build_pages(tmp_path)
+    peers.progress(3)
+    before = plain.read_bytes()
+    steps._forget()
+    plain.unlink()
+    plain.mkdir()
+    peers.progress(4)
+    plain.rmdir()
+    plain.write_bytes(before)
+    assert [each.step for each in pages.observe()] == [4], "the program was executed anew"
+    own = folder / f"{os.getpid()}.{os.geteuid()}"
+    own.rename(folder / f"{os.getpid()}.{os.geteuid() + 1}")
+    assert [each.step for each in pages.observe()] == [3], "of another user"
+
+
 def test_link_in_place_of_the_folder_is_not_opened_to_all(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir(0o755)

@@ -1,7 +1,8 @@
 """The page in which a training process keeps its progress, and which the agent of its Pod reads.
 
 One file per process in ``progress`` of the volume, named by the id of the process, one page of
-memory long. ``steps`` writes it; the agent reads it through ``read_page``.
+memory long. If another user has taken that name, it is named by the ids of process and user, with a
+dot between them. ``steps`` writes it; the agent reads it through ``read_page``.
 
 ==========  =========================================================================
 offset      content, little-endian
@@ -74,6 +75,8 @@ class Page(NamedTuple):
     """The metrics that it has reported, at most 16."""
     started: int = 0
     """When it was started: ids are used again. 0 if it is not known."""
+    name: str = ""
+    """The name of its file."""
 
 
 def find_stacks(path: str) -> str:
@@ -113,10 +116,11 @@ def read_page(path: str) -> Optional[Page]:
 def _parse(name: str, content: bytes) -> Optional[Page]:
     _, rank, number, started = FIXED.unpack_from(content)
     first, step, total, busy, until, last = STEP.unpack_from(content, STEP_OFFSET)
-    if first != last or not name.isdigit():
+    pid = name.partition(".")[0]
+    if first != last or not pid.isdigit():
         return None
     return Page(
-        pid=int(name),
+        pid=int(pid),
         rank=rank if 0 <= rank < MAX_STEP else NONE,
         signal=number if number == STACKS_SIGNAL else 0,
         step=step if 0 <= step < MAX_STEP else None,
@@ -126,6 +130,7 @@ def _parse(name: str, content: bytes) -> Optional[Page]:
         pause=_read_text(content, PAUSE_OFFSET, PAUSE_BYTES).decode("utf-8", "replace"),
         metrics=_parse_metrics(_read_text(content, METRICS_OFFSET, METRICS_BYTES)),
         started=started,
+        name=name,
     )
 
 

@@ -180,6 +180,9 @@ def _make_page() -> Optional[_OpenPage]:
         directory = os.path.join(os.path.dirname(find_current()), progress_page.DIRECTORY)
         os.makedirs(directory, exist_ok=True)
         path = os.path.join(directory, str(os.getpid()))
+        if not _remove(path):
+            path += f".{os.geteuid()}"
+            _remove(path)
         page = _map(path)
         stacks = _take_signal(progress_page.find_stacks(path))
     except (OSError, ValueError) as e:
@@ -205,9 +208,18 @@ def _read_start() -> int:
         return 0
 
 
+def _remove(path: str) -> bool:
+    """Remove the page of a process before, with the same id; return whether the name is free."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
 def _map(path: str) -> Any:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)  # of a process before, with the same id
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o644)
     try:
