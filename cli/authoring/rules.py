@@ -16,7 +16,7 @@ from cli.authoring.podfields import misspelt_field
 from cli.authoring.podrules import pod_template, reserved_key, restart_policy
 from cli.authoring.progressrules import unwatched_progress
 from cli.authoring.recoveryrules import incomplete_recovery, unheard_leaving, unwrapped_recovery
-from cli.authoring.retryrules import retryable_exit_codes
+from cli.authoring.retryrules import find_misplaced_codes, retryable_exit_codes
 from cli.fieldhints import list_unknown_fields, suggest_field, suggest_place
 from cli.templates import (
     ContainerTemplate,
@@ -290,7 +290,11 @@ RULES: tuple[Rule, ...] = (
 
 def lint(framework: Object, options: LintOptions) -> list[Finding]:
     """Find what would not work: in the Framework, then role by role."""
-    found = [*_find_unknown_fields(framework), *find_no_tasks(framework)]
+    found = [
+        *_find_unknown_fields(framework),
+        *find_no_tasks(framework),
+        *find_misplaced_codes(framework),
+    ]
     if options.for_original:
         dropped = list_spec_fields(framework.get("spec"), "spec")
         found += [_report_dropped(path, lost) for path, lost in dropped]

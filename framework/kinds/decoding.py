@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from framework.api.constants import FRAMEWORK_NAME, MAX_TASK_NUMBER
+from framework.api.constants import FRAMEWORK_NAME, MAX_TASK_NUMBER, RETRYABLE_CODES_ANNOTATION
 from framework.api.fielderrors import FieldError
 from framework.api.naming import is_framework_name
 from framework.api.wire import Errors, json_type
@@ -115,6 +115,15 @@ def note_unknown(extra: Mapping[str, Any], path: str) -> Iterator[Note]:
     """Say which fields are unknown."""
     for key in extra:
         yield Note(f"{path}.{key}", "unknown field, left out: check its spelling")
+
+
+def note_misplaced(job: JobMeta) -> Iterator[Note]:
+    """Say which annotations have an effect only in a Pod template."""
+    if RETRYABLE_CODES_ANNOTATION in job.annotations:
+        yield Note(
+            f"metadata.annotations[{RETRYABLE_CODES_ANNOTATION}]",
+            "has no effect here: move it to the metadata of a Pod template",
+        )
 
 
 def check_range(path: str, value: int, least: int, meaning: str) -> Iterator[FieldError]:

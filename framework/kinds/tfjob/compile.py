@@ -24,7 +24,7 @@ from framework.api.retryable_codes import RetryableCodes
 from framework.kinds import agents
 from framework.kinds.agent_objects import build_rights
 from framework.kinds.compiled import Compiled, Note, Object
-from framework.kinds.decoding import build_metadata, note_unknown
+from framework.kinds.decoding import build_metadata, note_misplaced, note_unknown
 from framework.kinds.templates import (
     add_default_annotation,
     add_env,
@@ -107,7 +107,7 @@ def _build_supporting(job: TfJob, framework: Object) -> Iterator[Object]:
 
 
 def _note_unknown_fields(job: TfJob) -> list[Note]:
-    notes = list(note_unknown(job.spec.extra, "spec"))
+    notes = [*note_misplaced(job.meta), *note_unknown(job.spec.extra, "spec")]
     for index, replica in enumerate(job.spec.replica_specs):
         notes += note_unknown(replica.extra, f"spec.replicaSpecs[{index}]")
     if job.spec.tensorboard is not None:

@@ -27,7 +27,7 @@ from framework.api.types import CompletedPodPolicy
 from framework.kinds import agents
 from framework.kinds.agent_objects import build_rights
 from framework.kinds.compiled import Compiled, Note, Object, WantedWorkers
-from framework.kinds.decoding import build_metadata, note_unknown
+from framework.kinds.decoding import build_metadata, note_misplaced, note_unknown
 from framework.kinds.templates import (
     add_default_env,
     add_labels,
@@ -147,6 +147,7 @@ def _build_supporting(job: CompleteJob, framework: Object, accounts: list[str]) 
 
 
 def _note_unknown_fields(job: TrainingJob) -> Iterator[Note]:
+    yield from note_misplaced(job.meta)
     yield from note_unknown(job.spec.extra, "spec")
     specs = job.spec.replica_specs
     if specs is None:

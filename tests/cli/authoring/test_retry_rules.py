@@ -64,11 +64,39 @@ def test_codes_of_a_container_lint_clean() -> None:
             "has no effect without fancyRetryPolicy: maxRetryCount alone decides",
             "write `fancyRetryPolicy: true` in spec.taskRoles[0].task.retryPolicy",
         ),
+        (
+            "train=1-255",
+            {},
+            Severity.WARNING,
+            (
+                "retries a program that always ends with 1, as after an exception, without a "
+                "limit: maxRetryCount does not count these retries"
+            ),
+            "begin with the first code that another start may mend, for example train=128-255",
+        ),
     ],
 )
-def test_annotation_without_effect_is_named_with_a_remedy(
+def test_annotation_without_its_effect_is_named_with_a_remedy(
     text: str, policy: Any, severity: Severity, message: str, fix: str
 ) -> None:
     (found,) = lint(build(text, **policy), LintOptions())
     assert (found.rule, found.path) == ("retryable-exit-codes", PATH)
     assert (found.severity, found.message, found.fix) == (severity, message, fix)
+
+
+def test_annotation_of_the_framework_is_named_once_with_its_place() -> None:
+    framework = build("train=128-255")
+    framework["spec"]["taskRoles"] *= 2
+    framework["metadata"]["annotations"] = {RETRYABLE_CODES_ANNOTATION: "train=1-5"}
+    (found,) = lint(framework, LintOptions())
+    assert (found.rule, found.severity) == ("retryable-exit-codes", Severity.ERROR)
+    assert found.path == f"metadata.annotations[{RETRYABLE_CODES_ANNOTATION}]"
+    assert found.message == "has no effect here: only that of a Pod template counts"
+    assert found.fix == "move it to spec.taskRoles[].task.pod.metadata.annotations"
+
+
+@pytest.mark.parametrize("metadata", [None, 7, {"annotations": 7}, {"annotations": [1]}])
+def test_metadata_of_another_type_is_not_looked_at(metadata: object) -> None:
+    framework = build("train=128-255")
+    framework["metadata"] = metadata
+    assert lint(framework, LintOptions()) == []

@@ -250,6 +250,16 @@ def test_types_without_replicas_and_unknown_fields_are_left_out() -> None:
     assert "spec.other: unknown field" in str(compiled.notes[0])
 
 
+def test_retryable_codes_of_the_job_are_noted() -> None:
+    body = build_tfjob()
+    body["metadata"]["annotations"] = {RETRYABLE_CODES_ANNOTATION: "tensorflow=1-5"}
+    (note,) = [note for note in compile_tfjob(body).notes if "annotations" in note.path]
+    assert str(note) == (
+        f"metadata.annotations[{RETRYABLE_CODES_ANNOTATION}]: "
+        "has no effect here: move it to the metadata of a Pod template"
+    )
+
+
 def test_account_of_the_user_is_kept_and_bound() -> None:
     body = build_tfjob()
     body["spec"]["replicaSpecs"][0]["template"]["spec"]["serviceAccountName"] = "mine"

@@ -7,7 +7,7 @@ import pytest
 
 from cli.authoring.rules import LintOptions, lint
 from framework.api.codec import decode_framework
-from framework.api.constants import FRAMEWORK_NAME
+from framework.api.constants import FRAMEWORK_NAME, RETRYABLE_CODES_ANNOTATION
 from framework.api.gang_key import refers_to_gang_key
 from framework.api.validation import validate_framework
 from framework.kinds.trainingjob.compile import compile_trainingjob
@@ -284,6 +284,13 @@ def test_clean_pod_policy_decides_whether_workers_stay_and_the_launcher_stays(
     launcher, worker = spec["taskRoles"]
     assert worker.get("completedPodPolicy") == expected
     assert (spec["completedPodPolicy"], launcher.get("completedPodPolicy")) == ("Retain", None)
+
+
+def test_retryable_codes_of_the_job_are_noted() -> None:
+    body = build_trainingjob()
+    body["metadata"]["annotations"] = {RETRYABLE_CODES_ANNOTATION: "main=128-255"}
+    paths = [note.path for note in compile_trainingjob(body).notes]
+    assert f"metadata.annotations[{RETRYABLE_CODES_ANNOTATION}]" in paths
 
 
 def test_what_is_left_out_is_noted() -> None:
