@@ -30,3 +30,8 @@ def open_gang(api: Access, gang_numbers: Iterator[int]) -> Callable[[], Publishe
 @pytest.fixture
 def gang(api: Access, open_gang: Callable[[], Publisher], tmp_path: Path) -> Gang:
     return Gang(api, open_gang(), tmp_path / "volume")
+
+
+@pytest.fixture
+def without_notify_command(gang: Gang) -> None:
+    del gang.env["FB_NOTIFY_COMMAND"]

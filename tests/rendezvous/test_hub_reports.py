@@ -11,7 +11,7 @@ import pytest
 from rendezvous.progress.progresslink import NoMemberError, ProgressLink
 from rendezvous.site import peers
 from tests.rendezvous.gangs import BROKEN_MEMBERS, write_members
-from tests.rendezvous.test_peers import (
+from tests.rendezvous.members import (
     Member,
     build_arrival,
     build_local_gang,

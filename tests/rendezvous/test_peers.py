@@ -3,41 +3,31 @@
 import contextlib
 import json
 import queue
-import resource
-import shutil
-import socket
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from framework.agent.gang import SOURCE_CONFIGMAP, Identity
-from framework.api.roster import CompletedTask, FailedMember, Leaving, Roster, fingerprint_uid
+from framework.agent.gang import Identity
+from framework.api.roster import CompletedTask, FailedMember, Leaving, fingerprint_uid
 from rendezvous.core.departures import find_departures, render_departures
 from rendezvous.core.failures import find_failures, render_failures
-from rendezvous.core.selection import Generation
-from rendezvous.renderers.registry import render_all
 from rendezvous.site import peers
-from rendezvous.site.peers import barrier_client
 from rendezvous.volume.writer import Writer
 from tests.rendezvous.gangs import (
     BROKEN_MEMBERS,
     INSTANCE,
     build_failed,
     build_gang,
-    build_options,
     build_role,
     build_roster,
     get_uid,
-    see,
     write_members,
 )
-from tests.support.servers.childprocess import find_free_ports
+from tests.rendezvous.members import (
+    write,
+)
 from tests.support.waiting import HANG_SECONDS
 
 
@@ -55,12 +45,6 @@ def collect_changes(since: peers.Roster | None = None) -> Iterator[queue.Queue[p
     subscription.stop()
     subscription.join(HANG_SECONDS)
     assert seen.empty()
-
-
-def write(volume: Path, roster: Roster, index: int = 0) -> None:
-    rendering = render_all(see(roster, index=index), build_options())
-    generation = Generation(roster, SOURCE_CONFIGMAP, roster.generation)
-    Writer(str(volume)).write(generation, rendering.files, rendering.fixed_files)
 
 
 def test_roster_names_the_members_and_the_own_place(volume: Path) -> None:
@@ -263,295 +247,3 @@ def test_compute_change_finds_a_replaced_pod() -> None:
     assert [peer.index for peer in change.moved] == [0]
     assert not change.added
     assert not change.removed
-
-
-# --- The barrier: one process a member, as in a gang ----------------------------------------------
-
-MEMBER = """
-import sys, peers
-for line in sys.stdin:
-    try:
-        gang = peers.barrier(line.strip(), timeout=240)
-        print("passed", line.strip(), gang.generation, flush=True)
-    except TimeoutError as e:
-        print("late", flush=True)
-"""
-
-
-class Member:
-    """A member's process, which comes to the barriers that the test names."""
-
-    def __init__(
-        self,
-        root: Path,
-        index: int,
-        port: int,
-        *,
-        setup: str = "",
-        python: str = sys.executable,
-        **variables: str,
-    ) -> None:
-        self.index = index
-        self.port = port
-        self.volume = root / f"volume{index}"
-        self.volume.mkdir()
-        self.env = env = {
-            "PYTHONPATH": str(root / "site"),
-            "BARRIER_WORKING_DIR": str(self.volume),
-            "FB_BARRIER_PORT": str(port),
-            **variables,
-        }
-        self.errors = root / f"errors{index}"
-        with self.errors.open("w") as errors:
-            self.process = subprocess.Popen(
-                [python, "-c", setup + MEMBER],
-                env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
-            )  # fmt: skip
-        self.passed: queue.Queue[str] = queue.Queue()
-        self._thread = threading.Thread(target=self._collect)
-        self._thread.start()
-
-    def _collect(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.passed.put(line.strip())
-
-    def show(self, roster: Roster) -> None:
-        write(self.volume, roster, self.index)
-
-    def come(self, name: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(name + "\n")
-        self.process.stdin.flush()
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self._thread.join()
-        for pipe in (self.process.stdin, self.process.stdout):
-            assert pipe is not None
-            with contextlib.suppress(OSError):
-                pipe.close()
-
-
-def build_local_gang(indexes: list[int], generation: int) -> Roster:
-    """A gang on the loopback, an address for each."""
-    role = build_role("worker", indexes)
-    members = tuple(m._replace(addresses=(f"127.0.9.{m.index + 1}",)) for m in role.members)
-    return build_roster(role._replace(members=members), generation=generation)
-
-
-@contextlib.contextmanager
-def open_members(root: Path, count: int, **options: str) -> Iterator[list[Member]]:
-    (port,) = find_free_ports(1)
-    (root / "site").mkdir()
-    shutil.copytree(Path(peers.__file__).parent, root / "site" / "peers")
-    with contextlib.ExitStack() as stack:
-        found = []
-        for index in range(count):
-            found.append(Member(root, index, port, **options))
-            stack.callback(found[-1].stop)
-        yield found
-
-
-@pytest.fixture
-def members(tmp_path: Path) -> Iterator[list[Member]]:
-    with open_members(tmp_path, 3) as found:
-        yield found
-
-
-def show(members: list[Member], roster: Roster) -> None:
-    for member in members:
-        member.show(roster)
-
-
-def come(members: list[Member], name: str) -> None:
-    for member in members:
-        member.come(name)
-
-
-def assert_passed(members: list[Member], text: str) -> None:
-    for member in members:
-        assert member.passed.get(timeout=HANG_SECONDS) == f"passed {text}"
-
-
-def assert_waits(member: Member, seconds: float = 0.3) -> None:
-    with pytest.raises(queue.Empty):
-        member.passed.get(timeout=seconds)
-
-
-def test_barrier_releases_all_when_the_last_has_come(members: list[Member]) -> None:
-    show(members, build_local_gang([0, 1, 2], 1))
-    for name in ("one", "two", "one", "one"):
-        # Rank 0, which serves the others, comes second.
-        come([members[1], members[0]], name)
-        assert_waits(members[1])
-        members[2].come(name)
-        assert_passed(members, f"{name} 1")
-
-
-def test_barrier_follows_the_gang(members: list[Member]) -> None:
-    show(members, build_local_gang([0, 1, 2], 1))
-    come(members[:2], "epoch")
-    # The third is scaled down and never comes. Rank 0, which counts, sees that last.
-    show([members[1], members[0]], build_local_gang([0, 1], 2))
-    assert_passed(members[:2], "epoch 2")
-
-
-def test_barrier_survives_the_loss_of_rank_0(members: list[Member]) -> None:
-    show(members, build_local_gang([0, 1, 2], 1))
-    come(members, "before")
-    assert_passed(members, "before 1")
-    members[1].come("after")
-    members[0].process.kill()
-    show(members[1:], build_local_gang([1, 2], 2))
-    members[2].come("after")
-    assert_passed(members[1:], "after 2")
-
-
-def test_barrier_does_not_count_a_process_that_has_ended(members: list[Member]) -> None:
-    show(members, build_local_gang([0, 1, 2], 1))
-    come(members, "ready")
-    assert_passed(members, "ready 1")
-    members[2].come("epoch")
-    assert_waits(members[2])
-    members[2].process.kill()
-    members[2].process.wait()
-    come(members[:2], "epoch")
-    assert_waits(members[0], 0.5)
-
-
-FORKER = """
-import os, sys, peers
-peers.barrier("start", timeout=240)
-pid = os.fork()  # as a DataLoader makes its workers, which may outlive the process for a while
-if pid:
-    print(pid, flush=True)
-    os._exit(0)
-os.close(1)
-sys.stdin.read()
-"""
-
-
-def test_barrier_is_served_beside_forked_workers_of_a_process_before(
-    members: list[Member],
-) -> None:
-    show(members[:2], build_local_gang([0, 1], 1))
-    members[1].come("start")
-    first = subprocess.Popen(
-        [sys.executable, "-c", FORKER], env=members[0].env,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    # At its end the forked worker ends, too: it reads our pipe.
-    with first:
-        assert first.wait(timeout=HANG_SECONDS) == 0
-        assert_passed([members[1]], "start 1")
-        come(members[:2], "again")
-        assert_passed(members[:2], "again 1")
-
-
-def test_barrier_of_more_members_than_a_process_may_open_files(members: list[Member]) -> None:
-    """As newer container runtimes start processes: 1024 files, and more on request."""
-    gang = build_local_gang(list(range(60)), 1)
-    first = members[0]
-    first.show(gang)
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.prlimit(first.process.pid, resource.RLIMIT_NOFILE, (40, hard))
-    first.come("start")
-    with contextlib.ExitStack() as stack:
-        connections = []
-        for index in range(1, 60):
-            connections.append(stack.enter_context(connect(first)))
-            connections[-1].sendall(build_arrival_line(gang, index, f"of {index}"))
-        assert {connection.recv(16) for connection in connections} == {b"go\n"}
-    assert_passed([first], "start 1")
-
-
-def build_arrival(gang: Roster, index: int, token: str) -> dict[str, object]:
-    return {
-        "name": "start",
-        "token": token,
-        "attempt": gang.instance_uid,
-        "role": "worker",
-        "index": index,
-        "pod": fingerprint_uid(get_uid("worker", index)),
-    }
-
-
-def build_arrival_line(gang: Roster, index: int, token: str) -> bytes:
-    return json.dumps(build_arrival(gang, index, token)).encode() + b"\n"
-
-
-def test_barrier_releases_a_process_that_missed_the_release(members: list[Member]) -> None:
-    gang = build_local_gang([0, 1], 1)
-    members[0].show(gang)
-    members[0].come("start")
-    for _ in range(3):
-        # The first time with worker/0; then again, as after a connection that broke too early.
-        with connect(members[0]) as connection:
-            connection.sendall(build_arrival_line(gang, 1, "mine"))
-            assert connection.recv(16) == b"go\n"
-    assert_passed([members[0]], "start 1")
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"\n",
-        b"{}\n",
-        b"[1]\n",
-        b"\xff\n",
-        b'{"attempt": "another"}\n',
-        b"x" * 5000,
-        b"[" * 4000 + b"\n",
-        b'{"name": "e", "token": "t", "attempt": "%s", "role": [], "index": 0, "pod": ""}\n'
-        % INSTANCE.encode(),
-    ],
-)
-def test_barrier_hangs_up_on_strangers(members: list[Member], line: bytes) -> None:
-    members[0].show(build_local_gang([0, 1], 1))
-    members[0].come("epoch")
-    for _ in range(2):  # and goes on to serve
-        with connect(members[0]) as connection:
-            connection.sendall(line)
-            with contextlib.suppress(ConnectionResetError):
-                assert connection.recv(16) == b""
-
-
-def connect(member: Member) -> socket.socket:
-    """Connect to the process of rank 0, as soon as it serves."""
-    deadline = time.monotonic() + HANG_SECONDS
-    while True:
-        try:
-            address = f"127.0.9.{member.index + 1}", member.port
-            return socket.create_connection(address, HANG_SECONDS)
-        except ConnectionRefusedError:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-
-
-def test_barrier_without_rank_zero_is_tried_with_longer_and_longer_pauses(
-    volume: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A thousand agents come to one that starts slowly."""
-    write(volume, build_roster(build_role("worker", 2)), index=1)
-    pauses: list[float] = []
-
-    def refuse(*_: object) -> None:
-        raise ConnectionRefusedError
-
-    monkeypatch.setattr(barrier_client, "connect", refuse)
-    rest, caller = time.sleep, threading.get_ident()
-
-    def pause(seconds: float) -> None:
-        # Other tests may have left threads that sleep.
-        if threading.get_ident() == caller:
-            pauses.append(seconds)
-        else:
-            rest(seconds)
-
-    monkeypatch.setattr(time, "sleep", pause)
-    assert peers.pass_barrier("start", None, lambda: len(pauses) == 20) is None
-    assert all(0.5 <= pause <= 1.0 for pause in pauses[5:])
-    assert pauses[0] < 0.1
-    assert len(set(pauses[5:])) > 1, "all agents would come at once"

@@ -19,7 +19,7 @@ from framework.api.roster import Leaving, Roster, fingerprint_uid
 from rendezvous.site import peers
 from rendezvous.site.peers import barrier_hub, barrier_limits, gang_key
 from tests.rendezvous.gangs import INSTANCE, get_uid
-from tests.rendezvous.test_peers import (
+from tests.rendezvous.members import (
     Member,
     build_arrival,
     build_local_gang,

@@ -4,7 +4,7 @@ import pytest
 
 from cli.logs.following import is_over
 from framework.kube.resources import Object
-from tests.cli.running.test_progress import SUCCESS, completion, framework, task
+from tests.cli.running.views import SUCCESS, completion, framework, task
 
 DONE = task(0, "Completed", ended=SUCCESS)
 FAILED = task(1, "Completed", ended=completion(7))

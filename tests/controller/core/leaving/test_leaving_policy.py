@@ -8,113 +8,16 @@ import pytest
 
 from framework.api import constants
 from framework.api.completion import POD_EXTERNAL_DELETED, RETRY_TASK_REQUESTED, TASK_LEFT_NODE
-from framework.api.epochreports import EpochStart, ProcessEnd, encode_end, encode_start
+from framework.api.epochreports import ProcessEnd, encode_end
 from framework.api.leaving import LeaveNodesSpec
 from framework.api.nodes import NodeNotice, Taint
 from framework.api.recovery import PERMANENT_FAILURE, InPlaceSpec, RecoverySpec, RecoveryStatus
 from framework.api.states import TaskState
-from framework.api.types import CompletedPodPolicy, DrainSpec, ExecutionType, TaskSpec
+from framework.api.types import DrainSpec, ExecutionType, TaskSpec
+from tests.controller.core.leaving.leavinggangs import LEAVE, SPOT, Gang, name
 from tests.support.builders import build_role, build_spec, build_template_wire
 from tests.support.builders.nodes import build_cordon, build_notices
 from tests.support.builders.worlds import World, get_code, get_task
-
-ACKNOWLEDGED = constants.ACKNOWLEDGED_GENERATION_ANNOTATION
-LEAVE = LeaveNodesSpec(timeout_seconds=60, max_leaves=2, within_seconds=3600)
-SPOT = Taint("aws-node-termination-handler/spot-itn", "NoSchedule", "soon")
-
-
-class Gang(World):
-    """Three workers that run on the nodes n0 to n2; their agents have acknowledged generation 1."""
-
-    def __init__(
-        self,
-        leave: LeaveNodesSpec | None = LEAVE,
-        *,
-        in_place: InPlaceSpec | None = None,
-        has_agents: bool = True,
-        **fields: Any,
-    ) -> None:
-        recovery = RecoverySpec(in_place, leave)
-        super().__init__(build_spec(build_role(number=3, recovery=recovery, **fields)))
-        self.settle()
-        for index in range(3):
-            self.run_worker(index)
-        self.settle()
-        for index in range(3) if has_agents else ():
-            self.acknowledge(index)
-        self.pause(10)
-        if in_place is not None:
-            self.start_epoch()
-
-    def start_epoch(self) -> None:
-        """The agent of worker 0 reports that the processes of the newest epoch have started."""
-        roster = self.published.roster
-        assert roster is not None
-        assert roster.recovery is not None
-        start = encode_start(EpochStart(roster.recovery.since, roster.recovery.epoch))
-        self.annotate_pod(name(0), constants.EPOCH_STARTED_ANNOTATION, start)
-        self.settle()
-
-    def run_worker(self, index: int, node: str = "") -> None:
-        self.run_pod(name(index), index + 1, node or f"n{index}")
-
-    def pause(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
-        self.settle()
-
-    def acknowledge(self, index: int) -> None:
-        assert self.published.roster is not None
-        generation = str(self.published.roster.generation)
-        self.annotate_pod(name(index), ACKNOWLEDGED, generation)
-
-    def notice(self, index: int, *taints: Taint) -> None:
-        """The node of a worker is cordoned, or gets taints."""
-        self.nodes[f"n{index}"] = build_notices(self.now, *taints)
-        self.pause(1)
-
-    def disrupt(self, index: int, reason: str = "EvictionByEvictionAPI") -> None:
-        self.disrupt_pod(name(index), reason)
-
-    def evict(self, index: int) -> None:
-        """The eviction API sets the condition and deletes the Pod."""
-        self.disrupt(index)
-        self.terminate_pod(name(index))
-        self.pause(1)
-
-    def replace_worker(self, index: int) -> None:
-        """The Pod that terminates is gone, and the next one runs on another node."""
-        self.remove_pod(name(index))
-        self.pause(1)
-        self.run_worker(index, "n9")
-        self.pause(1)
-
-    def get_marks(self) -> list[str]:
-        tasks = [get_task(self.status, index).attempt_status.leaving for index in range(3)]
-        return [mark.reason if mark is not None else "" for mark in tasks]
-
-    def list_members(self) -> list[int]:
-        assert self.published.roster is not None
-        return [member.index for member in self.published.roster.roles[0].members]
-
-    def list_left(self) -> list[tuple[int, str]]:
-        assert self.published.roster is not None
-        return [(entry.index, entry.deadline) for entry in self.published.roster.leaving]
-
-    def list_failed(self) -> list[tuple[int, int | None]]:
-        assert self.published.roster is not None
-        return [(failed.index, failed.code) for failed in self.published.roster.failed]
-
-    def is_kept(self, index: int) -> bool:
-        return name(index) in self.pods and not self.pods[name(index)].is_terminating
-
-    def get_retries(self, index: int) -> tuple[int, int]:
-        retries = get_task(self.status, index).retry_policy_status
-        return retries.total_retried_count, retries.accountable_retried_count
-
-
-def name(index: int) -> str:
-    return f"gang-worker-{index}"
-
 
 # --- why ----------------------------------------------------------------------------------------
 
@@ -383,120 +286,6 @@ def test_scale_down_never_moves_the_deadline_of_a_leaving_task_later() -> None:
     assert gang.is_kept(2)
     gang.pause(60)
     assert not gang.is_kept(2)
-
-
-# --- evictions ----------------------------------------------------------------------------------
-
-
-def test_eviction_is_not_counted_and_peers_learn_of_it_before_the_pod_is_gone() -> None:
-    gang = Gang()
-    gang.evict(1)
-    task = get_task(gang.status, 1)
-    assert (task.state, get_code(task)) == (TaskState.ATTEMPT_DELETING, TASK_LEFT_NODE)
-    assert gang.list_failed() == [(1, TASK_LEFT_NODE)], "at once, as without the field"
-    assert (gang.list_members(), gang.list_left()) == ([0, 2], [])
-    gang.remove_pod(name(1))
-    gang.pause(1)
-    assert gang.get_retries(1) == (1, 0)
-
-
-def test_evicted_pod_that_is_gone_before_the_next_decision_is_not_counted() -> None:
-    gang = Gang()
-    gang.disrupt(1)
-    gang.remove_pod(name(1))
-    gang.pause(1)
-    assert gang.get_retries(1) == (1, 0)
-    gang.remove_pod(name(2))
-    gang.settle()
-    assert get_code(get_task(gang.status, 2)) == POD_EXTERNAL_DELETED, "it was not evicted"
-
-
-def test_marked_task_that_is_evicted_has_left_once() -> None:
-    gang = Gang()
-    gang.notice(1)
-    gang.evict(1)
-    assert (gang.list_left(), gang.list_failed()) == ([], [(1, TASK_LEFT_NODE)])
-    leaves = get_task(gang.status, 1).leaves
-    assert leaves is not None
-    assert leaves.count == 1, "one time, although it has two reasons"
-
-
-def test_pod_that_was_ended_by_its_node_is_not_counted() -> None:
-    gang = Gang()
-    gang.disrupt(1, "TerminationByKubelet")
-    gang.end_pod(name(1), 137)
-    gang.settle()
-    assert get_code(get_task(gang.status, 1)) == TASK_LEFT_NODE
-
-
-@pytest.mark.parametrize("policy", list(CompletedPodPolicy))
-@pytest.mark.parametrize("reason", ["cordon", "TerminationByKubelet"])
-def test_task_that_leaves_is_replaced_also_if_its_last_pod_would_be_kept(
-    policy: CompletedPodPolicy, reason: str
-) -> None:
-    gang = Gang(completed_pod_policy=policy)
-    if reason == "cordon":
-        gang.notice(1)
-    else:
-        gang.disrupt(1, reason)
-    gang.end_pod(name(1), 143)
-    gang.settle()
-    assert get_code(get_task(gang.status, 1)) == TASK_LEFT_NODE
-    gang.replace_worker(1)
-    assert gang.get_retries(1) == (1, 0)
-    assert get_task(gang.status, 1).state is TaskState.ATTEMPT_RUNNING
-
-
-def test_pod_that_another_client_deletes_has_not_left() -> None:
-    gang = Gang()
-    gang.terminate_pod(name(1))
-    gang.settle()
-    assert get_code(get_task(gang.status, 1)) == POD_EXTERNAL_DELETED
-    assert gang.list_failed() == [(1, POD_EXTERNAL_DELETED)]
-
-
-# --- budget -------------------------------------------------------------------------------------
-
-
-def test_budget_bounds_the_uncounted_retries_and_comes_back_after_the_window() -> None:
-    gang = Gang(leave=replace(LEAVE, max_leaves=2))
-    codes = []
-    for _ in range(3):
-        gang.evict(1)
-        codes.append(get_code(get_task(gang.status, 1)))
-        gang.remove_pod(name(1))
-        gang.pause(1)
-        if name(1) in gang.pods:
-            gang.run_worker(1)
-        gang.pause(20)
-    assert codes == [TASK_LEFT_NODE, TASK_LEFT_NODE, POD_EXTERNAL_DELETED]
-
-
-def test_marks_stop_when_the_budget_is_used_up_and_begin_again_after_the_window() -> None:
-    gang = Gang(leave=replace(LEAVE, max_leaves=1, within_seconds=600))
-    gang.evict(1)
-    gang.replace_worker(1)
-    gang.pause(100)
-    gang.nodes["n9"] = build_notices(gang.now)
-    gang.pause(1)
-    assert gang.get_marks() == ["", "", ""]
-    gang.pause(600)
-    assert gang.get_marks() == ["", "NodeCordoned", ""]
-    leaves = get_task(gang.status, 1).leaves
-    assert leaves is not None
-    assert leaves.count == 1
-
-
-def test_attempts_that_are_evicted_at_once_are_retried_with_pauses() -> None:
-    gang = Gang(leave=replace(LEAVE, max_leaves=10))
-    for _ in range(4):
-        gang.evict(1)
-        gang.remove_pod(name(1))
-        gang.pause(0)
-        if name(1) in gang.pods:
-            gang.run_worker(1)
-            gang.settle()
-    assert get_task(gang.status, 1).retry_policy_status.retry_delay_seconds
 
 
 # --- nodes that are not known ---------------------------------------------------------------------
