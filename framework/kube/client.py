@@ -6,12 +6,11 @@ correct. The exception is a 401: if the token file has a new token, the request 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from enum import StrEnum
 from types import TracebackType
-from typing import Any, Self, TypeAlias
-from urllib.parse import quote, urlencode
+from typing import Self, TypeAlias
 
 import aiohttp
 import msgspec
@@ -26,7 +25,14 @@ from framework.kube.errors import (
     build_event_error,
 )
 from framework.kube.pagejson import build_item_reader, decode_page
-from framework.kube.pages import MAX_PAGE_BYTES, PAGES_AT_ONCE, PageLimit
+from framework.kube.pages import PAGES_AT_ONCE, PageLimit
+from framework.kube.requests import (
+    Query,
+    append_query,
+    build_page_request,
+    build_raw_request,
+    build_timeout,
+)
 from framework.kube.resources import METADATA, Object, Resource
 from framework.kube.stream import BrokenStreamError, LineSplitter, decode_event, decode_object
 from framework.kube.throttle import Throttle, TokenBucket
@@ -37,7 +43,6 @@ PAGE_SIZE = 500
 DEFAULT_TIMEOUT_SECONDS = 30.0
 
 WatchEvent: TypeAlias = tuple[str, Object]
-_Query: TypeAlias = Mapping[str, str | int | None]
 
 _ERROR_EVENT = "ERROR"
 _encode = msgspec.json.Encoder().encode
@@ -122,7 +127,7 @@ class KubeClient:
     ) -> Object:
         """Return an object with nothing but its metadata: of a Secret, no value is sent."""
         path = resource.path(namespace, name)
-        request = Request("GET", path, _total(timeout_seconds), None, {"Accept": METADATA})
+        request = Request("GET", path, build_timeout(timeout_seconds), None, {"Accept": METADATA})
         return _decode(await self._fetch(request, namespace), "GET", path)
 
     async def list(
@@ -204,7 +209,7 @@ class KubeClient:
         is_restart, has_restarted = True, False
         while True:
             query["limit"] = page_limit.value
-            request = _build_page_request(path, query, timeout_seconds)
+            request = build_page_request(path, query, timeout_seconds)
             try:
                 async with self._page_turns:
                     raw = await self._fetch(request)
@@ -245,7 +250,7 @@ class KubeClient:
     ) -> Object:
         """Create an object and return it as stored; in a dry run, as it would be."""
         path = resource.path(namespace)
-        query: _Query | None = {"dryRun": "All"} if dry_run else None
+        query: Query | None = {"dryRun": "All"} if dry_run else None
         # As Python objects, it may take 40 times the memory: dropped before the request waits.
         encoded = msgspec.Raw(_encode(body))
         del body
@@ -292,7 +297,7 @@ class KubeClient:
             timeout_seconds: when to give up.
         """
         path = resource.path(namespace, name, subresource)
-        query: _Query | None = {"dryRun": "All"} if dry_run else None
+        query: Query | None = {"dryRun": "All"} if dry_run else None
         return await self._exchange(
             "PATCH",
             path,
@@ -353,7 +358,7 @@ class KubeClient:
         self, path: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     ) -> bytes:
         """Return what the server answers to a GET of a path with query, for example ``/readyz``."""
-        return await self._fetch(_build_raw_request(path, _total(timeout_seconds)))
+        return await self._fetch(build_raw_request(path, build_timeout(timeout_seconds)))
 
     async def stream_raw(
         self,
@@ -374,7 +379,7 @@ class KubeClient:
         timeout = aiohttp.ClientTimeout(
             sock_connect=timeout_seconds, sock_read=read_deadline_seconds
         )
-        chunks = self._transport.read_chunks(_build_raw_request(path, timeout))
+        chunks = self._transport.read_chunks(build_raw_request(path, timeout))
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield chunk
@@ -413,7 +418,7 @@ class KubeClient:
             ApiError: any other error that the server reports in the stream.
             UnreachableError: silence, a reset, or an event cut off or unreadable.
         """
-        query: _Query = {
+        query: Query = {
             "watch": "true",
             "resourceVersion": resource_version,
             "labelSelector": label_selector,
@@ -426,7 +431,7 @@ class KubeClient:
         )
         path = resource.path(namespace)
         await self._wait_for_rate()
-        chunks = self._transport.read_chunks(Request("GET", _append_query(path, query), timeout))
+        chunks = self._transport.read_chunks(Request("GET", append_query(path, query), timeout))
         splitter = LineSplitter()
         decode = decode_deferred_event if is_deferred else decode_event
         try:
@@ -451,15 +456,15 @@ class KubeClient:
         timeout_seconds: float,
         *,
         namespace: str | None = None,
-        query: _Query | None = None,
+        query: Query | None = None,
         body: object = None,
         content_type: str = "application/json",
     ) -> Object:
         """Send a request in the turn of ``namespace`` and decode its answer."""
         request = Request(
             method,
-            _append_query(path, query or {}),
-            _total(timeout_seconds),
+            append_query(path, query or {}),
+            build_timeout(timeout_seconds),
             None if body is None else _encode(body),
             {} if body is None else {"Content-Type": content_type},
         )
@@ -481,22 +486,3 @@ def _decode(raw: bytes, method: str, path: str) -> Object:
         return decode_object(raw)
     except BrokenStreamError as e:
         raise UnreachableError(str(e), method=method, path=path) from e
-
-
-def _total(timeout_seconds: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=timeout_seconds)
-
-
-def _build_page_request(path: str, query: _Query, timeout_seconds: float) -> Request:
-    target = _append_query(path, query)
-    return Request("GET", target, _total(timeout_seconds), max_answer_bytes=MAX_PAGE_BYTES)
-
-
-def _build_raw_request(path: str, timeout: aiohttp.ClientTimeout) -> Request:
-    # Logs are text; the server would refuse a request for JSON only with 406.
-    return Request("GET", path, timeout, None, {"Accept": "*/*"})
-
-
-def _append_query(path: str, query: Mapping[str, Any]) -> str:
-    stated = {key: value for key, value in query.items() if value is not None}
-    return f"{path}?{urlencode(stated, quote_via=quote)}" if stated else path

@@ -30,11 +30,7 @@ from tests.rendezvous.members import (
 )
 from tests.support.waiting import HANG_SECONDS
 
-
-@pytest.fixture(autouse=True)
-def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("BARRIER_WORKING_DIR", str(tmp_path))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("volume")
 
 
 @contextlib.contextmanager
