@@ -25,7 +25,7 @@ from rendezvous.progress.progresspages import ProgressPages
 from rendezvous.progress.progressreport import ProgressReport
 from rendezvous.settings.kinds import RANKED_KINDS, map_roles
 from rendezvous.settings.progresspattern import TextStep
-from rendezvous.site.peers.barrier_client import SERVED_BY_ENV
+from rendezvous.site.peers.barrier_client import SERVED_BY_ENV, lock_hub
 
 _NEVER = float("inf")
 
@@ -57,6 +57,8 @@ def prepare_pages(
     os.environ[constants.WORKING_DIR_ENV] = setup.options.directory
     # Processes of the command serve no hub: theirs would take no reports.
     os.environ[SERVED_BY_ENV] = str(os.getpid())
+    # Nor do those of other containers, until this process ends.
+    lock_hub(setup.options.directory)
     path = setup.options.progress_file
     read_text: Callable[[], Optional[TextStep]] = partial(read_step, path)
     text_setting = f"FB_PROGRESS_FILE={path}" if path else ""

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from rendezvous.progress.progresslink import NoMemberError, ProgressLink
 from rendezvous.site import peers
+from rendezvous.site.peers.barrier_client import lock_hub
 from tests.rendezvous.gangs import BROKEN_MEMBERS, write_members
 from tests.rendezvous.members import (
     Member,
@@ -135,6 +137,42 @@ def test_training_process_of_a_watched_rank_0_serves_no_hub(
     with pytest.raises(TimeoutError):
         peers.barrier("start", timeout=0.2)
     assert not is_served(own_port, 0)
+
+
+def test_training_process_of_another_container_serves_no_hub_while_the_agent_runs(
+    tmp_path: Path, own_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, GANG)
+    monkeypatch.delenv("FB_BARRIER_SERVED_BY", raising=False)
+    lock = lock_hub(str(tmp_path))
+    assert lock is not None
+    with pytest.raises(TimeoutError):
+        peers.barrier("start", timeout=0.2)
+    assert not is_served(own_port, 0)
+    monkeypatch.setenv("FB_BARRIER_SERVED_BY", str(os.getpid()))
+    with pytest.raises(TimeoutError):
+        peers.barrier("start", timeout=0.2)
+    assert is_served(own_port, 0), "the agent itself"
+    os.close(lock)
+
+
+def test_training_process_serves_the_hub_again_after_the_end_of_the_agent(
+    tmp_path: Path, own_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, GANG)
+    monkeypatch.delenv("FB_BARRIER_SERVED_BY", raising=False)
+    lock = lock_hub(str(tmp_path))
+    assert lock is not None
+    os.close(lock)
+    with pytest.raises(TimeoutError):
+        peers.barrier("start", timeout=0.2)
+    assert is_served(own_port, 0)
+
+
+def test_hub_is_not_locked_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / ".served").symlink_to(tmp_path / "other")
+    assert lock_hub(str(tmp_path)) is None
+    assert not (tmp_path / "other").exists()
 
 
 def test_agent_serves_when_its_pod_becomes_rank_0(tmp_path: Path, own_port: int) -> None:

@@ -3,8 +3,9 @@
 ``barrier_protocol`` says what is sent. Until this process is let go:
 
 1. Wait for a generation with a member that computes.
-2. In the process of rank 0, start the hub, unless a process of this Pod serves it already, or
-   $FB_BARRIER_SERVED_BY is the id of another process: an agent, whose hub also takes reports.
+2. In the process of rank 0, start the hub, unless a process of this Pod serves it already, or the
+   agent does, whose hub also takes reports: $FB_BARRIER_SERVED_BY is the id of another process; or
+   without that variable, as in another container, a process has locked ``.served`` in the volume.
 3. Connect to rank 0 (2 s at most), prove the gang key if it is mounted, and arrive.
 4. Wait for the release. Every 0.5 s look whether rank 0 is still the same, and whether this Pod is
    still a member or still none; if not, begin again. Begin again also where the connection fails,
@@ -12,6 +13,7 @@
 """
 
 import contextlib
+import fcntl
 import os
 import socket
 import time
@@ -31,11 +33,13 @@ from .barrier_protocol import (
 )
 from .connecting import CONNECT_SECONDS, connect
 from .gang_key import draw_nonce, is_proof, read_gang_key
-from .generations import LOOK_SECONDS, Roster, roster, wait
+from .generations import LOOK_SECONDS, Roster, find_current, roster, wait
 from .logs import warn_once
 
 DEFAULT_PORT = 29600
 SERVED_BY_ENV = "FB_BARRIER_SERVED_BY"
+_SERVED_FILE = ".served"
+_LOCK_TRIES = 20
 _LONGEST_PAUSE_SECONDS = 1.0
 
 
@@ -103,8 +107,7 @@ def _await_release(
     key = read_gang_key(gang.attempt)
     if key is None:
         warn_once("barrier: connections are not authenticated, because no gang key is mounted")
-    own_id = str(os.getpid())
-    if gang.rank == 0 and os.environ.get(SERVED_BY_ENV, own_id) == own_id:
+    if gang.rank == 0 and not _is_served_by_agent():
         start_hub(gang, port, key)
     arrival = {
         "name": name,
@@ -132,6 +135,50 @@ def _await_release(
             if answer.startswith(b"{"):
                 warn_once("barrier: rank 0 requires the gang key; mount it here, too")
             return answer.startswith(GO[:2])
+    return False
+
+
+def lock_hub(directory: str) -> Optional[int]:
+    """Keep other processes with this volume from serving, as long as this process runs.
+
+    Returns:
+        The descriptor of the lock; None if the file cannot be locked.
+    """
+    path = os.path.join(directory, _SERVED_FILE)
+    try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o644)
+    except OSError:
+        return None
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(LOOK_SECONDS)  # a process looks at it
+        else:
+            return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _is_served_by_agent() -> bool:
+    """Return whether another process serves the hub: the agent of this Pod."""
+    server = os.environ.get(SERVED_BY_ENV)
+    if server is not None:
+        return server != str(os.getpid())
+    path = os.path.join(os.path.dirname(find_current()), _SERVED_FILE)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
     return False
 
 
