@@ -385,5 +385,5 @@ def _place(index: int, process: ProcessReport, at: float, now: float) -> RankPro
         is_stopped=process.is_stopped or _is_silent(at, now),
         stack=process.stack,
         # Steps count from 0 or from 1. A step beyond the total shows that the total is another one.
-        is_last=step is not None and bool(total) and total - 1 <= step <= total,
+        is_last=step is not None and total is not None and total > 0 and total - 1 <= step <= total,
     )

@@ -220,13 +220,13 @@ AGENT_TARGETS = (
         max_bytes=262144,
         fixed_inputs=3000,
     ),
-    # The agent of the same Pod wrote the file: only its cost matters.
+    # Any process of the Pod may replace the file.
     Target(
         "peers",
         generations.parse,
         (to_bytes(PEERS),),
         read_object,
-        (KeyError, TypeError, AttributeError),
+        (ValueError,),
     ),
     # From holders of the gang key only.
     Target(

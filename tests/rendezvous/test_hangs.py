@@ -207,10 +207,12 @@ def test_hang_after_the_last_step_is_found_though_the_first_has_no_limit() -> No
 
 def test_first_step_of_a_total_of_zero_is_not_the_last_one() -> None:
     watch = GangWatch(LIMITS, 0)
-    for now in (100.0, 165.0, 166.0, 180.0):
-        process = ProcessReport(0, 0, 0, now - 100.0, moved_seconds=now - 90.0)
-        answer = watch.take(("worker", 0), AgentReport((1, 0), 1, (process,)), now)
-    assert answer.verdict is not None
+    answers = [
+        watch.take(("worker", 0), AgentReport((1, 0), 1, (process,)), now)
+        for now in (100.0, 165.0, 166.0, 180.0)
+        for process in [ProcessReport(0, 0, 0, now - 100.0, moved_seconds=now - 90.0)]
+    ]
+    assert answers[-1].verdict is not None
 
 
 def test_pause_that_ends_early_holds_the_gang_no_longer() -> None:

@@ -174,10 +174,22 @@ def _read(path: str) -> Roster:
     """
     with open(path, encoding="utf-8") as file:
         try:
-            found = _parse(json.load(file))
-            _check_types(found)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+            return parse(json.load(file))
+        except (ValueError, RecursionError) as e:
             raise OSError(errno.EINVAL, "no roster of an agent", path) from e
+
+
+def parse(document: Any) -> Roster:
+    """Parse the JSON of ``peers.json``.
+
+    Raises:
+        ValueError: It is not as the agent writes it.
+    """
+    try:
+        found = _parse(document)
+        _check_types(found)
+    except (KeyError, TypeError, AttributeError) as e:
+        raise ValueError("not as the agent writes it") from e
     return found
 
 
