@@ -33,11 +33,6 @@ def gang(api: Access, open_gang: Callable[[], Publisher], tmp_path: Path) -> Gan
 
 
 @pytest.fixture
-def without_notify_command(gang: Gang) -> None:
-    del gang.env["FB_NOTIFY_COMMAND"]
-
-
-@pytest.fixture
 def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("BARRIER_WORKING_DIR", str(tmp_path))
     return tmp_path

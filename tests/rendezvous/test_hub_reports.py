@@ -129,13 +129,17 @@ def is_served(port: int, index: int) -> bool:
     return True
 
 
+def wait_at_barrier() -> None:
+    with pytest.raises(TimeoutError):
+        peers.barrier("start", timeout=0.2)
+
+
 def test_training_process_of_a_watched_rank_0_serves_no_hub(
     tmp_path: Path, own_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, GANG)
     monkeypatch.setenv("FB_BARRIER_SERVED_BY", "1")
-    with pytest.raises(TimeoutError):
-        peers.barrier("start", timeout=0.2)
+    wait_at_barrier()
     assert not is_served(own_port, 0)
 
 
@@ -146,12 +150,10 @@ def test_training_process_of_another_container_serves_no_hub_while_the_agent_run
     monkeypatch.delenv("FB_BARRIER_SERVED_BY", raising=False)
     lock = lock_hub(str(tmp_path))
     assert lock is not None
-    with pytest.raises(TimeoutError):
-        peers.barrier("start", timeout=0.2)
+    wait_at_barrier()
     assert not is_served(own_port, 0)
     monkeypatch.setenv("FB_BARRIER_SERVED_BY", str(os.getpid()))
-    with pytest.raises(TimeoutError):
-        peers.barrier("start", timeout=0.2)
+    wait_at_barrier()
     assert is_served(own_port, 0), "the agent itself"
     os.close(lock)
 
@@ -164,8 +166,7 @@ def test_training_process_serves_the_hub_again_after_the_end_of_the_agent(
     lock = lock_hub(str(tmp_path))
     assert lock is not None
     os.close(lock)
-    with pytest.raises(TimeoutError):
-        peers.barrier("start", timeout=0.2)
+    wait_at_barrier()
     assert is_served(own_port, 0)
 
 

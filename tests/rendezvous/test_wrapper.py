@@ -25,7 +25,13 @@ from tests.rendezvous.gangs import build_role, build_roster, get_uid
 from tests.rendezvous.wrapping import HOLD, SHOW, run_shell, wrap
 from tests.support.waiting import HANG_SECONDS, wait_until
 
-pytestmark = [pytest.mark.local, pytest.mark.usefixtures("without_notify_command")]
+pytestmark = pytest.mark.local
+
+
+@pytest.fixture
+def gang(gang: Gang) -> Gang:
+    del gang.env["FB_NOTIFY_COMMAND"]
+    return gang
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,15 @@ from tests.support.machine.processes import is_running
 from tests.support.measuring.pace import expect_usually_within
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.local, pytest.mark.usefixtures("without_notify_command")]
+pytestmark = pytest.mark.local
 NOTIFIED_TRIES = 15
 NOTIFIED_SECONDS = 0.1
+
+
+@pytest.fixture
+def gang(gang: Gang) -> Gang:
+    del gang.env["FB_NOTIFY_COMMAND"]
+    return gang
 
 
 def test_wrapper_signals_its_command_after_the_files_changed(gang: Gang) -> None:
