@@ -7,9 +7,10 @@
 
 Other errors are those of ``framework.kube.errors``; the caller tries again after a pause.
 
-A create whose name is in use succeeds if the job owns the object of this name: an earlier try has
-created it. Of such a Secret, only the metadata is requested. Such a RoleBinding gets the wanted
-accounts.
+Each object but the Framework is created with a proof of its creator (``controller.kinds.proofs``).
+A create whose name is in use succeeds if the job owns the object of this name and a controller has
+created it: an earlier try did. Of such a Secret, only the metadata is requested. Such a RoleBinding
+gets the wanted accounts.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar, assert_never
 
 from controller.gate.write_gate import WriteGate
+from controller.kinds.decide.creators import is_by_controller
 from controller.kinds.decide.decision import (
     Action,
     Create,
@@ -37,10 +39,12 @@ from controller.kinds.decide.ownership import (
     is_owned,
 )
 from controller.kinds.decide.plan import NAME_TAKEN, REFUSED, describe_taken
+from controller.kinds.proofs import find_creator, sign
 from controller.kinds.ssh_key import add_key
 from controller.kinds.store import JobStore
 from controller.report.events import EventRecorder
 from controller.serve.metrics import Metrics
+from controller.store.creation_proofs import KeyPair
 from framework.clock import Clock, KeySource
 from framework.kube import resources
 from framework.kube.client import KubeClient, PatchContent
@@ -100,23 +104,28 @@ class GateClosedError(ExecutionError):
 class JobExecutor:
     """Sends the requests for the jobs of one kind."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 all by keyword
         self,
         client: KubeClient,
         resource: Resource,
         store: JobStore,
         *,
         keys: KeySource,
+        creator: KeyPair,
         recorder: EventRecorder,
         write_gate: WriteGate,
         metrics: Metrics,
         clock: Clock,
     ) -> None:
-        """Send through ``client``, while ``write_gate`` is open; ``keys`` makes ssh keys."""
+        """Send through ``client``, while ``write_gate`` is open.
+
+        ``keys`` makes ssh keys, ``creator`` signs what is created.
+        """
         self._client = client
         self._resource = resource
         self._store = store
         self._keys = keys
+        self._creator = creator
         self._recorder = recorder
         self._write_gate = write_gate
         self._metrics = metrics
@@ -168,6 +177,8 @@ class JobExecutor:
         """Create an object; ``shown`` is the part of it that an error may show."""
         kind, name = shown["kind"], shown["metadata"]["name"]
         resource, namespace = _RESOURCES[kind], job["metadata"]["namespace"]
+        if resource is not FRAMEWORKS:
+            body = sign(body, namespace, self._creator)
         try:
             stored = await self.send(
                 resource,
@@ -197,10 +208,15 @@ class JobExecutor:
         # Of a Secret, only the metadata is requested.
         get = self._client.get if resource is ROLE_BINDINGS else self._client.get_metadata
         found = await get(resource, namespace, name)
-        is_own = is_owned(found, job) and is_marked(found, job)
+        has_marks = is_owned(found, job) and is_marked(found, job)
+        creator = find_creator(resource.kind, found)
+        is_own = has_marks and is_by_controller(
+            creator, found["metadata"].get("creationTimestamp"), job
+        )
         if not is_own or (resource is ROLE_BINDINGS and not binds_same_role(found, wanted)):
             has_id = self._resource is resources.TFJOBS
-            message = describe_taken(resource.kind, name, has_runtime_id=has_id)
+            is_forged = has_marks and not is_own
+            message = describe_taken(resource.kind, name, has_runtime_id=has_id, is_owned=is_forged)
             raise ObstacleError(Obstacle(NAME_TAKEN, message))
         if resource is ROLE_BINDINGS and is_bound_otherwise(found, wanted):
             uid, fields = found["metadata"]["uid"], {"/subjects": wanted["subjects"]}

@@ -46,6 +46,7 @@ from controller.kinds.store import MAX_JOB_BYTES, JobStore, trim_service
 from controller.queues.workqueue import WorkQueue
 from controller.report.events import EventRecorder
 from controller.serve.metrics import Metrics
+from controller.store.creation_proofs import KeyPair
 from framework.clock import Clock, KeySource, Random
 from framework.kinds.observing import AddedCondition
 from framework.kinds.tfjob import status as tfjob
@@ -121,7 +122,7 @@ class JobReconciler:
             namespace: None for all.
             clock: gives the times of conditions.
             random: for the waits.
-            keys: makes ssh keys.
+            keys: makes ssh keys, and the key pair of this process.
             recorder: records Events.
             write_gate: whether this controller may write.
             metrics: counts writes.
@@ -138,11 +139,13 @@ class JobReconciler:
         self._pauses: dict[str, Backoff] = {}
         # Of which job, spec, workers and Services the last decision found nothing to do for them.
         self._settled: dict[str, Hashable] = {}
+        self._creator = KeyPair(keys)
         self._executor = JobExecutor(
             client,
             kind.resource,
             self._store,
             keys=keys,
+            creator=self._creator,
             recorder=recorder,
             write_gate=write_gate,
             metrics=metrics,
@@ -357,6 +360,7 @@ class JobReconciler:
             framework=self._store.find_framework(key),
             services=self._store.list_services(key, job),
             now=self._clock.now(),
+            creator_key=self._creator.public_key,
         )
 
 

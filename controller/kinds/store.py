@@ -8,16 +8,25 @@ room for their JSON, only their identity is kept, and they are read live in the 
 from collections.abc import Callable
 from typing import Any
 
+from controller.kinds.decide.creators import is_by_controller
 from controller.kinds.decide.decision import ServiceView
 from controller.kinds.decide.ownership import JOB_LABEL, is_owned
-from controller.kinds.decide.services import compute_form, read_headless
+from controller.kinds.decide.services import SERVICE, compute_form, read_headless
+from controller.kinds.proofs import find_creator
 from controller.store.object_identity import parse_version
 from framework.kube.deferred import DeferredObject, defer_object
 from framework.kube.keptjson import KeptJson
 from framework.kube.resources import Object
 
-_KEPT = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
-_FORM, _HEADLESS = "form", "headless"
+_KEPT = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "deletionTimestamp",
+)
+_FORM, _HEADLESS, _CREATOR = "form", "headless", "creator"
 MAX_JOB_BYTES = 512 * 1024
 """A job with more JSON is not decoded: that and the decision could take a second of the loop."""
 _MAX_STATUS_BYTES = 64 * 1024
@@ -86,14 +95,21 @@ class JobStore:
         return self.services.versions.get(key, 0)
 
     def list_services(self, key: str, job: Object) -> dict[str, ServiceView]:
-        """List the Services that a job owns, by name."""
+        """List the Services that a job owns and a controller has created, by name."""
         found = self._services.get(key, {})
         return {
             name: ServiceView(
-                str(service["metadata"].get("uid")), service[_FORM], service[_HEADLESS]
+                str(service["metadata"].get("uid")),
+                service[_FORM],
+                service[_HEADLESS],
+                service[_CREATOR],
             )
             for name, service in found.items()
-            if is_owned(service, job) and not service["metadata"].get("deletionTimestamp")
+            if is_owned(service, job)
+            and not service["metadata"].get("deletionTimestamp")
+            and is_by_controller(
+                service[_CREATOR], service["metadata"].get("creationTimestamp"), job
+            )
         }
 
 
@@ -201,7 +217,7 @@ class ServiceSink(_Sink):
 
 
 def trim_service(obj: Object) -> Object:
-    """Keep only the form of a Service, and the metadata that shows to which job it belongs.
+    """Keep of a Service only form, creator, and the metadata that shows to which job it belongs.
 
     Other labels and owners are dropped: a tenant may fill a Service with 1 MB of them.
     """
@@ -215,7 +231,12 @@ def trim_service(obj: Object) -> Object:
         for owner in metadata.get("ownerReferences") or ()
         if owner.get("controller") is True
     ]
-    return {"metadata": kept, _FORM: compute_form(obj), _HEADLESS: read_headless(obj)}
+    return {
+        "metadata": kept,
+        _FORM: compute_form(obj),
+        _HEADLESS: read_headless(obj),
+        _CREATOR: find_creator(SERVICE, obj),
+    }
 
 
 def _find_key(obj: Object) -> str:

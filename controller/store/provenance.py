@@ -13,15 +13,8 @@ Each object is looked at once per UID and annotation, and again when the keys ha
 More: docs/design/state-machines.md, "Creation proofs".
 """
 
-import base64
-import binascii
-import json
-from functools import lru_cache
-
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-
 from controller.core.actions import ObjectKind, Verb
+from controller.store.creation_proofs import KeyPair, find_signer
 from controller.store.entry import Entry
 from controller.store.object_identity import find_recorded_uid
 from controller.store.observed import Name
@@ -30,9 +23,6 @@ from framework.api.pods import ConfigMapView, ObjectView, PodView
 from framework.api.types import Framework
 from framework.clock import KeySource
 
-_KEY_BYTES = 32
-_NONCE_BYTES = 16
-_SIGNATURE_BYTES = 64
 _DOMAIN = constants.CREATION_PROOF_ANNOTATION + "/1"
 # Unrecorded Pods that were deleted by others, all within the moments before they are recorded.
 _MAX_SPENT = 1000
@@ -43,14 +33,12 @@ class Signer:
 
     def __init__(self, keys: KeySource) -> None:
         """Make the key pair."""
-        self._keys = keys
-        self._key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(keys.new_key()))
-        self.public_key = _encode(self._key.public_key().public_bytes_raw())
+        self._pair = KeyPair(keys)
+        self.public_key = self._pair.public_key
 
     def sign(self, framework: Framework, view: PodView | ConfigMapView) -> str:
         """Build the creation proof of an object that is about to be created for a Framework."""
-        nonce = bytes.fromhex(self._keys.new_key())[:_NONCE_BYTES]
-        return _encode(nonce + self._key.sign(_build_message(framework, view, nonce)))
+        return self._pair.sign(_list_parts(framework, view))
 
 
 def record_created(entry: Entry, name: Name, view: PodView | ConfigMapView) -> None:
@@ -135,12 +123,8 @@ def is_proven(entry: Entry, view: PodView | ConfigMapView) -> bool:
     framework, proof = known.framework, _read_proof(view)
     if framework is None or not proof or known.spent_proofs.get(proof, view.uid) != view.uid:
         return False
-    decoded = _decode(proof, _NONCE_BYTES + _SIGNATURE_BYTES)
-    if decoded is None:
-        return False
-    nonce, signature = decoded[:_NONCE_BYTES], decoded[_NONCE_BYTES:]
-    message = _build_message(framework, view, nonce)
-    return any(_is_signed(key, signature, message) for key in reversed(_read_keys(entry)))
+    keys = reversed(_read_keys(entry))
+    return bool(find_signer(proof, keys, _list_parts(framework, view)))
 
 
 def _spend(entry: Entry, view: PodView | ConfigMapView) -> None:
@@ -167,43 +151,11 @@ def forget(entry: Entry) -> None:
     entry.observed.checked_keys = ()
 
 
-def _build_message(framework: Framework, view: PodView | ConfigMapView, nonce: bytes) -> bytes:
+def _list_parts(framework: Framework, view: PodView | ConfigMapView) -> list[str]:
+    """List what the proof of an object says."""
     if isinstance(view, PodView):
         identity = [constants.POD_KIND, view.task_uid, view.task_attempt_id]
     else:
         identity = [constants.CONFIGMAP_KIND, view.attempt_id]
     meta, owner_uid = framework.metadata, view.owner.uid if view.owner else ""
-    parts = [_DOMAIN, meta.namespace, view.name, meta.uid, owner_uid, *identity, nonce.hex()]
-    return json.dumps(parts).encode()
-
-
-def _is_signed(key: str, signature: bytes, message: bytes) -> bool:
-    public_key = _load_key(key)
-    if public_key is None:
-        return False
-    try:
-        public_key.verify(signature, message)
-    except InvalidSignature:
-        return False
-    return True
-
-
-@lru_cache(maxsize=64)
-def _load_key(text: str) -> Ed25519PublicKey | None:
-    decoded = _decode(text, _KEY_BYTES)
-    return None if decoded is None else Ed25519PublicKey.from_public_bytes(decoded)
-
-
-def _encode(content: bytes) -> str:
-    return base64.b64encode(content).decode()
-
-
-def _decode(text: str, length: int) -> bytes | None:
-    """Decode what ``_encode`` made of so many bytes; None if it is anything else."""
-    if len(text) != 4 * -(-length // 3):
-        return None
-    try:
-        content = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    return content if len(content) == length else None
+    return [_DOMAIN, meta.namespace, view.name, meta.uid, owner_uid, *identity]

@@ -33,6 +33,8 @@ class ServiceView:
     is_headless: bool | None = None
     """Whether it is headless, or has an address; None if it has neither, as an ExternalName. The
     API server changes no headless Service to one with an address, nor back."""
+    creator: str = ""
+    """Public key of the controller process that created it; "" if an older version did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class Snapshot:
     framework: Object | None
     """The Framework of its name, whoever created it; None if none is known."""
     services: Mapping[str, ServiceView]
-    """Services that the job owns, by name."""
+    """Services that the job owns and a controller has created, by name."""
     now: datetime
     """Time of conditions that change."""
     workers: WantedWorkers | None = None
@@ -62,6 +64,8 @@ class Snapshot:
     has_settled_services: bool = False
     """Whether an earlier decision found all Services as wanted, and since then neither they nor the
     spec of the job have changed: then the Services are not compiled again."""
+    creator_key: str = ""
+    """Public key of this controller process; "" if it signs nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 Each object has an owner reference to the job (controller, blockOwnerDeletion), so that a deletion
 of the job deletes it, and one in the foreground waits for the Framework. The labels are for the
-watches. The policies of deploy/admission let only the controller create Secrets with these labels:
-without them, a Secret does not count as the job's.
+watches. Other clients can write both: except for the Framework, whose spec is compared, an object
+counts as the job's only if a controller has created it (``creators``).
 """
 
 import hashlib
@@ -32,11 +32,17 @@ def get_metadata(body: Mapping[str, Any]) -> Mapping[str, Any]:
 def is_owned(body: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
     """Return whether the job is the controller among the owners of an object."""
     uid = get_metadata(job).get("uid")
+    return bool(uid) and find_owner_uid(body) == uid
+
+
+def find_owner_uid(body: Mapping[str, Any]) -> str:
+    """Find the UID of the controller among the owners of an object; "" if it has none."""
     owners = get_metadata(body).get("ownerReferences")
-    return bool(uid) and any(
-        isinstance(owner, Mapping) and owner.get("controller") is True and owner.get("uid") == uid
-        for owner in (owners if isinstance(owners, list) else ())
-    )
+    for owner in owners if isinstance(owners, list) else ():
+        # The API server stores no object with two.
+        if isinstance(owner, Mapping) and owner.get("controller") is True:
+            return str(owner.get("uid"))
+    return ""
 
 
 def is_marked(body: Mapping[str, Any], job: Mapping[str, Any]) -> bool:

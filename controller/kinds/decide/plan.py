@@ -12,7 +12,8 @@
    suspended job is removed.
 
 Invariants: no object that the job does not own is replaced or deleted; no RoleBinding is created
-for a Framework that cannot be created, or to a Role that the job does not own.
+for a Framework that cannot be created, or to a Role that the job does not own. Except for the
+Framework, the job owns only what a controller has created for it (``creators``).
 
 Example: another client sets taskNumber of the role worker to 5. The job gets the condition
 FrameworkEdited with the field and what to change instead, and taskNumber becomes 2 again.
@@ -24,9 +25,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from controller.core.decision import EventType
+from controller.kinds.decide.creators import update_creators
 from controller.kinds.decide.decision import (
     Action,
     Create,
+    CreateKey,
     Decision,
     EmitEvent,
     Replace,
@@ -184,11 +187,22 @@ def find_obstacle(snapshot: Snapshot) -> AddedCondition | None:
     )
 
 
-def describe_taken(kind: str, name: str, *, has_runtime_id: bool = False) -> str:
+def describe_taken(
+    kind: str, name: str, *, has_runtime_id: bool = False, is_owned: bool = False
+) -> str:
     """Describe an object that has the name of one that the job needs.
 
-    ``has_runtime_id``: the job is of a kind whose runtimeId is part of names.
+    Args:
+        kind: its kind.
+        name: its name.
+        has_runtime_id: whether the job is of a kind whose runtimeId is part of names.
+        is_owned: whether the job is its owner, although no controller has created it.
     """
+    if is_owned:
+        return (
+            f"the {kind} {name} has this job as its owner, but the controller did not create it, "
+            "or its creation proof was removed: find out who created it, and delete it"
+        )
     more = ", and another runtimeId if its spec has one" if has_runtime_id else ""
     return (
         f"the {kind} {name} exists and does not belong to this job: delete it, or give the job "
@@ -279,6 +293,8 @@ def build_decision(snapshot: Snapshot, status: Object, plan: Plan) -> Decision:
     The status is written before the Framework is put back, so that a crash between them does not
     lose the condition.
     """
+    is_creating = any(isinstance(action, (Create, CreateKey)) for action in plan.creates)
+    status = {**status, **update_creators(snapshot, is_creating=is_creating)}
     is_changed = status != snapshot.job.get("status")
     written = (WriteStatus(status),) if is_changed else ()
     # An obstacle has one Event, while the status stays the same; each edit has one.

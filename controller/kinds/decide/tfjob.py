@@ -10,6 +10,7 @@
 
 from typing import Any
 
+from controller.kinds.decide.creators import is_from_older_version
 from controller.kinds.decide.decision import Decision, Snapshot
 from controller.kinds.decide.ownership import get_metadata
 from controller.kinds.decide.plan import (
@@ -86,7 +87,9 @@ def _compile(job: Object) -> Compiled:
     Raises:
         FieldErrors: with all faults.
     """
-    compiled = compile_tfjob(job)
+    # The selector of a Deployment cannot be changed: that of an older version has no such label.
+    board_id = "" if is_from_older_version(job) else str(get_metadata(job).get("uid") or "")
+    compiled = compile_tfjob(job, board_id=board_id)
     board = (job.get("spec") or {}).get("tensorboard") or {}
     service_type = board.get("serviceType") or _CLUSTER_IP
     if service_type != _CLUSTER_IP:

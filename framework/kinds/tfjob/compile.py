@@ -60,8 +60,13 @@ _RETRIED = (
 )
 
 
-def compile_tfjob(body: Mapping[str, Any]) -> Compiled:
+def compile_tfjob(body: Mapping[str, Any], *, board_id: str = "") -> Compiled:
     """Compile a TfJob.
+
+    Args:
+        body: the TfJob.
+        board_id: value of a label by which the Service of TensorBoard selects its Pod; "" for
+            only the labels of the original.
 
     Raises:
         FieldErrors: with all faults; paths are as the user wrote them.
@@ -95,15 +100,17 @@ def compile_tfjob(body: Mapping[str, Any]) -> Compiled:
             )
         )
     return Compiled(
-        framework, partial(_build_supporting, job, framework), job.spelling.show_notes(notes)
+        framework,
+        partial(_build_supporting, job, framework, board_id),
+        job.spelling.show_notes(notes),
     )
 
 
-def _build_supporting(job: TfJob, framework: Object) -> Iterator[Object]:
+def _build_supporting(job: TfJob, framework: Object, board_id: str) -> Iterator[Object]:
     yield from _build_rights(framework)
     yield from build_services(job)
     if job.spec.tensorboard is not None:
-        yield from build_tensorboard(job, job.spec.tensorboard)
+        yield from build_tensorboard(job, job.spec.tensorboard, board_id)
 
 
 def _note_unknown_fields(job: TfJob) -> list[Note]:

@@ -13,6 +13,7 @@ from framework.kinds.decoding import build_metadata, select_gang
 from framework.kinds.tfjob.types import TensorBoardSpec, TfJob, TfReplicaSpec
 
 _TENSORBOARD_PORT = 6006
+_BOARD_LABEL = "job_uid"
 _INDEX_PLACEHOLDER = f"{{{{{TASK_INDEX}}}}}"
 
 
@@ -72,10 +73,17 @@ def _name_service(job: TfJob, replica: TfReplicaSpec, index: int) -> str:
     return f"{name_role(replica)}-{job.spec.runtime_id}-{index}"
 
 
-def build_tensorboard(job: TfJob, tensorboard: TensorBoardSpec) -> Iterator[Object]:
-    """Build the Deployment and the Service of TensorBoard: ``tensorboard-76no``."""
+def build_tensorboard(job: TfJob, tensorboard: TensorBoardSpec, board_id: str) -> Iterator[Object]:
+    """Build the Deployment and the Service of TensorBoard: ``tensorboard-76no``.
+
+    With ``board_id``, the Service selects no Pod of another job with the same runtimeId, nor one
+    with labels from before the job.
+    """
     name = f"tensorboard-{job.spec.runtime_id}"
     labels = {"mlkube.io": "", "runtime_id": job.spec.runtime_id, "app": "tensorboard"}
+    if board_id:
+        # Not FC_* or frameworkbarrier.io/*: a policy lets no Deployment create Pods with those.
+        labels[_BOARD_LABEL] = board_id
     yield {
         "apiVersion": "v1",
         "kind": "Service",
