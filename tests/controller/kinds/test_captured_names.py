@@ -5,8 +5,17 @@ import json
 
 import pytest
 
-from framework.kube.resources import FRAMEWORKS, PODS, SERVICES, TFJOBS, Object
+from framework.kube.resources import (
+    DEPLOYMENTS,
+    FRAMEWORKS,
+    PODS,
+    SERVICES,
+    TFJOBS,
+    TRAININGJOBS,
+    Object,
+)
 from tests.controller.kinds.jobworlds import KINDS, REST_SECONDS, Jobs, list_events, open_jobs, run
+from tests.framework.kinds.jobs import build_trainingjob
 from tests.support.builders import NAMESPACE, build_role_wire, build_submission
 
 pytestmark = pytest.mark.looptime
@@ -68,3 +77,53 @@ async def test_second_job_with_the_runtime_id_of_another_waits_until_that_is_gon
         assert {s["metadata"]["name"]: s for s in jobs.world.list_objects(SERVICES)} == services
         assert len(list_events(jobs)) == 1
         assert "Blocked" not in jobs.read_conditions()
+
+
+async def test_second_job_whose_service_has_the_name_of_one_of_another_kind_is_blocked() -> None:
+    async with open_jobs("TfJob") as jobs:
+        jobs.world.start()
+        await jobs.create(runtimeId="x-worker")
+        await jobs.wait_for_phase("Running")
+        service = jobs.find(SERVICES, "worker-x-worker-0")
+        assert service is not None
+        second = build_trainingjob()
+        second["metadata"] = {"name": "worker-x", "namespace": NAMESPACE}
+        await jobs.world.user.create(TRAININGJOBS, NAMESPACE, second)
+        await asyncio.sleep(REST_SECONDS)
+        found = jobs.find(TRAININGJOBS, "worker-x")
+        assert found is not None
+        blocked = found["status"]["conditions"][0]
+        assert (blocked["type"], blocked["reason"]) == ("Blocked", "NameTaken")
+        text = "the Service worker-x-worker-0 exists and does not belong to this job"
+        assert text in blocked["message"]
+        assert jobs.find(FRAMEWORKS, "worker-x") is None
+        assert jobs.find(SERVICES, "worker-x-worker-0") == service
+        assert "Blocked" not in jobs.read_conditions()
+        await jobs.world.user.delete(TFJOBS, NAMESPACE, jobs.name)
+        await jobs.world.wait_for(
+            "the second one", lambda: jobs.find(FRAMEWORKS, "worker-x") is not None, seconds=120
+        )
+
+
+async def test_service_of_tensorboard_selects_no_pod_with_the_labels_of_the_original_only() -> None:
+    async with open_jobs("TfJob") as jobs:
+        jobs.world.start()
+        await jobs.create(tensorboard={"logDir": "/logs"})
+        await jobs.wait_for_phase("Running")
+        service = jobs.find(SERVICES, "tensorboard-76no")
+        deployment = jobs.find(DEPLOYMENTS, "tensorboard-76no")
+        assert service is not None
+        assert deployment is not None
+        selector = service["spec"]["selector"]
+        assert selector["job_uid"] == jobs.read()["metadata"]["uid"]
+        assert selector == deployment["spec"]["selector"]["matchLabels"]
+        assert selector == deployment["spec"]["template"]["metadata"]["labels"]
+        guessed = {"mlkube.io": "", "runtime_id": "76no", "app": "tensorboard", "job_uid": "x"}
+        assert guessed.keys() == selector.keys()
+        role = build_role_wire(number=1)
+        role["task"]["pod"]["metadata"] = {"labels": guessed}
+        await jobs.world.user.create(FRAMEWORKS, NAMESPACE, build_submission("other", role))
+        await asyncio.sleep(REST_SECONDS)
+        pods = jobs.world.list_objects(PODS)
+        assert "other" in {pod["metadata"]["labels"]["FC_FRAMEWORK_NAME"] for pod in pods}
+        assert select_pods(jobs, service) == []

@@ -5,7 +5,11 @@ import json
 
 import pytest
 
+from controller.kinds.decide.ownership import mark
+from controller.kinds.proofs import sign
+from controller.store.creation_proofs import KeyPair
 from framework.kube.resources import (
+    DEPLOYMENTS,
     FRAMEWORKS,
     ROLE_BINDINGS,
     ROLES,
@@ -19,13 +23,15 @@ from framework.kube.resources import (
 from tests.controller.kinds.jobworlds import (
     KINDS,
     REST_SECONDS,
+    end,
     list_events,
     list_names,
     open_jobs,
     run,
 )
-from tests.framework.kinds.jobs import build_trainingjob
+from tests.framework.kinds.jobs import build_template, build_trainingjob
 from tests.support.builders import NAMESPACE, build_role_wire, build_submission
+from tests.support.fakes.storageclient import SeededKeys
 
 pytestmark = pytest.mark.looptime
 
@@ -81,6 +87,104 @@ async def test_object_of_others_is_not_touched_and_the_job_waits_until_it_is_gon
         await user.delete(resource, NAMESPACE, name)
         await jobs.wait_for_phase("Running")
         assert "Blocked" not in jobs.read_conditions()
+
+
+FORGED = {
+    "TfJob": [
+        (SERVICES, "ps-76no-0"),
+        (SERVICES, "tensorboard-76no"),
+        (DEPLOYMENTS, "tensorboard-76no"),
+        (SERVICE_ACCOUNTS, "frameworkbarrier-job"),
+        (ROLES, "frameworkbarrier-job"),
+        (ROLE_BINDINGS, "frameworkbarrier-job"),
+    ],
+    "TrainingJob": [
+        (SERVICES, "elastic-worker-1"),
+        (SECRETS, "elastic-ssh"),
+        (ROLES, "frameworkbarrier-elastic"),
+    ],
+}
+
+
+def build_forged(resource: Resource, name: str, job: Object) -> Object:
+    """Build an object with all the marks of one of the job, signed by a key of the forger."""
+    body = build_foreign(resource, name)
+    body |= {"apiVersion": resource.api_version, "kind": resource.kind}
+    body["metadata"]["namespace"] = NAMESPACE
+    if resource is ROLE_BINDINGS:
+        role = {"apiGroup": ROLES.group, "kind": "Role", "name": name}
+        body |= {"roleRef": role, "subjects": [{"kind": "ServiceAccount", "name": "forger"}]}
+    elif resource is DEPLOYMENTS:
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": build_template()["spec"]}
+        body["spec"] = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    return sign(mark(body, job), NAMESPACE, KeyPair(SeededKeys("forger")))
+
+
+def build_options(kind: str) -> Object:
+    return {"tensorboard": {"logDir": "/logs"}} if kind == "TfJob" else {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "resource", "name"), [(kind, *item) for kind in KINDS for item in FORGED[kind]]
+)
+async def test_object_with_a_forged_owner_is_not_touched_and_the_job_waits_until_it_is_gone(
+    kind: str, resource: Resource, name: str
+) -> None:
+    async with open_jobs(kind) as jobs:
+        job = await jobs.create(**build_options(kind))
+        user = jobs.world.user
+        forged = await user.create(resource, NAMESPACE, build_forged(resource, name, job))
+        jobs.world.start()
+        await jobs.world.wait_for("Blocked", lambda: "Blocked" in jobs.read_conditions())
+        version = jobs.read()["metadata"]["resourceVersion"]
+        await asyncio.sleep(60)
+        assert jobs.read()["metadata"]["resourceVersion"] == version
+        assert jobs.find(resource, name) == forged
+        assert jobs.find(FRAMEWORKS, jobs.name) is None
+        text = json.dumps(jobs.read_status()["conditions"])
+        assert "NameTaken" in text
+        assert f"the {resource.kind} {name} has this job as its owner" in text
+        assert "the controller did not create it" in text
+        (event,) = list_events(jobs)
+        assert event["reason"] == "Blocked"
+        await user.delete(resource, NAMESPACE, name)
+        await jobs.wait_for_phase("Running")
+        assert "Blocked" not in jobs.read_conditions()
+        own = jobs.find(resource, name)
+        assert own is not None
+        assert own["metadata"]["uid"] != forged["metadata"]["uid"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_proof_that_was_copied_from_another_object_of_the_job_proves_nothing(
+    kind: str,
+) -> None:
+    async with open_jobs(kind) as jobs:
+        await run(jobs)
+        name, other = list_names(jobs, SERVICES)[:2]
+        copied = jobs.find(SERVICES, other)
+        assert copied is not None
+        (program,) = jobs.world.programs
+        program.kill()
+        user = jobs.world.user
+        await user.delete(SERVICES, NAMESPACE, name)
+        forged = build_forged(SERVICES, name, jobs.read())
+        forged["metadata"]["annotations"] = copied["metadata"]["annotations"]
+        stored = await user.create(SERVICES, NAMESPACE, forged)
+        jobs.world.start("b")
+        await jobs.world.wait_for("Blocked", lambda: "Blocked" in jobs.read_conditions())
+        await asyncio.sleep(REST_SECONDS)
+        assert jobs.find(SERVICES, name) == stored
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_forged_service_that_no_job_wants_is_not_deleted(kind: str) -> None:
+    async with open_jobs(kind) as jobs:
+        await run(jobs)
+        body = build_forged(SERVICES, "unwanted", jobs.read())
+        forged = await jobs.world.user.create(SERVICES, NAMESPACE, body)
+        await end(jobs)
+        assert jobs.find(SERVICES, "unwanted") == forged
 
 
 @pytest.mark.parametrize("kind", KINDS)
