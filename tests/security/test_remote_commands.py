@@ -4,6 +4,7 @@ The endpoint is that of a real agent. Each address of 127.0.0.0/8 stands for a P
 """
 
 import contextlib
+import queue
 import resource
 import socket
 import ssl
@@ -17,7 +18,7 @@ import pytest
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
 from rendezvous.process.children import Children
-from rendezvous.rsh.admission import MAX_PENDING
+from rendezvous.rsh.admission import MAX_PENDING, PENDING_SECONDS
 from rendezvous.rsh.channel import AuthenticationError, Channel, wait_for
 from rendezvous.rsh.credentials import Credentials, load_credentials
 from rendezvous.rsh.endpoint import Endpoint, Parts
@@ -29,6 +30,7 @@ from rendezvous.rsh.frames import (
     Kind,
     Request,
     encode_frame,
+    encode_refusal,
     encode_request,
     encode_stream,
 )
@@ -314,31 +316,144 @@ def test_output_that_two_launchers_do_not_read_fills_no_memory_and_ends_with_the
     wait_until(lambda: count_files(team) <= files + 3)
 
 
+def build_lonely_roster(team: Team) -> Roster:
+    return Roster(
+        generation=1,
+        attempt=team.attempt,
+        role="worker",
+        index=0,
+        rank=0,
+        is_member=True,
+        is_leaving=False,
+        is_completing=False,
+        peers=(),
+    )
+
+
+def start_endpoint(
+    team: Team, read_roster: Callable[[], Roster], clock: AgentClock = CLOCK
+) -> Endpoint:
+    """Start an endpoint in this process; from 127.0.0.1, it admits all."""
+    own = (team.attempt, "worker", 0)
+    reporter = LineReporter("test", is_json=False)
+    credentials = load(team, is_server=True)
+    parts = Parts(own, credentials, read_roster, Children(CLOCK), 1.0, reporter, clock)
+    endpoint = Endpoint(parts, "127.0.0.1", 0)
+    endpoint.start()
+    return endpoint
+
+
+class LookedAtClock(AgentClock):
+    """A clock by which each look takes a second; a test waits for the looks."""
+
+    def __init__(self) -> None:
+        self.looks: queue.SimpleQueue[float] = queue.SimpleQueue()
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 1
+        self.looks.put(self.now)
+        return self.now
+
+    def to_machine(self, seconds: float) -> float:  # noqa: ARG002 only the looks count
+        # Longer than the test waits for the end.
+        return 4 * HANG_SECONDS
+
+    def wait_for_look(self) -> None:
+        self.looks.get(timeout=HANG_SECONDS)
+
+
+def send_bytes(send: Callable[[bytes], object], data: bytes, clock: LookedAtClock) -> None:
+    """Send one byte for each look of the endpoint, until its time is over."""
+    # The first look is for the deadline.
+    clock.wait_for_look()
+    for byte in data:
+        clock.wait_for_look()
+        if clock.now > PENDING_SECONDS:
+            return
+        send(bytes((byte,)))
+    raise AssertionError("it took all")
+
+
+def test_handshake_that_comes_byte_by_byte_ends_in_time(team: Team) -> None:
+    clock = LookedAtClock()
+    endpoint = start_endpoint(team, lambda: build_lonely_roster(team), clock)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        load(team).context.wrap_bio(incoming, outgoing).do_handshake()
+    with socket.create_connection(("127.0.0.1", endpoint.port)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        send_bytes(connection.sendall, outgoing.read()[:-1], clock)
+        assert is_hung_up(connection)
+
+
+def test_request_that_comes_byte_by_byte_ends_in_time(team: Team) -> None:
+    clock = LookedAtClock()
+    endpoint = start_endpoint(team, lambda: build_lonely_roster(team), clock)
+    connected = socket.create_connection(("127.0.0.1", endpoint.port))
+    channel = Channel(connected, load(team), FROM_ENDPOINT, is_server=False)
+
+    def send(byte: bytes) -> None:
+        channel.send(byte)
+        channel.flush()
+
+    with contextlib.closing(channel):
+        channel.shake_hands(CLOCK.monotonic() + HANG_SECONDS, CLOCK)
+        send_bytes(send, encode_request(build_request(team)), clock)
+        assert ask(channel, b"") == []
+
+
+def test_control_characters_of_a_command_reach_its_shell_and_no_log(team: Team) -> None:
+    hostile = "\x1b]52;c;eA==\x07\r\n\x01\x7f\x9b2J"
+    copy = team.root / "control-characters"
+    assert team.run(HOST, f"printf %s '{hostile}' | tee {copy}") == (0, hostile, "")
+    assert copy.read_bytes() == hostile.encode()
+    with open_channel(team) as channel:
+        (frame,) = ask(channel, encode_request(build_request(team, "\0")))
+    assert (frame.kind, b"zero byte" in frame.content) == (Kind.REFUSED, True)
+    request = build_request(team)._replace(role=hostile)
+    with open_channel(team) as channel:
+        (frame,) = ask(channel, encode_request(request))
+    assert frame.kind is Kind.REFUSED
+    assert frame.content.decode().isprintable()
+    log = team.workers[0].text
+    assert log.replace("\n", "").isprintable()
+
+
+def test_control_characters_of_a_refusal_are_not_printed(team: Team) -> None:
+    address = get_worker_address(5)
+
+    def refuse(listener: socket.socket) -> None:
+        connected, _ = listener.accept()
+        credentials = load(team, is_server=True)
+        channel = Channel(connected, credentials, FROM_CLIENT, is_server=True)
+        with contextlib.closing(channel):
+            channel.shake_hands(CLOCK.monotonic() + HANG_SECONDS, CLOCK)
+            channel.send(encode_refusal("go \x1b]52;c;eA==\x07\r\nerror: forged \x9b2J"))
+            channel.finish(CLOCK.monotonic() + HANG_SECONDS, CLOCK)
+
+    team.publish(4, count=6)
+    team.render()
+    with socket.create_server((address, team.port)) as listener:
+        thread = threading.Thread(target=refuse, args=(listener,))
+        thread.start()
+        code, output, errors = team.run(address, "true", FB_RSH_TIMEOUT_SEC="0.001")
+        thread.join(HANG_SECONDS)
+    assert (code, output) == (255, "")
+    assert "go \\x1b]52" in errors
+    assert errors.count("\n") == 1
+    assert errors.rstrip("\n").isprintable()
+
+
 def test_roster_that_a_program_has_damaged_ends_one_connection_only(team: Team) -> None:
     rosters = [ValueError("no JSON"), KeyError("peers")]
 
     def read_roster() -> Roster:
         if rosters:
             raise rosters.pop()
-        return Roster(
-            generation=1,
-            attempt=team.attempt,
-            role="worker",
-            index=0,
-            rank=0,
-            is_member=True,
-            is_leaving=False,
-            is_completing=False,
-            peers=(),
-        )
+        return build_lonely_roster(team)
 
-    own = (team.attempt, "worker", 0)
-    reporter = LineReporter("test", is_json=False)
-    parts = Parts(
-        own, load(team, is_server=True), read_roster, Children(CLOCK), 1.0, reporter, CLOCK
-    )
-    endpoint = Endpoint(parts, "127.0.0.1", 0)
-    endpoint.start()
+    endpoint = start_endpoint(team, read_roster)
     for _ in range(2):
         with socket.create_connection(("127.0.0.1", endpoint.port)) as connection:
             assert is_hung_up(connection)
