@@ -12,8 +12,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from controller.kinds.decide.ownership import mark
+from controller.kinds.proofs import sign
+from controller.store.creation_proofs import KeyPair
 from framework.api import constants
 from framework.api.codec import decode_framework
+from framework.clock import SystemKeys
 from framework.kube.client import KubeClient
 from framework.kube.resources import (
     CONFIGMAPS,
@@ -35,6 +39,7 @@ from framework.kube.resources import (
 )
 from tests.controller.kinds.scalerworlds import build_scaler_wire
 from tests.framework.kinds.jobs import build_tfjob, build_trainingjob, spell_snake
+from tests.support.builders import build_role_wire, build_submission
 from tests.support.fakes.jobscripts import Ends
 from tests.support.servers.controlplane import Access
 from tests.support.servers.deployed import Deployed
@@ -448,4 +453,62 @@ async def test_objects_of_others_with_the_names_of_a_job_stay_as_they_are_after_
         await delete_in_the_foreground(kube, resource, namespace, name)
     after = [get_own_part(await kube.get(r, namespace, name)) for r, name, _ in FOREIGN]
     assert after == before
+    assert deployed.audit.read_refused() == set()
+
+
+async def forge(stage: Stage, jobs: dict[str, Object]) -> list[Object]:
+    """Create objects with the names, the labels and the owners of those of jobs."""
+    forged = []
+    for resource, name, content in FOREIGN:
+        job = jobs["elastic" if "elastic" in name else "job"]
+        kind: Object = {"apiVersion": resource.api_version, "kind": resource.kind}
+        body = mark({**kind, "metadata": {"name": name}, **content}, job)
+        pair = KeyPair(SystemKeys())
+        await stage.create(resource, sign(body, stage.namespace, pair))
+        forged.append(get_own_part(await stage.kube.get(resource, stage.namespace, name)))
+    return forged
+
+
+def find_forged(name: str) -> Callable[[str, Object], Object | None]:
+    def check(_: str, body: Object) -> Object | None:
+        text = json.dumps((body.get("status") or {}).get("conditions") or ())
+        is_met = "has this job as its owner" in text and body["metadata"]["name"] == name
+        return body if is_met else None
+
+    return check
+
+
+async def test_objects_with_a_forged_owner_stay_as_they_are_and_block_their_job(
+    deployed: Deployed, kube: KubeClient, namespace: str, audited_plane: Access
+) -> None:
+    stage = Stage(kube, namespace, audited_plane)
+    jobs = {}
+    # A Framework of others holds each job up, before anything is created for it.
+    for resource, body in (
+        (TFJOBS, build_tfjob(tensorboard=BOARD)),
+        (TRAININGJOBS, build_trainingjob()),
+    ):
+        name = body["metadata"]["name"]
+        await stage.create(FRAMEWORKS, build_submission(name, build_role_wire(number=1)))
+        await stage.create(resource, body)
+        jobs[name] = await watch_until(kube, resource, namespace, find_condition("Blocked", name))
+    before = await forge(stage, jobs)
+    for name in jobs:
+        await kube.delete(FRAMEWORKS, namespace, name)
+    written = []
+    for resource, name in ((TFJOBS, "job"), (TRAININGJOBS, "elastic")):
+        written.append(await watch_until(kube, resource, namespace, find_forged(name)))
+    assert CANARY not in json.dumps(written)
+    after = [get_own_part(await kube.get(r, namespace, name)) for r, name, _ in FOREIGN]
+    assert after == before
+    for resource, name, _ in FOREIGN:
+        await kube.delete(resource, namespace, name)
+    for resource, name in ((TFJOBS, "job"), (TRAININGJOBS, "elastic")):
+        await watch_until(
+            kube,
+            FRAMEWORKS,
+            namespace,
+            lambda _, body, name=name: body if body["metadata"]["name"] == name else None,
+        )
+        assert (await kube.get(resource, namespace, name))["status"]["creatorKeys"]
     assert deployed.audit.read_refused() == set()
