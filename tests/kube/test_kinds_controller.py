@@ -469,6 +469,10 @@ async def forge(stage: Stage, jobs: dict[str, Object]) -> list[Object]:
     return forged
 
 
+def find_name(name: str) -> Callable[[str, Object], Object | None]:
+    return lambda _, body: body if body["metadata"]["name"] == name else None
+
+
 def find_forged(name: str) -> Callable[[str, Object], Object | None]:
     def check(_: str, body: Object) -> Object | None:
         text = json.dumps((body.get("status") or {}).get("conditions") or ())
@@ -504,11 +508,6 @@ async def test_objects_with_a_forged_owner_stay_as_they_are_and_block_their_job(
     for resource, name, _ in FOREIGN:
         await kube.delete(resource, namespace, name)
     for resource, name in ((TFJOBS, "job"), (TRAININGJOBS, "elastic")):
-        await watch_until(
-            kube,
-            FRAMEWORKS,
-            namespace,
-            lambda _, body, name=name: body if body["metadata"]["name"] == name else None,
-        )
+        await watch_until(kube, FRAMEWORKS, namespace, find_name(name))
         assert (await kube.get(resource, namespace, name))["status"]["creatorKeys"]
     assert deployed.audit.read_refused() == set()
