@@ -18,14 +18,7 @@ from framework.kube.deferred import DeferredObject, defer_object
 from framework.kube.keptjson import KeptJson
 from framework.kube.resources import Object
 
-_KEPT = (
-    "name",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "creationTimestamp",
-    "deletionTimestamp",
-)
+_KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
 _FORM, _HEADLESS, _CREATOR = "form", "headless", "creator"
 MAX_JOB_BYTES = 512 * 1024
 """A job with more JSON is not decoded: that and the decision could take a second of the loop."""
