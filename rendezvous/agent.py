@@ -169,14 +169,16 @@ class Agent:
             self.on_recovery(candidate.roster, candidate.roster.complete and is_shown)
 
     def _acknowledge(self) -> None:
-        """Acknowledge the newest generation, unless the drain must wait for a scaler."""
+        """Acknowledge the newest generation, unless drains and Pods that leave must wait."""
         if self._acknowledger is None:
             return
-        is_held = self._scaler is not None and self._scaler.holds_acknowledgements
-        if self._unacknowledged is not None and not is_held:
+        if self._unacknowledged is not None and not self._is_held():
             self._acknowledger.acknowledge(self._unacknowledged)
             self._unacknowledged = None
         self._acknowledger.flush()
+
+    def _is_held(self) -> bool:
+        return self._scaler is not None and self._scaler.must_hold(self.roster)
 
     def _decide(self, candidate: Union[SelectedRoster, NoRoster]) -> Plan:
         current, last_number = self._memory.current, self._writer.find_last_number()

@@ -82,7 +82,7 @@ def decide_request(
             return Report(record.result)
         text = "the agent was restarted while the script ran, and does not run it again"
         return Conclude(ScaleResult(request.uid, FAILED_CODE, text))
-    obstacle = _find_obstacle(request, roster) or _describe_busy(busy)
+    obstacle = _find_obstacle(request, roster) or describe_busy(busy)
     if not obstacle:
         return StartScript(request) if request.script else Conclude(ScaleResult(request.uid, 0))
     if waited_seconds < request.timeout_seconds:
@@ -110,6 +110,14 @@ def render_argument(request: ScaleRequest, framework: str) -> str:
     )
 
 
+def describe_busy(busy: Sequence[str]) -> str:
+    """Describe the processes that are waited for; "" for none."""
+    if not busy:
+        return ""
+    more = f" and {len(busy) - _MAX_NAMED} more" if len(busy) > _MAX_NAMED else ""
+    return f"processes of leaving workers run: {', '.join(busy[:_MAX_NAMED])}{more}"
+
+
 def _find_obstacle(request: ScaleRequest, roster: Optional[Roster]) -> str:
     role = None if roster is None else roster.find_role(request.role)
     members = {member.index for member in role.members} if role is not None else set()
@@ -121,10 +129,3 @@ def _find_obstacle(request: ScaleRequest, roster: Optional[Roster]) -> str:
     more = f" and {len(wrong) - _MAX_NAMED} more" if len(wrong) > _MAX_NAMED else ""
     state = "still in" if request.is_scale_in else "not yet in"
     return f"{names}{more} {'is' if len(wrong) == 1 else 'are'} {state} the host files"
-
-
-def _describe_busy(busy: Sequence[str]) -> str:
-    if not busy:
-        return ""
-    more = f" and {len(busy) - _MAX_NAMED} more" if len(busy) > _MAX_NAMED else ""
-    return f"processes of leaving workers run: {', '.join(busy[:_MAX_NAMED])}{more}"

@@ -1,5 +1,7 @@
 """Carries out the requests of scalers in the launcher: ``core.scaling`` decides.
 
+It also holds acknowledgements while processes reach members that leave their nodes.
+
 The script runs beside the loop of the agent, in a session of its own, so that host files are kept
 up to date meanwhile. Its output goes to that of the container; the end of it is kept for the
 message of a failure.
@@ -31,11 +33,13 @@ from rendezvous.core.scaling import (
     Step,
     Wait,
     decide_request,
+    describe_busy,
     has_members_as_asked,
     list_hosts,
     render_argument,
 )
 from rendezvous.process.children import Children, StartError
+from rendezvous.process.leavinghosts import LeavingHosts
 from rendezvous.process.processes import list_processes_naming
 from rendezvous.volume.writer import Writer
 
@@ -78,6 +82,21 @@ class Scaler:
         self._record = writer.read_scaler_record()
         self._unstored: Optional[Record] = None
         self._reported = ""
+        self._leaving = LeavingHosts(framework)
+        self._has_busy_leavers = False
+
+    def must_hold(self, roster: Optional[Roster]) -> bool:
+        """Return whether no generation may be acknowledged now; ``roster`` is the current one.
+
+        A drain waits for the request of a ScaleIn. The Pod of a member that leaves its node waits
+        for the processes that reach it.
+        """
+        self._leaving.observe(roster, self._request)
+        busy = self._leaving.list_busy()
+        self._has_busy_leavers = bool(busy)
+        if busy:
+            self._reporter.say_once(f"a Pod that leaves its node waits: {describe_busy(busy)}")
+        return bool(busy) or self.holds_acknowledgements
 
     @property
     def holds_acknowledgements(self) -> bool:
@@ -91,7 +110,7 @@ class Scaler:
     def poll_seconds(self) -> float:
         """Return for how long the agent may wait for news."""
         is_done = self._request is None or self._reported == self._request.uid
-        return 1.0 if is_done else _BUSY_POLL_SECONDS
+        return 1.0 if is_done and not self._has_busy_leavers else _BUSY_POLL_SECONDS
 
     def observe(self, stored: str) -> None:
         """Take the request of the attempt's ConfigMap; "" if there is none."""
@@ -115,6 +134,7 @@ class Scaler:
         Raises:
             OSError: The volume cannot be written; the step is tried again in the next turn.
         """
+        self._leaving.observe(roster, self._request)
         if self._unstored is not None:
             self._publish(self._unstored)
         if self._script is not None and not self._end_script(self._script):

@@ -1,6 +1,9 @@
 import itertools
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,3 +39,27 @@ def gang(api: Access, open_gang: Callable[[], Publisher], tmp_path: Path) -> Gan
 def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("BARRIER_WORKING_DIR", str(tmp_path))
     return tmp_path
+
+
+@pytest.fixture
+def grandchild() -> Iterator[Any]:
+    """A function that starts a grandchild with these words, as a launcher starts its ssh."""
+    parents: list[subprocess.Popen[bytes]] = []
+
+    def start(*words: str) -> int:
+        code = (
+            "import subprocess,sys;"
+            "p=subprocess.Popen([sys.executable,'-c','import time;print(1,flush=True);"
+            "time.sleep(1000)',*sys.argv[1:]],stdout=subprocess.PIPE);p.stdout.readline();"
+            "print(p.pid,flush=True);sys.stdin.read();p.kill()"
+        )
+        parent = subprocess.Popen(
+            [sys.executable, "-c", code, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        parents.append(parent)
+        assert parent.stdout is not None
+        return int(parent.stdout.readline())
+
+    yield start
+    for parent in parents:
+        parent.communicate()

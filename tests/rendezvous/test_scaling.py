@@ -1,10 +1,9 @@
 """The requests of scalers in the launcher's agent: decisions, scripts, restarts, processes."""
 
 import os
-import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -443,30 +442,6 @@ def test_agent_of_the_launcher_holds_the_drain_until_the_script_has_run(
 
 
 # --- Processes of workers ------------------------------------------------------------------------
-
-
-@pytest.fixture
-def grandchild() -> Iterator[Any]:
-    """A function that starts a grandchild with these words, as a launcher starts its ssh."""
-    parents: list[subprocess.Popen[bytes]] = []
-
-    def start(*words: str) -> int:
-        code = (
-            "import subprocess,sys;"
-            "p=subprocess.Popen([sys.executable,'-c','import time;print(1,flush=True);"
-            "time.sleep(1000)',*sys.argv[1:]],stdout=subprocess.PIPE);p.stdout.readline();"
-            "print(p.pid,flush=True);sys.stdin.read();p.kill()"
-        )
-        parent = subprocess.Popen(
-            [sys.executable, "-c", code, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        parents.append(parent)
-        assert parent.stdout is not None
-        return int(parent.stdout.readline())
-
-    yield start
-    for parent in parents:
-        parent.communicate()
 
 
 def test_processes_of_a_worker_are_found_by_its_name_or_address(grandchild: Any) -> None:
