@@ -15,6 +15,8 @@ from framework.kube.resources import Object
 from rendezvous.settings.inplace import list_faults
 from rendezvous.settings.kinds import RANKED_KINDS, map_roles
 
+# Its agent acknowledges for the processes that it has started (docs/design/agents.md, "Scalers").
+_WAITS_FOR_PROCESSES = "--scalers run"
 _FIELD = f"{constants.RECOVERY_FIELD}.{constants.IN_PLACE_FIELD}"
 
 
@@ -41,10 +43,10 @@ def _find_leave_nodes(role: RoleTemplate) -> Mapping[str, object] | None:
     return found if isinstance(found, Mapping) else None
 
 
-def unheard_leaving(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:
+def unheard_leaving(framework: Object, role: RoleTemplate, _: object) -> Iterator[Finding]:
     """Find Tasks that leave without an agent that tells processes of it, or without time."""
     spec = _find_leave_nodes(role)
-    if spec is None:
+    if spec is None or _has_waiting_launcher(framework):
         return
     path = f"{role.path}.{constants.RECOVERY_FIELD}.{constants.LEAVE_NODES_FIELD}"
     agents = [c for c in role.list_containers() if c.is_wrapped or is_watch(c)]
@@ -66,6 +68,17 @@ def unheard_leaving(_: Object, role: RoleTemplate, __: object) -> Iterator[Findi
             "deleted before its process has written a checkpoint",
             "set FB_ON_LEAVING=wait, or FB_NOTIFY_COMMAND to a command that writes the checkpoint",
         )
+
+
+def _has_waiting_launcher(framework: Object) -> bool:
+    """Return whether an agent in a launcher waits for its processes on Pods that leave."""
+    words = (
+        word
+        for role in list_roles(framework)
+        for container in role.list_containers()
+        for word in container.list_words()
+    )
+    return any(_WAITS_FOR_PROCESSES in word for word in words)
 
 
 def _takes_time(role: RoleTemplate, agent: ContainerTemplate) -> bool:

@@ -9,7 +9,10 @@
    container of the launcher carries out the requests of ScaleIn and ScaleOut.
 4. ssh: workers without a command run an ssh server. The Secret with the key is mounted at
    /root/.ssh.
-5. kubexec: the agent is the first process of a worker, and starts commands for the launcher.
+5. Workers that leave before their nodes go (annotation) get ``recovery.leaveNodes``, and
+   ``minMemberCount``: with so many others, the gang is complete without them, so that the agent of
+   the launcher takes them out of the host files.
+6. kubexec: the agent is the first process of a worker, and starts commands for the launcher.
    /etc/mpi/kubexec.sh takes the place of ssh there. Both have the gang key.
 
 Example: ``elastic-training`` with 2 workers becomes elastic-training-launcher-0,
@@ -23,6 +26,7 @@ from typing import Any
 
 from framework.api import constants, images
 from framework.api.fielderrors import FieldErrors
+from framework.api.leavingcodec import LEAVE_NODES_SPEC
 from framework.api.types import CompletedPodPolicy
 from framework.kinds import agents
 from framework.kinds.agent_objects import build_rights
@@ -44,6 +48,7 @@ from framework.kinds.trainingjob.defaults import (
     complete,
     find_faults,
 )
+from framework.kinds.trainingjob.leavenodes import PATH as LEAVE_NODES_PATH
 from framework.kinds.trainingjob.supporting import build_labels, build_services
 from framework.kinds.trainingjob.types import (
     LAUNCHER,
@@ -179,6 +184,13 @@ def _explain(job: CompleteJob) -> Iterator[Note]:
         )
     if job.is_suspended:
         yield Note("metadata.annotations", "the job is suspended: the Framework does not start")
+    if job.leave_nodes is not None:
+        yield Note(
+            LEAVE_NODES_PATH,
+            "a worker whose node is about to go is replaced; while fewer than "
+            f"{job.min_workers} others are ready, the host files stay as they are. The launcher "
+            "does not leave",
+        )
     if _uses_kubexec(job):
         yield Note(
             "spec.launcherAttachMode",
@@ -221,6 +233,11 @@ def _build_workers(job: CompleteJob, pod: Object) -> Object:
     role = _build_role(WORKER, job.worker_count, pod, retry)
     if job.clean_pod_policy is not CleanPodPolicy.NONE:
         role[constants.COMPLETED_POD_POLICY_FIELD] = CompletedPodPolicy.RETAIN_UNTIL_END.value
+    if job.leave_nodes is not None:
+        role[constants.MIN_MEMBER_COUNT_FIELD] = job.min_workers
+        role[constants.RECOVERY_FIELD] = {
+            constants.LEAVE_NODES_FIELD: LEAVE_NODES_SPEC.encode(job.leave_nodes)
+        }
     absent = tuple(sorted(job.absent_workers))
     return {**role, **WantedWorkers(job.worker_count, absent, job.drain_seconds).encode()}
 
@@ -257,8 +274,9 @@ def _build_launcher(job: CompleteJob, notes: list[Note]) -> Object:
 def _explain_command() -> Note:
     return Note(
         f"spec.etReplicaSpecs.{LAUNCHER}.template.spec.containers[0].command",
-        "is missing, so that no agent can be started beside it: scalers run no script and do not "
-        "wait for the launcher; write the command of the image",
+        "is missing, so that no agent can be started beside it: scalers run no script, and neither "
+        "they nor workers that leave their nodes wait for the launcher; write the command of the "
+        "image",
     )
 
 

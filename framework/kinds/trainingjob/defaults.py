@@ -14,9 +14,11 @@ from framework.kinds.agents import RESERVED
 from framework.kinds.compiled import WantedWorkers
 from framework.kinds.decoding import check_range
 from framework.kinds.templates import check_template
+from framework.kinds.trainingjob import leavenodes
 from framework.kinds.trainingjob.types import (
     HOSTS_ANNOTATION,
     LAUNCHER,
+    LEAVE_NODES_ANNOTATION,
     SECRET_ANNOTATION,
     SUSPENDED_ANNOTATION,
     WORKER,
@@ -66,6 +68,7 @@ def complete(
         launcher=launcher.template or {},
         worker=template,
         worker_count=wanted.count,
+        min_workers=worker.min_replicas or 1,
         drain_seconds=wanted.drain_seconds,
         absent_workers=frozenset(wanted.absent),
         worker_restart_policy=worker.restart_policy or ReplicaRestartPolicy.NEVER,
@@ -75,6 +78,7 @@ def complete(
         secret=job.meta.annotations.get(SECRET_ANNOTATION) or secret or job.meta.name,
         is_suspended=job.meta.annotations.get(SUSPENDED_ANNOTATION) == "true",
         host_style=HostStyle(job.meta.annotations.get(HOSTS_ANNOTATION, HostStyle.ADDRESSES)),
+        leave_nodes=leavenodes.parse(job.meta.annotations.get(LEAVE_NODES_ANNOTATION)),
     )
 
 
@@ -121,6 +125,7 @@ def _check_annotations(job: TrainingJob) -> Iterator[FieldError]:
             f"metadata.annotations[{HOSTS_ANNOTATION}]",
             f"is {style!r}; write {' or '.join(HostStyle)}",
         )
+    yield from leavenodes.find_faults(job.meta.annotations.get(LEAVE_NODES_ANNOTATION))
 
 
 def _check_launcher(launcher: ReplicaSpec | None, path: str) -> Iterator[FieldError]:

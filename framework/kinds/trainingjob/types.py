@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from framework.api.constants import ANNOTATION_PREFIX
+from framework.api.leaving import LeaveNodesSpec
 from framework.kinds.decoding import JobMeta
 
 GROUP = "kai.alibabacloud.com"
@@ -16,6 +17,8 @@ SUSPENDED_ANNOTATION = "job-supervisor.kube-ai.io/job-suspended"
 SECRET_ANNOTATION = "arena.kubeflow.org/ssh-secret"
 HOSTS_ANNOTATION = ANNOTATION_PREFIX + "hosts"
 """Ours: whether the host files have names or addresses of workers."""
+LEAVE_NODES_ANNOTATION = ANNOTATION_PREFIX + "leave-nodes"
+"""Ours: workers leave before their nodes go, "timeoutSeconds=120"."""
 
 Extra = Mapping[str, Any]
 
@@ -127,6 +130,8 @@ class CompleteJob:
     """Template of the workers."""
     worker_count: int
     """Greatest index of a worker + 1."""
+    min_workers: int
+    """The host files have at least so many workers while others leave their nodes."""
     drain_seconds: int
     """Limit of the drain of workers that leave; 0 for no drain."""
     absent_workers: frozenset[int]
@@ -145,3 +150,5 @@ class CompleteJob:
     """Whether the job is stopped by its annotation."""
     host_style: HostStyle
     """What the host files have for a worker."""
+    leave_nodes: LeaveNodesSpec | None
+    """How workers leave before their nodes go; None: they do not."""

@@ -9,6 +9,7 @@ from cli.authoring.rules import LintOptions, lint
 from framework.api.codec import decode_framework
 from framework.api.constants import FRAMEWORK_NAME, RETRYABLE_CODES_ANNOTATION
 from framework.api.gang_key import refers_to_gang_key
+from framework.api.leaving import LeaveNodesSpec
 from framework.api.validation import validate_framework
 from framework.kinds.trainingjob.compile import compile_trainingjob
 from tests.framework.kinds.jobs import (
@@ -62,6 +63,48 @@ def test_annotation_puts_names_of_workers_into_the_host_files(
     assert get_env(sidecar).get("FB_HOST_STYLE") == style
     companion = " ".join(get_container(compiled, "launcher")["command"])
     assert ("--host-style name" in companion) is (style is not None)
+
+
+LEAVE = "frameworkbarrier.io/leave-nodes"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("timeoutSeconds=120", LeaveNodesSpec(120)),
+        ("maxLeaves=3,withinSeconds=60,timeoutSeconds=86400", LeaveNodesSpec(86400, 3, 60)),
+    ],
+)
+@pytest.mark.parametrize("mode", ["ssh", "kubexec"])
+def test_annotation_lets_workers_leave_their_nodes_while_enough_others_stay(
+    text: str, wanted: LeaveNodesSpec, mode: str
+) -> None:
+    compiled = compile_with(
+        edit("metadata", annotations={LEAVE: text}),
+        edit(*WORKER, replicas=4, minReplicas=3),
+        launcherAttachMode=mode,
+    )
+    framework = decode_framework(compiled.framework)
+    launcher, worker = framework.spec.task_roles
+    assert worker.recovery is not None
+    assert worker.recovery.leave_nodes == wanted
+    assert (worker.min_member_count, worker.task_number) == (3, 4)
+    assert (launcher.recovery, launcher.min_member_count) == (None, None)
+    assert validate_framework(framework) == ()
+    assert lint(compiled.framework, LintOptions(quota=())) == []
+    (note,) = [note for note in compiled.notes if LEAVE in note.path]
+    assert "fewer than 3 others" in note.message
+
+
+def test_workers_without_a_least_number_leave_while_one_stays() -> None:
+    annotate = edit("metadata", annotations={LEAVE: "timeoutSeconds=1"})
+    compiled = compile_with(annotate, edit(*WORKER, minReplicas=DROPPED))
+    assert get_role(compiled, "worker")["minMemberCount"] == 1
+
+
+def test_workers_without_the_annotation_do_not_leave() -> None:
+    role = get_role(compile_with(), "worker")
+    assert not {"recovery", "minMemberCount"} & role.keys()
 
 
 def test_launcher_waits_for_running_workers_and_gets_their_slots() -> None:

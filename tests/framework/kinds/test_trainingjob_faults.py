@@ -10,6 +10,8 @@ from tests.framework.kinds.jobs import DROPPED, Change, build_trainingjob, edit
 AT = "spec.etReplicaSpecs"
 SPECS = ("spec", "etReplicaSpecs")
 SECRET = "arena.kubeflow.org/ssh-secret"
+LEAVE = "frameworkbarrier.io/leave-nodes"
+LEAVE_FORM = "write timeoutSeconds=120, or timeoutSeconds=120,maxLeaves=10,withinSeconds=86400"
 
 MISTAKES: dict[str, tuple[Change, str, str]] = {
     "spec-text": (edit(spec="x"), "spec", "must be an object, not string"),
@@ -117,6 +119,41 @@ MISTAKES: dict[str, tuple[Change, str, str]] = {
         "rendezvous is the name of a part that is added: give it another name",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", f"is ''; {LEAVE_FORM}, or leave it out"),
+        ("true", f"is 'true'; {LEAVE_FORM}"),
+        ("120", f"is '120'; {LEAVE_FORM}"),
+        ("maxLeaves=3", f"is 'maxLeaves=3'; {LEAVE_FORM}"),
+        ("timeoutSeconds=120s", LEAVE_FORM),
+        ("timeoutSeconds=-1", LEAVE_FORM),
+        ("timeoutSeconds=012", LEAVE_FORM),
+        ("timeoutSeconds=1\u0662", LEAVE_FORM),
+        ("timeoutSeconds=120\n", LEAVE_FORM),
+        ("timeoutSeconds=120,", LEAVE_FORM),
+        ("timeoutSeconds=120, maxLeaves=3", LEAVE_FORM),
+        ("timeoutSeconds=120,timeoutSeconds=120", LEAVE_FORM),
+        ("timeoutSeconds=120,maxLeave=3", LEAVE_FORM),
+        ("timeoutSeconds=120," + "maxLeaves=3," * 100_000, LEAVE_FORM),
+        ("timeoutSeconds=0", "timeoutSeconds must be from 1 to 86400, not 0"),
+        ("timeoutSeconds=86401", "timeoutSeconds must be from 1 to 86400, not 86401"),
+        ("timeoutSeconds=1,maxLeaves=1001", "maxLeaves must be from 1 to 1000, not 1001"),
+        ("timeoutSeconds=1,maxLeaves=0", "maxLeaves must be from 1 to 1000, not 0"),
+        ("withinSeconds=0,timeoutSeconds=1", "withinSeconds must be from 1 to 999999999, not 0"),
+    ],
+)
+def test_fault_of_the_annotation_to_leave_nodes(text: str, fault: str) -> None:
+    body = build_trainingjob()
+    body["metadata"]["annotations"] = {LEAVE: text}
+    with pytest.raises(FieldErrors) as caught:
+        compile_trainingjob(body)
+    (error,) = caught.value.errors
+    assert error.path == f"metadata.annotations[{LEAVE}]"
+    assert error.message.startswith(fault) or error.message.endswith(f"{fault}, or leave it out")
+    assert len(error.message) < 300
 
 
 @pytest.mark.parametrize("name", MISTAKES)
