@@ -48,6 +48,8 @@ class Agent:
         """Exit code of each script."""
         self.is_silent = False
         """Whether it answers no request."""
+        self.is_busy = False
+        """Whether processes of the launcher reach the workers that leave their nodes."""
         self.can_report = True
         """Whether it may patch the Pod of the launcher."""
         self.record = ScaleResult("", 0)
@@ -75,7 +77,8 @@ class Agent:
             self.record = ScaleResult(request.uid, self.code if request.script else 0, message)
         if self.record.uid:
             annotations[constants.SCALER_RESULT_ANNOTATION] = encode_result(self.record)
-        if roster is not None:
+        is_held = roster is not None and bool(roster.leaving) and self.is_busy
+        if roster is not None and roster.complete and not is_held:
             annotations[constants.ACKNOWLEDGED_GENERATION_ANNOTATION] = str(roster.generation)
         if not self.can_report:
             return
