@@ -53,6 +53,8 @@ class Agent:
         self.can_report = True
         """Whether it may patch the Pod of the launcher."""
         self.record = ScaleResult("", 0)
+        self.shown: Roster | None = None
+        """The newest generation in the host files."""
 
     async def play(self) -> None:
         """Do what is to be done, until cancelled."""
@@ -65,6 +67,8 @@ class Agent:
 
     async def _step(self, configmap: Object) -> None:
         roster = read_roster(configmap)
+        if roster is not None and roster.complete:
+            self.shown = roster
         text = (configmap.get("binaryData") or {}).get(constants.SCALER_KEY)
         annotations: dict[str, str] = {}
         request = None if text is None else decode_request(text)
@@ -77,9 +81,10 @@ class Agent:
             self.record = ScaleResult(request.uid, self.code if request.script else 0, message)
         if self.record.uid:
             annotations[constants.SCALER_RESULT_ANNOTATION] = encode_result(self.record)
-        is_held = roster is not None and bool(roster.leaving) and self.is_busy
-        if roster is not None and roster.complete and not is_held:
-            annotations[constants.ACKNOWLEDGED_GENERATION_ANNOTATION] = str(roster.generation)
+        is_held = self.shown is not None and bool(self.shown.leaving) and self.is_busy
+        if self.shown is not None and not is_held:
+            generation = str(self.shown.generation)
+            annotations[constants.ACKNOWLEDGED_GENERATION_ANNOTATION] = generation
         if not self.can_report:
             return
         patch = {"metadata": {"annotations": annotations}}
