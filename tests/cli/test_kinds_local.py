@@ -15,11 +15,15 @@ from click.testing import CliRunner
 
 from cli.exitcodes import ExitCode
 from cli.main import main
+from framework.api.constants import ACKNOWLEDGED_GENERATION_ANNOTATION
 from framework.clock import SystemClock
+from framework.kinds.trainingjob.types import LEAVE_NODES_ANNOTATION
 from framework.kube.client import KubeClient
 from framework.kube.config import load_kube_config
 from framework.kube.resources import (
     DEPLOYMENTS,
+    FRAMEWORKS,
+    PODS,
     SCALE_INS,
     SCALE_OUTS,
     TFJOBS,
@@ -29,9 +33,11 @@ from framework.kube.resources import (
 )
 from tests.cli.test_sessions import call, list_local, read_until, start
 from tests.support.servers.watching import watch_until
+from tests.support.waiting import wait_until_async
 
 pytestmark = [pytest.mark.local, pytest.mark.slow]
 
+JOB_NAME = "elastic-training"
 WAIT = "sleep 1000 & wait"
 SCALER_SECONDS = 600
 # The master connects to all others, which serve until they are ended.
@@ -132,6 +138,25 @@ COUNT = """until [ -e /job/end ]; do
   found=$(sh /etc/edl/discover_hosts.sh | wc -l)
   [ "$found" = "$hosts" ] || echo "hosts: $found"
   hosts=$found
+  sleep 0.1
+done"""
+# Starts a process for each host, as ssh does, and ends it a second after the host has left.
+FOLLOW = """mkdir /job/hosts
+until [ -e /job/end ]; do
+  sh /etc/edl/discover_hosts.sh | cut -d: -f1 >/job/found
+  for host in $(cat /job/found); do
+    [ -e /job/hosts/$host ] && continue
+    sh -c 'while :; do sleep 0.1; done' ssh $host &
+    echo $! >/job/hosts/$host
+    echo "starts $host"
+  done
+  for host in $(ls /job/hosts); do
+    grep -qx $host /job/found && continue
+    sleep 1
+    echo "has ended $host"
+    kill $(cat /job/hosts/$host)
+    rm /job/hosts/$host
+  done
   sleep 0.1
 done"""
 SCALERS = """
@@ -346,6 +371,16 @@ async def test_jobs_applied_to_a_local_cluster_run_to_their_end(kubeconfig: Path
         check_trainingjob(read_logs(kubeconfig, "elastic-training").splitlines())
 
 
+def build_following_job() -> str:
+    """Build a TrainingJob whose workers leave and whose launcher has a process for each host."""
+    job = next(iter(yaml.safe_load_all(TRAININGJOB)))
+    launcher = job["spec"]["etReplicaSpecs"]["launcher"]["template"]["spec"]
+    launcher["containers"][0]["args"] = [FOLLOW]
+    # Longer than any test: the Pod goes because of its process, not at its deadline.
+    job["metadata"]["annotations"] = {LEAVE_NODES_ANNOTATION: "timeoutSeconds=86400"}
+    return yaml.safe_dump(job)
+
+
 def build_counting_job() -> str:
     """Build a TrainingJob whose launcher counts its hosts until it is told to end."""
     job = next(iter(yaml.safe_load_all(TRAININGJOB)))
@@ -389,3 +424,45 @@ async def test_scalers_of_the_original_change_the_workers_of_a_job(kubeconfig: P
     lines = read_logs(kubeconfig, "elastic-training").splitlines()
     counts = [line for line in lines if line.startswith("hosts: ")]
     assert counts == [f"hosts: {count}" for count in (2, 4, 3, 2)]
+
+
+async def test_worker_leaves_after_its_process_in_the_launcher_has_ended(kubeconfig: Path) -> None:
+    """Its Pod is disrupted; with a right to watch nodes, a cordon does the same."""
+    config = load_kube_config(None, str(kubeconfig), {})
+    name = "elastic-training-worker-1"
+    notice = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+
+    def find_agent(_: str, pod: Object) -> Object | None:
+        annotations = pod["metadata"].get("annotations") or {}
+        return pod if ACKNOWLEDGED_GENERATION_ANNOTATION in annotations else None
+
+    def find_change(uid: str, *, is_next: bool) -> Any:
+        def find(_: str, pod: Object) -> Object | None:
+            is_known = pod["metadata"]["uid"] == uid
+            if pod["metadata"]["name"] != name or is_known is is_next:
+                return None
+            is_running = pod["status"].get("phase") == "Running"
+            is_going = bool(pod["metadata"].get("deletionTimestamp"))
+            return pod if (is_running if is_next else is_going) else None
+
+        return find
+
+    async with KubeClient(config, user_agent="test", clock=SystemClock()) as kube:
+        await apply_until(kube, TRAININGJOBS, build_following_job(), phase="Running")
+        pod = await kube.get(PODS, "default", name)
+        uid, host = pod["metadata"]["uid"], pod["status"]["podIP"]
+        await wait_until_async(lambda: f"starts {host}" in read_logs(kubeconfig, JOB_NAME))
+        # A Pod that has acknowledged nothing is not waited for.
+        await watch_until(kube, PODS, "default", find_agent)
+        status = {"status": {"conditions": [notice]}}
+        await kube.patch(PODS, "default", name, status, subresource="status")
+        await watch_until(kube, PODS, "default", find_change(uid, is_next=False))
+        assert f"has ended {host}" in read_logs(kubeconfig, JOB_NAME)
+        await watch_until(kube, PODS, "default", find_change(uid, is_next=True))
+        framework = await kube.get(FRAMEWORKS, "default", JOB_NAME)
+    roles = framework["status"]["attemptStatus"]["taskRoleStatuses"]
+    launcher, workers = (role["taskStatuses"] for role in roles)
+    assert launcher[0]["retryPolicyStatus"]["totalRetriedCount"] == 0
+    retries = [task["retryPolicyStatus"] for task in workers]
+    assert [each["totalRetriedCount"] for each in retries] == [0, 1]
+    assert [each["accountableRetriedCount"] for each in retries] == [0, 0]
