@@ -130,7 +130,7 @@ def test_scale_in_decides_alone_about_its_workers_also_after_it_has_failed(
     scaler.observe(encode_request(SCALE_IN._replace(hosts=(ADDRESS,))))
     scaler.turn(LEFT)
     assert scaler.must_hold(LEFT)
-    scaler._clock.sleep(SCALE_IN.timeout_seconds)  # type: ignore[attr-defined]  # SkippingClock
+    scaler._clock.sleep(SCALE_IN.timeout_seconds)
     scaler.turn(LEFT)
     assert not scaler.must_hold(LEFT)
     scaler.observe("")  # the controller has removed the request

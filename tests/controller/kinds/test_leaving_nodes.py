@@ -165,3 +165,30 @@ async def test_evicted_worker_is_replaced_with_any_restart_policy_and_not_counte
         await placed.wait_for_new_pod("worker-1", second, seconds=5)
         assert placed.read_retries(1) == (1, 0, 1)
         await check_calm(placed.scaled, [0, 1])
+
+
+@pytest.mark.parametrize("is_annotated", [True, False], ids=["annotated", "not annotated"])
+async def test_worker_that_fails_leaves_the_host_files_before_it_is_replaced_if_annotated(
+    *, is_annotated: bool
+) -> None:
+    async with open_placed_job() as placed:
+        if not is_annotated:
+            placed.annotation = None
+        _, _, second = await start(placed, restartPolicy="OnFailure")
+        shown: list[list[int]] = []
+        watching = asyncio.create_task(watch_shown(placed, shown))
+        await placed.jobs.world.set_pod("elastic-worker-1", "Failed")
+        await placed.wait_for_new_pod("worker-1", second)
+        await placed.wait_for_hosts(0, 1)
+        await asyncio.sleep(REST_SECONDS)
+        watching.cancel()
+        assert ([0] in shown) is is_annotated
+        assert shown[-1] == [0, 1]
+
+
+async def watch_shown(placed: PlacedJob, shown: list[list[int]]) -> None:
+    """Note the workers of each complete roster, which are those in the host files."""
+    while True:
+        if placed.read_roster().complete:
+            shown.append(placed.list_hosts())
+        await asyncio.sleep(0.01)
