@@ -187,9 +187,8 @@ def _explain(job: CompleteJob) -> Iterator[Note]:
     if job.leave_nodes is not None:
         yield Note(
             LEAVE_NODES_PATH,
-            "a worker whose node is about to go is replaced; while fewer than "
-            f"{job.min_workers} others are ready, the host files stay as they are. The launcher "
-            "does not leave",
+            "a worker whose node is about to go is replaced; the host files stay as they are if "
+            f"fewer than {job.min_workers} others are ready. The launcher does not leave",
         )
     if _uses_kubexec(job):
         yield Note(
