@@ -19,7 +19,6 @@ from barrier.report import (
     add_progress,
     build_termination_fields,
     describe_failure,
-    render_end,
 )
 from barrier.waiting import Waiting
 from framework.agent.access import AccessError
@@ -165,7 +164,7 @@ class Run:
     def _fail(self, fail: Fail, *, said: bool = False) -> int:
         if not said:
             self._reporter.say(describe_failure(fail), "error")
-        self._reporter.say(render_end(fail.exit_code), "error")
+        self._reporter.say(fail.exit_code.describe(), "error")
         waited = self._clock.monotonic() - self._started_at
         fields = build_termination_fields(
             fail.exit_code.value, fail.reason, fail.message, waited, 0

@@ -6,7 +6,6 @@ All functions are pure; ``Reporter`` prints.
 from typing import Any
 
 from barrier.decision import Fail, Wait
-from framework.agent.exitcodes import ExitCode
 from framework.agent.report import LineReporter, render_missing
 from framework.api.constants import PROGRESS_MAX_MISSING
 from framework.api.progress import Missing, Progress
@@ -49,11 +48,6 @@ def render_wait(wait: Wait, waited_seconds: float) -> str:
     if wait.progress.missing:
         line += f"; waiting for {render_missing(wait.progress)}"
     return line
-
-
-def render_end(exit_code: ExitCode) -> str:
-    """Render the last line: the exit code and what it makes the controller do."""
-    return f"exit {exit_code.value}: {exit_code.consequence}"
 
 
 def build_termination_fields(

@@ -2,12 +2,13 @@
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from framework.api import constants
 from framework.api.crd import build_schema
 from framework.api.fielderrors import FieldErrors
-from framework.api.types import Framework
+from framework.api.types import Framework, TaskRoleSpec
 from framework.kube.resources import Object
 
 _OF_EVERY_OBJECT = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
@@ -34,8 +35,25 @@ def list_unknown_fields(framework: Framework) -> Iterator[str]:
         yield from (f"{path}.{key}" for key in role.extra)
         policy = role.completion_policy
         yield from (f"{path}.frameworkAttemptCompletionPolicy.{key}" for key in policy.extra)
+        yield from _list_unknown_extensions(role, path)
         yield from (f"{path}.task.{key}" for key in role.task.extra)
         yield from (f"{path}.task.retryPolicy.{key}" for key in role.task.retry_policy.extra)
+
+
+def _list_unknown_extensions(role: TaskRoleSpec, path: str) -> Iterator[str]:
+    """List the unknown fields of what the original does not have."""
+    recovery = role.recovery
+    parts: list[tuple[str, Mapping[str, Any]]] = []
+    if role.drain is not None:
+        parts.append((constants.DRAIN_FIELD, role.drain.extra))
+    if recovery is not None:
+        place = constants.RECOVERY_FIELD
+        parts.append((place, recovery.extra))
+        if recovery.in_place is not None:
+            parts.append((f"{place}.{constants.IN_PLACE_FIELD}", recovery.in_place.extra))
+        if recovery.leave_nodes is not None:
+            parts.append((f"{place}.{constants.LEAVE_NODES_FIELD}", recovery.leave_nodes.extra))
+    yield from (f"{path}.{part}.{key}" for part, extra in parts for key in extra)
 
 
 def suggest_field(path: str) -> str | None:

@@ -372,7 +372,7 @@ class Program:
 
     def _write_end(self, end: EndError) -> None:
         """Say what the controller does, and write the message that it and kubectl show."""
-        self._reporter.say(f"exit {end.code.value}: {end.code.consequence}", "error")
+        self._reporter.say(end.code.describe(), "error")
         path = self._env.get(constants.TERMINATION_LOG_ENV) or constants.TERMINATION_LOG
         fields = {"exitCode": end.code.value, "reason": end.reason, "message": str(end)}
         write_termination_message(path, fields)

@@ -20,17 +20,18 @@ class ExitCode(enum.IntEnum):
     HUNG = HUNG_EXIT_CODE
     PERMANENT = 210
 
-    @property
-    def consequence(self) -> str:
-        """Describe the next step of the controller."""
-        return _CONSEQUENCES[self]
+    def describe(self) -> str:
+        """Describe the code and the next step of the controller: the last line of an agent."""
+        name = " (hang)" if self is ExitCode.HUNG else ""
+        return f"exit {self.value}{name}: {_CONSEQUENCES[self]}"
 
 
+_UNKNOWN = "an unknown failure, retried only within maxRetryCount"
 _CONSEQUENCES = {
     ExitCode.PASSED: "the kubelet starts the next container of the Pod",
-    ExitCode.UNKNOWN: "unknown failure, so the controller retries within maxRetryCount",
+    ExitCode.UNKNOWN: _UNKNOWN,
     ExitCode.TRANSIENT: "transient failure, so the controller retries",
     ExitCode.TRANSIENT_CONFLICT: "transient conflict, so the controller backs off and retries",
-    ExitCode.HUNG: "unknown failure, so the controller retries within maxRetryCount",
+    ExitCode.HUNG: _UNKNOWN,
     ExitCode.PERMANENT: "permanent failure, so the controller does not retry",
 }

@@ -16,6 +16,7 @@ _IN_PLACE_SPEC = Struct(
     InPlaceSpec,
     Field(constants.MAX_RESTARTS_FIELD, "max_restarts", INT),
     Field(constants.WITHIN_SECONDS_FIELD, "within_seconds", INT),
+    example="{maxRestarts: 3, withinSeconds: 3600}",
 )
 
 RECOVERY_SPEC = Struct(

@@ -239,15 +239,27 @@ def _check_range(path: str, value: int, low: int, high: int, meaning: str) -> It
 
 def _check_in_place(spec: InPlaceSpec, path: str) -> Iterator[FieldError]:
     restarts_path = join_path(path, constants.MAX_RESTARTS_FIELD)
-    meaning = "a count of restarts; leave inPlace out for none"
-    yield from _check_least(restarts_path, spec.max_restarts, 1, meaning)
+    if spec.max_restarts:
+        meaning = "a count of restarts; leave inPlace out for none"
+        yield from _check_least(restarts_path, spec.max_restarts, 1, meaning)
+    else:
+        remedy = "the restarts that are allowed, for example 3; or leave inPlace out for none"
+        yield _report_missing(restarts_path, remedy)
     most = constants.MAX_IN_PLACE_RESTARTS
     yield from _check_most(restarts_path, spec.max_restarts, most, "use a lower count")
     seconds_path = join_path(path, constants.WITHIN_SECONDS_FIELD)
     meaning = "the seconds in which maxRestarts are allowed"
-    yield from _check_least(seconds_path, spec.within_seconds, 1, meaning)
+    if spec.within_seconds:
+        yield from _check_least(seconds_path, spec.within_seconds, 1, meaning)
+    else:
+        yield _report_missing(seconds_path, f"{meaning}, for example 3600")
     most = constants.MAX_IN_PLACE_SECONDS
     yield from _check_most(seconds_path, spec.within_seconds, most, "use fewer seconds")
+
+
+def _report_missing(path: str, remedy: str) -> FieldError:
+    """Report a required field that has no value: decoded, it is 0."""
+    return FieldError(path, f"is missing or 0: write {remedy}")
 
 
 def _check_task(task: TaskSpec, path: str) -> Iterator[FieldError]:

@@ -64,9 +64,13 @@ class Field:
 class Struct(Generic[T]):
     """Converts between JSON objects and one frozen dataclass with an ``extra`` field."""
 
-    def __init__(self, cls: type[T], *fields: Field) -> None:
-        """Describe ``cls`` by ``fields``, in the order of encoding."""
+    def __init__(self, cls: type[T], *fields: Field, example: str = "") -> None:
+        """Describe ``cls`` by ``fields``, in the order of encoding.
+
+        ``example`` is in the error for a value that is no object.
+        """
         self._cls = cls
+        self._remedy = f": write, for example, {example}" if example else ""
         self.fields = fields
         self._by_wire = {f.wire: f for f in fields}
         self._required = tuple(f for f in fields if f.required)
@@ -74,7 +78,8 @@ class Struct(Generic[T]):
     def decode(self, value: Any, path: str, errors: Errors) -> T | None:
         """Decode a JSON object; None after an error."""
         if not isinstance(value, Mapping):
-            errors.append(FieldError(path, f"must be an object, not {json_type(value)}"))
+            fault = f"must be an object, not {json_type(value)}{self._remedy}"
+            errors.append(FieldError(path, fault))
             return None
         before = len(errors)
         attrs: dict[str, Any] = {}

@@ -479,7 +479,7 @@ def _wait(message: str, memory: Memory, now: float) -> Steps:
     is_same = message == memory.last_wait
     if is_same and (memory.is_applied or now < memory.next_wait_line_at):
         return Steps((), memory)
-    kept = ", the last good one is kept" if memory.is_applied else ""
+    kept = "; the last complete list of members is kept" if memory.is_applied else ""
     memory = memory._replace(last_wait=message, next_wait_line_at=now + _WAIT_LINE_SECONDS)
     return Steps((Report(f"waiting: {message}{kept}"),), memory)
 

@@ -113,7 +113,7 @@ def test_decide_reports_a_wait_when_it_changes_and_before_the_first_generation_a
     assert report(memory, 9.9)[0] == []
     assert report(memory, 10.0)[0] == lines
     lines, memory = report(SHOWN, 0.0)
-    assert lines == ["waiting: unreachable, the last good one is kept"]
+    assert lines == ["waiting: unreachable; the last complete list of members is kept"]
     assert report(memory, 60.0)[0] == []
 
 

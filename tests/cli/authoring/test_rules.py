@@ -75,6 +75,12 @@ want_slots = chain(
 forbid_restarts = add_env("main", PET_NNODES="2:4", PET_MAX_RESTARTS="0")
 misspell_image = edit("main", image=DROPPED, imagee="app:1")
 misspell_number = edit("role", tasknumber=2)
+misspell_recovery = edit("role", recovery={"inplace": {"maxRestarts": 3, "withinSeconds": 600}})
+misspell_leaves = chain(
+    edit("role", recovery={"leaveNodes": {"timeoutSeconds": 60, "maxleaves": 5}}),
+    add_env("sidecar", FB_ON_LEAVING="wait"),
+)
+misspell_drain = edit("role", drain={"timeoutSec": 5, "timeout": 5})
 set_restart_policy = edit("spec", restartPolicy="OnFailure")
 # Rule, path, change.
 MAIN, SIDECAR = f"{SPEC}.containers[0]", f"{SPEC}.initContainers[1]"
@@ -94,6 +100,9 @@ FAULTS: list[tuple[str, str, Change]] = [
     ("pod-template", f"{MAIN}.args", edit("main", args="-c train")),
     ("missing-agent", MAIN, misspell),
     ("unknown-field", f"{ROLE}.tasknumber", misspell_number),
+    ("unknown-field", f"{ROLE}.recovery.inplace", misspell_recovery),
+    ("unknown-field", f"{ROLE}.recovery.leaveNodes.maxleaves", misspell_leaves),
+    ("unknown-field", f"{ROLE}.drain.timeout", misspell_drain),
     (
         "unknown-field",
         "spec.retryPolicy.maxRetries",

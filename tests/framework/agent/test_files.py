@@ -110,5 +110,10 @@ def test_write_termination_message_empty_file_is_not_cut(
 
 
 def test_exit_codes_all_have_a_consequence() -> None:
-    assert {code.value for code in ExitCode if code.consequence} == {0, 1, 200, 201, 202, 210}
+    described = {code.value: code.describe() for code in ExitCode}
+    assert set(described) == {0, 1, 200, 201, 202, 210}
+    assert described[210] == "exit 210: permanent failure, so the controller does not retry"
+    assert described[202] == (
+        "exit 202 (hang): an unknown failure, retried only within maxRetryCount"
+    )
     assert len(ExitCode) == 6

@@ -196,6 +196,7 @@ def test_spec_faults_are_all_named_with_their_paths() -> None:
                 "task": {"pod": [], "podGracefulDeletionTimeoutSec": {}},
                 "absentTaskIndices": [0, "1", None],
                 "drain": {"timeoutSec": True},
+                "recovery": {"inPlace": True},
             },
             None,
         ],
@@ -216,6 +217,8 @@ def test_spec_faults_are_all_named_with_their_paths() -> None:
         "spec.taskRoles[1].absentTaskIndices[1]": "must be an integer, not string '1'",
         "spec.taskRoles[1].absentTaskIndices[2]": "must be an integer, not null",
         "spec.taskRoles[1].drain.timeoutSec": "must be an integer, not boolean True",
+        "spec.taskRoles[1].recovery.inPlace": "must be an object, not boolean: write, for example, "
+        "{maxRestarts: 3, withinSeconds: 3600}",
         "spec.taskRoles[2]": "must be an object, not null",
     }
     others: tuple[Any, ...] = ([], "x", 1, True)

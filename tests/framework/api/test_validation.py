@@ -154,7 +154,10 @@ NO_CONTAINERS = "task.pod.spec.containers: is required: list at least one contai
         ),
         (
             with_in_place(0, 60),
-            "recovery.inPlace.maxRestarts: must be at least 1, not 0: a count of restarts; leave",
+            (
+                "recovery.inPlace.maxRestarts: is missing or 0: write the restarts that are allowed, "
+                "for example 3; or leave inPlace out for none"
+            ),
         ),
         (
             with_leave_nodes(timeout_seconds=-1),
@@ -174,7 +177,14 @@ NO_CONTAINERS = "task.pod.spec.containers: is required: list at least one contai
         ),
         (
             with_in_place(1, 0),
-            "recovery.inPlace.withinSeconds: must be at least 1, not 0: the seconds in which",
+            (
+                "recovery.inPlace.withinSeconds: is missing or 0: write the seconds in which "
+                "maxRestarts are allowed, for example 3600"
+            ),
+        ),
+        (
+            with_in_place(-1, 60),
+            "recovery.inPlace.maxRestarts: must be at least 1, not -1: a count of restarts; leave",
         ),
         (
             with_in_place(1, 1_000_000_000),
