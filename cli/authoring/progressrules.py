@@ -11,13 +11,14 @@ from cli.templates import ContainerTemplate, RoleTemplate, list_role_names, list
 from framework.kube.resources import Object
 from rendezvous.settings.arguments import RUN
 from rendezvous.settings.kinds import RANKED_KINDS, map_roles
-from rendezvous.settings.options import OPTIONS
+from rendezvous.settings.options import OPTIONS, Options
 
 _RULE = "unwatched-progress"
 _LIMIT = "FB_PROGRESS_TIMEOUT_SEC"
 _STATUS_ENV = "FB_PROGRESS_STATUS"
 _STATUS = f"{_STATUS_ENV}=on"
-_FIRST = {"first_progress_seconds": "FB_FIRST_PROGRESS_TIMEOUT_SEC"}
+_FIRST_LIMIT = "FB_FIRST_PROGRESS_TIMEOUT_SEC"
+_FIRST = {"first_progress_seconds": _FIRST_LIMIT}
 _PARTS = {
     "progress_file": "FB_PROGRESS_FILE",
     "progress_pattern": "FB_PROGRESS_PATTERN",
@@ -30,7 +31,7 @@ def unwatched_progress(framework: Object, role: RoleTemplate, __: object) -> Ite
         if not container.is_rendezvous:
             continue
         call = read_call(container)
-        limit = _find_limit(role, container, call)
+        limit = _find_limit(role, container, call, _LIMIT)
         if limit is None or call.arguments is None:
             continue
         is_reported = call.options is not None and call.options.progress_status == "on"
@@ -53,6 +54,7 @@ def unwatched_progress(framework: Object, role: RoleTemplate, __: object) -> Ite
                 "their account the right",
             )
         if call.arguments.command == RUN:
+            yield from _compare_limits(role, container, call, limit)
             yield from _compare_roles(framework, role, container, limit)
 
 
@@ -75,6 +77,21 @@ def _judge_parts(
             f"{container.path}.env",
             f"{', '.join(given)} has no effect without {_LIMIT}: no hang is looked for",
             f"write {_LIMIT}, several times as long as the longest step",
+        )
+
+
+def _compare_limits(
+    role: RoleTemplate, container: ContainerTemplate, call: Call, limit: float
+) -> Iterator[Finding]:
+    """Find a first step that must come sooner than the others, though it takes longer."""
+    first = _find_limit(role, container, call, _FIRST_LIMIT)
+    if first and first < limit:
+        yield warning(
+            _RULE,
+            f"{container.path}.env",
+            f"{_FIRST_LIMIT} is {first:g}, below {_LIMIT} ({limit:g}): a first step, which also "
+            "loads data and compiles code, is taken for a hang sooner than any other",
+            f"write {_FIRST_LIMIT}, at least as long as {_LIMIT}; 0 for no limit",
         )
 
 
@@ -105,24 +122,30 @@ def _list_limits(framework: Object) -> Iterator[tuple[str, float]]:
         if wrapped is None:
             continue
         call = read_call(wrapped)
-        limit = _find_limit(role, wrapped, call)
+        limit = _find_limit(role, wrapped, call, _LIMIT)
         if limit is None or call.options is None:
             continue
         if map_roles(names, call.options.roles).get(role.name) in RANKED_KINDS:
             yield role.name, limit
 
 
-def _find_limit(role: RoleTemplate, container: ContainerTemplate, call: Call) -> float | None:
-    """Find the limit in seconds; None if it cannot be told here."""
-    (option,) = (each for each in OPTIONS if each.env_name == _LIMIT)
+def _find_limit(
+    role: RoleTemplate, container: ContainerTemplate, call: Call, env_name: str
+) -> float | None:
+    """Find a limit in seconds; None if it cannot be told here."""
+    (option,) = (each for each in OPTIONS if each.env_name == env_name)
     if call.options is None or container.body.get("envFrom"):
         return None
     if option.name in call.flags or option.env_name in call.env:
-        return call.options.progress_seconds
+        return _get_seconds(call.options, option.name)
     if option.env_name in container.get_env():
         return None
     text = role.annotations.get(option.annotation) if option.by_annotation else None
     try:
-        return float(text) if text is not None else call.options.progress_seconds
+        return float(text) if text is not None else _get_seconds(call.options, option.name)
     except (TypeError, ValueError):
         return None
+
+
+def _get_seconds(options: Options, name: str) -> float:
+    return options.first_progress_seconds if name in _FIRST else options.progress_seconds

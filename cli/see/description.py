@@ -161,7 +161,7 @@ class _Description:
         found = self._status.attempt_status.find_role(role.name) if self._status else None
         for task in found.tasks if found is not None else ():
             retried += task.retry_policy_status.total_retried_count
-        allowed = policies.describe_retries(role.task.retry_policy)
+        allowed = policies.describe_task_retries(role.task)
         return [
             role.name,
             f"{role.wanted_count} ({more})" if more else str(role.wanted_count),

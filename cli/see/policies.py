@@ -12,6 +12,7 @@ from framework.api.constants import (
 )
 from framework.api.durations import format_age, format_seconds
 from framework.api.inplace import find_in_place
+from framework.api.retryable_codes import find_retryable_codes
 from framework.api.states import FrameworkState
 from framework.api.types import (
     CompletedPodPolicy,
@@ -22,6 +23,7 @@ from framework.api.types import (
     RetryPolicySpec,
     RetryPolicyStatus,
     TaskRoleSpec,
+    TaskSpec,
 )
 from framework.api.wire import format_time
 
@@ -47,7 +49,19 @@ def describe_retries(policy: RetryPolicySpec) -> str:
         text = f"up to {number}" if number > 0 else "none"
     if not policy.fancy_retry_policy:
         return text
+    if number == 0:
+        return "Transient failures always, others never"
     return f"{text}; Transient failures always, Permanent ones never"
+
+
+def describe_task_retries(task: TaskSpec) -> str:
+    """Describe when attempts of a Task are retried, with its retryable exit codes."""
+    codes = find_retryable_codes(task.pod)
+    text = describe_retries(task.retry_policy)
+    if codes is None or not task.retry_policy.fancy_retry_policy:
+        return text
+    shown = f"{codes.low}-{codes.high} of {codes.container}"
+    return f"{text}; exit codes {shown} are Transient, its others Permanent"
 
 
 def describe_retried(status: RetryPolicyStatus) -> str:

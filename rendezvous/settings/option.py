@@ -27,6 +27,26 @@ from typing import (
 from framework.api import constants
 
 _ENV_PREFIX = "FB_"
+# What to write for a form that is only a placeholder.
+_WORDS = {
+    "HUP, USR1, ...": "the name of a signal, for example HUP",
+    "HOST:PORT": "a host and a port, for example etcd:2379",
+    "KEY=VALUE,...": "settings, for example join_timeout=600,last_call_timeout=30",
+    "MIN:MAX": "a number of nodes or a range, for example 2:4",
+    "MODULE:FUNCTION,...": "the names of functions, for example mymodule:render",
+    "N": "a number, for example 3",
+    "N, auto, gpu, xpu or cpu": "auto, gpu, xpu, cpu or a number, for example 8",
+    "NAME": "a name, for example train",
+    "PORT": "the number of a port, for example 2222",
+    "PORT or PORT+index": "the number of a port, for example 2222 or 2222+index",
+    "PORT or 127.0.0.1:PORT": "the number of a port, for example 8080, or 127.0.0.1:8080",
+    "ROLE": "the name of a role, for example worker",
+    "ROLE,...": "names of roles, for example worker,ps",
+    "SECONDS": "a number of seconds, for example 300",
+    "SHELL COMMAND": "a command of one line, for example kill -HUP 1",
+    "http://HOST:PORT/PATH": "a URL, for example http://127.0.0.1:8080/changed",
+    "/ABSOLUTE/PATH": "an absolute path, for example /mnt/training/file",
+}
 
 T = TypeVar("T")
 
@@ -105,7 +125,7 @@ class Problem(NamedTuple):
     @property
     def remedy(self) -> str:
         """Return what to write instead."""
-        return f"write {self.form}"
+        return f"write {_WORDS.get(self.form, self.form)}"
 
     def __str__(self) -> str:
         """Return the problem in one line."""

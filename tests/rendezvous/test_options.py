@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,11 +13,25 @@ from rendezvous.renderers.registry import BUILT_IN, render_all
 from rendezvous.settings.annotations import list_ignored, parse_annotations, read_annotations
 from rendezvous.settings.arguments import parse_arguments
 from rendezvous.settings.kinds import RoleKind, map_roles
-from rendezvous.settings.option import OptionsError
+from rendezvous.settings.option import OptionsError, Problem
 from rendezvous.settings.options import OPTIONS, Options, parse_options
 from rendezvous.settings.unused_settings import list_foreign_roles, list_misspelt, list_named_roles
 from rendezvous.settings.values import RolePort
 from tests.rendezvous.gangs import build_gang, build_role, build_roster, see
+
+
+@pytest.mark.parametrize(
+    "option", [*OPTIONS, "PORT or PORT+index"], ids=lambda o: getattr(o, "name", "role port")
+)
+def test_remedy_of_every_setting_has_an_example_and_no_placeholder(option: Any) -> None:
+    form = option if isinstance(option, str) else option.form
+    remedy = Problem("FB_X", "?", "it is wrong", form).remedy
+    assert set(re.findall(r"[A-Z]{1,}", remedy)) <= {"HUP", "URL"}, remedy
+
+
+def test_remedy_of_seconds_names_a_number() -> None:
+    with pytest.raises(OptionsError, match="write a number of seconds, for example 300"):
+        parse_options({"FB_PROGRESS_TIMEOUT_SEC": "5m"}, {}, {})
 
 
 @pytest.mark.parametrize(

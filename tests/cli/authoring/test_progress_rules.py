@@ -58,6 +58,12 @@ def annotate(framework: Any) -> None:
     set_env(framework, "FB_PROGRESS_PATTERN", "step {step}")
 
 
+def limit_first(framework: Any, first: str, limit: str = "60") -> None:
+    set_env(framework, "FB_PROGRESS_TIMEOUT_SEC", limit)
+    if first:
+        set_env(framework, "FB_FIRST_PROGRESS_TIMEOUT_SEC", first)
+
+
 FAULTS: dict[str, tuple[Callable[[Any], None], str, str]] = {
     "no wrapper": (watch_only, CONTAINER, "`watch` does not look for hangs"),
     "pattern without a limit": (
@@ -80,6 +86,16 @@ FAULTS: dict[str, tuple[Callable[[Any], None], str, str]] = {
         "spec.taskRoles[1].task.pod.spec.containers[0].env",
         "is 0, but 60 in the role worker: a hang of its ranks is not found",
     ),
+    "first step sooner than the others": (
+        lambda f: limit_first(f, "30"),
+        f"{CONTAINER}.env",
+        "FB_FIRST_PROGRESS_TIMEOUT_SEC is 30, below FB_PROGRESS_TIMEOUT_SEC (60): a first step",
+    ),
+    "limit above the default of the first step": (
+        lambda f: limit_first(f, "", "3600"),
+        f"{CONTAINER}.env",
+        "FB_FIRST_PROGRESS_TIMEOUT_SEC is 1800, below FB_PROGRESS_TIMEOUT_SEC (3600)",
+    ),
 }
 
 
@@ -96,6 +112,9 @@ def test_setting_without_effect_is_found(name: str) -> None:
 SOUND: dict[str, Callable[[Any], None]] = {
     "one role": lambda f: set_env(f, "FB_PROGRESS_TIMEOUT_SEC", "60"),
     "off": lambda f: differ(f, "0"),
+    "first step without a limit": lambda f: limit_first(f, "0"),
+    "first step later": lambda f: limit_first(f, "61"),
+    "first step that only the cluster knows": lambda f: limit_first(f, "$(LIMIT)"),
     "value that only the cluster knows": lambda f: differ(f, "$(LIMIT)"),
     "role that does not compute": add_evaluator,
     "report without a limit": report_only,

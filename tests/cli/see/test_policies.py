@@ -17,6 +17,7 @@ from framework.api.types import (
     RetryPolicySpec,
     RetryPolicyStatus,
     TaskRoleSpec,
+    TaskSpec,
 )
 from framework.api.wire import format_time
 from tests.support.builders import AT, at, build_framework_wire, build_status
@@ -30,10 +31,31 @@ from tests.support.builders import AT, at, build_framework_wire, build_status
         (-1, False, "after every failure"),
         (-2, False, "after every end"),
         (1, True, "up to 1; Transient failures always, Permanent ones never"),
+        (0, True, "Transient failures always, others never"),
     ],
 )
 def test_retry_policy_in_words(count: int, *, fancy: bool, expected: str) -> None:
     assert policies.describe_retries(RetryPolicySpec(fancy, count)) == expected
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        (0, "Transient failures always, others never"),
+        (2, "up to 2; Transient failures always, Permanent ones never"),
+    ],
+)
+def test_retries_of_a_role_name_its_retryable_exit_codes(count: int, expected: str) -> None:
+    annotations = {"frameworkbarrier.io/retryable-exit-codes": "tensorflow=128-255"}
+    task = TaskSpec(
+        RetryPolicySpec(fancy_retry_policy=True, max_retry_count=count),
+        pod={"metadata": {"annotations": annotations}},
+    )
+    assert policies.describe_task_retries(task) == (
+        f"{expected}; exit codes 128-255 of tensorflow are Transient, its others Permanent"
+    )
+    plain = TaskSpec(RetryPolicySpec(fancy_retry_policy=True, max_retry_count=count))
+    assert policies.describe_task_retries(plain) == expected
 
 
 def test_retries_that_do_not_count_are_named() -> None:

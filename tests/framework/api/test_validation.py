@@ -155,8 +155,8 @@ NO_CONTAINERS = "task.pod.spec.containers: is required: list at least one contai
         (
             with_in_place(0, 60),
             (
-                "recovery.inPlace.maxRestarts: is missing or 0: write the restarts that are allowed, "
-                "for example 3; or leave inPlace out for none"
+                "recovery.inPlace.maxRestarts: is missing or 0: write the restarts that are "
+                "allowed, for example 3; or leave inPlace out for none"
             ),
         ),
         (
