@@ -17,7 +17,7 @@ from cli.coloring import AUTO, choose_color, is_drawable, wants_color
 from cli.running.frame import Frame
 from cli.running.layout import Line, lay_out
 from cli.running.progress import GangView
-from cli.running.table import build_table
+from cli.running.table import build_table, note_restart
 from cli.running.transitions import Transitions
 from cli.terminal import print_error, silence
 from framework.api.text import make_printable
@@ -154,7 +154,7 @@ class Display:
                 _build_text(f"Framework {gang.name}: "), _build_state(gang.state), _build_text(end)
             )
             self._print(head)
-            for row in build_table(gang.tasks, width=width, folds=self._folds):
+            for row in build_table(note_restart(gang), width=width, folds=self._folds):
                 self._print(_build_text(row))
 
     def _say_at(self, elapsed_seconds: float, lines: Iterable[str]) -> None:

@@ -13,6 +13,7 @@ from cli.reasons import (
     is_paused,
     read_progress,
 )
+from cli.running.restarts import describe_restart
 from cli.trainingwords import describe_training
 from cli.words import explain_diagnostics, find_cut_message
 from framework.api import constants
@@ -117,6 +118,8 @@ class GangView:
     """How far its training is, or was when its attempt ended; "" if no agent has reported it."""
     has_ended: bool = False
     """Its attempt is over."""
+    restart: tuple[TaskKey, str] | None = None
+    """The Task whose process failed before the last restart in place, and a note of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +231,7 @@ def build_view(
         epoch=_describe_epoch(status),
         training=describe_training(status.attempt_status.training, has_ended=bool(completion)),
         has_ended=bool(completion),
+        restart=describe_restart(status),
     )
 
 

@@ -1,10 +1,11 @@
 """The table at the end of a run. Pure."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from cli.running.folding import TaskRow, fold_tasks
 from cli.running.layout import wrap_cells
-from cli.running.progress import TaskLine
+from cli.running.progress import GangView, TaskLine
 from framework.api.text import make_printable
 
 _HEADER = ("TASK", "STATE", "ATTEMPT", "CODE", "NOTE")
@@ -36,6 +37,20 @@ def build_table(
         return texts
     start = texts[0].index(_HEADER[-1])
     return [line for text in texts for line in wrap_row(text, start, width)]
+
+
+def note_restart(view: GangView) -> tuple[TaskLine, ...]:
+    """Return the Tasks; the one whose process failed before a restart in place has a note of it.
+
+    A Task that has a note keeps it: how it ended is more important.
+    """
+    if view.restart is None:
+        return view.tasks
+    key, note = view.restart
+    return tuple(
+        replace(line, note=note) if line.key == key and not line.note else line
+        for line in view.tasks
+    )
 
 
 def format_rows(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -119,13 +119,18 @@ class _Description:
         if recovery is None or recovery.decided_time is None:
             return ""
         age = format_age(recovery.decided_time.isoformat(), self._now)
-        return f"{recovery.epoch} for {age}: {describe_epoch(recovery)}"
+        times = "once" if recovery.epoch == 1 else f"{recovery.epoch} times"
+        count = f"processes have failed {times} in this attempt, last {age} ago"
+        return f"{recovery.epoch} ({count}): {describe_epoch(recovery)}"
 
     def _describe_training(self) -> str:
         """Describe how far the training is; "" if no agent reports it."""
-        training = self._status.attempt_status.training if self._status is not None else None
-        if training is None or training.update_time is None:
+        attempt = self._status.attempt_status if self._status is not None else None
+        training = attempt.training if attempt is not None else None
+        if attempt is None or training is None or training.update_time is None:
             return ""
+        if attempt.completion_status is not None:
+            return f"last {describe_training(training, has_ended=True)}"
         age = format_age(training.update_time.isoformat(), self._now)
         return f"{describe_training(training)} ({age} ago)"
 

@@ -10,7 +10,8 @@ from cli.why.observation import STARTING_STATES, Observation
 from cli.why.ranking import count_waiting
 from cli.why.remedies import build_grants
 from cli.why.scalers import FailedScaler
-from framework.api.endings import describe_framework_end
+from cli.why.standstill import describe_standstill
+from framework.api.endings import describe_framework_end, describe_restarts
 from framework.api.naming import TaskKey
 from framework.api.states import FrameworkState, TaskState
 from framework.api.text import cut_text
@@ -74,10 +75,14 @@ def describe_healthy(observation: Observation) -> str:
         wrong = "nothing is wrong in what could be read"
     if observation.metadata.get("deletionTimestamp"):
         return f"{wrong}: it is being deleted"
+    restarts = describe_restarts(status.attempt_status.recovery)
+    restarts = f"; {restarts}" if restarts else ""
     if status.state is FrameworkState.COMPLETED:
         since = f" at {format_time(status.completion_time)}" if status.completion_time else ""
-        return f"{wrong}: {describe_framework_end(status)}{since}"
-    return f"{wrong}: {_describe_tasks(observation)}"
+        return f"{wrong}: {describe_framework_end(status)}{since}{restarts}"
+    if standstill := describe_standstill(observation):
+        return f"{_describe_tasks(observation)}, but {standstill}{restarts}"
+    return f"{wrong}: {_describe_tasks(observation)}{restarts}"
 
 
 def _describe_scaler(now: datetime, scaler: FailedScaler) -> str:

@@ -95,7 +95,7 @@ def describe_task_end(completion: TaskAttemptCompletionStatus) -> str:
     if words is not None:
         return words
     pod = completion.pod
-    container = _find_cause(completion)
+    container = find_failed_container(completion)
     if container is not None:
         others = len(pod.containers) > 1 if pod is not None else False
         text = describe_container_end(container.code, container.signal, container.reason)
@@ -105,6 +105,15 @@ def describe_task_end(completion: TaskAttemptCompletionStatus) -> str:
     if pod is not None and pod.reason:
         return f"failed: {pod.reason}"
     return _name_code(completion)
+
+
+def find_failed_container(
+    completion: TaskAttemptCompletionStatus,
+) -> ContainerCompletionStatus | None:
+    """Find the container that gave the code, or else the first that failed; None if none did."""
+    containers = completion.pod.containers if completion.pod is not None else ()
+    failed = [c for c in containers if c.code != 0 or c.signal != 0]
+    return next((c for c in failed if c.code == completion.code), failed[0] if failed else None)
 
 
 def describe_container_end(code: int, signal_number: int = 0, reason: str = "") -> str:
@@ -137,12 +146,25 @@ def describe_epoch(recovery: RecoveryStatus) -> str:
     Example: "the process of worker/1 was killed by SIGKILL (exit code 137); all processes start
     again in their Pods".
     """
+    failed = _describe_first_failed(recovery)
+    effect = _EPOCH_EFFECTS.get(recovery.reason, "its Pod ends")
+    return f"{failed}; {effect}" if failed else ""
+
+
+def describe_restarts(recovery: RecoveryStatus | None) -> str:
+    """Describe that processes restarted in place, to be put after other words; "" if not."""
+    failed = _describe_first_failed(recovery) if recovery is not None else ""
+    if recovery is None or not failed or recovery.reason != RESTARTED:
+        return ""
+    last = "" if recovery.epoch == 1 else ", the last time"
+    return f"its processes restarted in place (epoch {recovery.epoch}){last} because {failed}"
+
+
+def _describe_first_failed(recovery: RecoveryStatus) -> str:
     failed = recovery.first_failed
     if failed is None:
         return ""
-    effect = _EPOCH_EFFECTS.get(recovery.reason, "its Pod ends")
-    end = describe_process_end(failed.code)
-    return f"the process of {failed.role}/{failed.index} {end}; {effect}"
+    return f"the process of {failed.role}/{failed.index} {describe_process_end(failed.code)}"
 
 
 def describe_framework_end(status: FrameworkStatus) -> str:
@@ -175,13 +197,6 @@ def _find_trigger(
             if task.index == trigger.task_index and end is not None:
                 return f"{role.name}/{task.index}", end
     return None
-
-
-def _find_cause(completion: TaskAttemptCompletionStatus) -> ContainerCompletionStatus | None:
-    """Find the container that gave the code, or else the first that failed."""
-    containers = completion.pod.containers if completion.pod is not None else ()
-    failed = [c for c in containers if c.code != 0 or c.signal != 0]
-    return next((c for c in failed if c.code == completion.code), failed[0] if failed else None)
 
 
 def _name_code(completion: TaskAttemptCompletionStatus | FrameworkAttemptCompletionStatus) -> str:

@@ -14,14 +14,21 @@ Example: master and one worker run, and the other worker is being retried: phase
 Running, WORKER Running with the counts {Running: 1, Starting: 1}, last condition Recovering.
 """
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from framework.api.completion import PERMANENT
+from framework.api.endings import (
+    INHERITED_CODES,
+    describe_framework_end,
+    find_failed_container,
+)
 from framework.api.states import FrameworkState
-from framework.api.types import Framework, TaskRoleSpec, TaskStatus
+from framework.api.types import Framework, FrameworkStatus, TaskRoleSpec, TaskStatus
 from framework.api.wire import format_time
 from framework.kinds.compiled import Object
 from framework.kinds.observing import (
@@ -33,11 +40,15 @@ from framework.kinds.observing import (
     split_added,
     update_added,
 )
+from framework.kinds.tfjob.types import MASTER
 
 READY, RECOVERING = "Ready", "Recovering"
 TRANSLATED = "RestartPolicyTranslated"
 """Not in the original: the TfJob has a restartPolicy that its Pods do not have."""
 _MAX_CONDITIONS = 10
+_MASTER_ROLE = MASTER.lower()
+# Before the JSON of a Pod in diagnostics.
+_POD_FAILED = "Pod failed: "
 _TIMES = frozenset({"transitionTime"})
 _CREATING = frozenset(
     {
@@ -110,10 +121,29 @@ def _find_reason(framework: Framework | None, facts: TfJobFacts) -> str:
     completion = None if status is None else status.attempt_status.completion_status
     if facts.fault:
         return facts.fault[:MAX_MESSAGE]
-    if completion is None or completion.type.is_succeeded:
+    if status is None or completion is None or completion.type.is_succeeded:
         return ""
-    # An attempt that a Task has ended has the diagnostics of this Task, the master.
-    return f"{completion.phrase}: {completion.diagnostics}"[:MAX_MESSAGE]
+    permanent = ", which is permanent" if completion.type.has_attribute(PERMANENT) else ""
+    details = _find_last_output(status) or completion.diagnostics
+    # The diagnostics of a Pod are JSON, as in the original.
+    shown = "" if details.startswith(_POD_FAILED) else f": {details}"
+    return f"{describe_framework_end(status)}{permanent}{shown}"[:MAX_MESSAGE]
+
+
+def _find_last_output(status: FrameworkStatus) -> str:
+    """Find the last line that the failed container of the master left; "" if there is none."""
+    master = status.attempt_status.find_role(_MASTER_ROLE)
+    end = master.tasks[0].attempt_status.completion_status if master and master.tasks else None
+    container = None if end is None else find_failed_container(end)
+    text = "" if container is None else container.message.strip()
+    try:
+        # Agents leave an object.
+        found = json.loads(text) if text.startswith("{") else None
+    except ValueError:
+        found = None
+    message = found.get("message") if isinstance(found, dict) else None
+    lines = str(message or text).splitlines()
+    return lines[-1].strip() if lines else ""
 
 
 def _list_replicas(framework: Framework) -> list[Object]:
@@ -134,8 +164,11 @@ def _map_role(framework: Framework, role: TaskRoleSpec) -> Object:
 
 
 def _name_state(task: TaskStatus) -> str:
+    completion = task.attempt_status.completion_status
     if task.is_succeeded:
         return "Succeeded"
+    if task.is_completed and completion is not None and completion.code in INHERITED_CODES:
+        return "Unknown"  # stopped with its job: how it would have ended is not known
     if task.is_failed:
         return "Failed"
     return "Running" if is_running(task) else "Starting"

@@ -1,6 +1,7 @@
 import io
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,20 @@ def test_show_table_aligns_the_tasks() -> None:
         "worker/0   Succeeded  0        0",
         "worker/10  Failed     12       0     Phrase (7)",
     ]
+
+
+def test_show_table_notes_whose_process_failed_before_a_restart_in_place() -> None:
+    stream = io.StringIO()
+    tasks = line(0, "Succeeded"), line(1, "Succeeded"), line(2, "Failed", "exited with 1")
+    for index in (1, 2):
+        restart = (TaskKey("worker", index), "its process was killed")
+        Display(stream).show_table([replace(gang(*tasks), restart=restart)], 3.14)
+    assert [row.split(maxsplit=4)[4:] for row in stream.getvalue().splitlines()[2:5]] == [
+        [],
+        ["its process was killed"],
+        ["exited with 1"],
+    ]
+    assert stream.getvalue().count("its process was killed") == 1
 
 
 def test_show_table_with_markup_in_a_note_prints_it_as_it_is() -> None:

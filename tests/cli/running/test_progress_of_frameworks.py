@@ -202,3 +202,9 @@ def test_view_of_a_gang_that_restarted_in_place_names_the_process_that_failed_fi
         "epoch 3: the process of worker/1 was killed by SIGKILL (exit code 137); "
         "all processes start again in their Pods"
     )
+    assert view(obj).restart == (
+        TaskKey("worker", 1),
+        "its process was killed by SIGKILL (exit code 137); all restarted in place (epoch 3)",
+    )
+    recovery["reason"] = "BudgetUsedUp"
+    assert view(obj).restart is None

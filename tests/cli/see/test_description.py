@@ -17,6 +17,7 @@ from tests.support.builders import (
     build_configmap_wire,
     build_role_status,
     build_status,
+    end_attempt,
 )
 from tests.support.builders.sights import (
     build_event,
@@ -73,6 +74,14 @@ def test_training_says_how_far_it_is_and_since_when() -> None:
     )
 
 
+def test_training_that_has_ended_says_its_last_step_only() -> None:
+    training = TrainingStatus(70, 100, "2.5", 25, "worker/1", 1, ("worker/1",), update_time=at(590))
+    status = end_attempt(build_status(build_role_status(number=2)), 0, training=training)
+    shown = show(build_sight(build_role_status(number=2), attempt_status=status.attempt_status))
+    (line,) = [line for line in shown.split("\n") if line.startswith("Training:")]
+    assert line.split(maxsplit=1)[1] == "last step 70 of 100"
+
+
 def test_epoch_says_since_when_and_why() -> None:
     failed = FailedProcess("worker", 1, "89abcdef", 2, 137)
     recovery = RecoveryStatus(3, at(540), RESTARTED, failed)
@@ -86,8 +95,8 @@ def test_epoch_says_since_when_and_why() -> None:
         if line.startswith("Epoch:")
     ]
     assert line.split(maxsplit=1)[1] == (
-        "3 for 60s: the process of worker/1 was killed by SIGKILL (exit code 137); all processes "
-        "start again in their Pods"
+        "3 (processes have failed 3 times in this attempt, last 60s ago): the process of worker/1 "
+        "was killed by SIGKILL (exit code 137); all processes start again in their Pods"
     )
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from cli.why.answers import describe_healthy
 from cli.why.cause import Kind
 from cli.why.observation import Observation
 from cli.why.ranking import find_causes
@@ -79,6 +80,16 @@ def test_epoch_is_a_cause_while_it_matters(
 ) -> None:
     causes = find_causes(observe_epoch(reason, seconds, code=code))
     assert (Kind.EPOCHS in {cause.kind for cause in causes}) is expected
+
+
+@pytest.mark.parametrize(("code", "start"), [(None, "all 2 Tasks run"), (0, "it succeeded")])
+def test_restart_that_is_over_is_in_the_answer(code: int | None, start: str) -> None:
+    text = describe_healthy(observe_epoch(RESTARTED, 700, code=code))
+    assert text.startswith(f"nothing is wrong: {start}")
+    assert text.endswith(
+        "; its processes restarted in place (epoch 3), the last time because the process of "
+        "worker/1 was killed by SIGKILL (exit code 137)"
+    )
 
 
 def observe_start(*, report: str = "", started: int | None = 0, seconds: float = 60) -> Observation:

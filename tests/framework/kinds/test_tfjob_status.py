@@ -5,9 +5,23 @@ from typing import Any
 
 import pytest
 
-from framework.api.completion import CONTAINER_PERMANENT_FAILED, SUCCEEDED
+from framework.api.completion import (
+    CONTAINER_PERMANENT_FAILED,
+    FRAMEWORK_ATTEMPT_COMPLETION,
+    STOP_FRAMEWORK_REQUESTED,
+    SUCCEEDED,
+    complete_task,
+)
 from framework.api.states import FrameworkState, TaskState
-from framework.api.types import Framework, FrameworkStatus, RetryPolicyStatus
+from framework.api.types import (
+    CompletionPolicyTriggerStatus,
+    ContainerCompletionStatus,
+    Framework,
+    FrameworkAttemptCompletionStatus,
+    FrameworkStatus,
+    PodCompletionStatus,
+    RetryPolicyStatus,
+)
 from framework.kinds.tfjob.status import TfJobFacts, map_tfjob_status
 from tests.support.builders import (
     AT,
@@ -70,8 +84,57 @@ def test_reason_is_the_fault_or_the_failure() -> None:
     assert map_status(None, fault="spec: " + "x" * 9999)["reason"].startswith("spec: x")
     assert len(map_status(None, fault="x" * 9999)["reason"]) == 512
     failed = map_status(build(build_ended(CONTAINER_PERMANENT_FAILED)))
-    assert failed["reason"] == "ContainerPermanentFailed: x"
+    assert failed["reason"] == (
+        "it failed with code 210 (ContainerPermanentFailed), which is permanent: x"
+    )
     assert map_status(build(build_ended(SUCCEEDED)))["reason"] == ""
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("", ""),
+        ("Traceback\nValueError: no data\n", ": ValueError: no data"),
+        ('{"exitCode": 3, "message": "bad settings"}', ": bad settings"),
+        ('{"exitCode": 3', ': {"exitCode": 3'),
+    ],
+)
+def test_reason_of_a_failed_master_names_its_container_and_code(message: str, words: str) -> None:
+    container = ContainerCompletionStatus("tensorflow", "Error", message, code=3)
+    completion = replace(
+        complete_task(CONTAINER_PERMANENT_FAILED, 'Pod failed: PodPattern unmatched: {"a":1}'),
+        code=3,
+        pod=PodCompletionStatus(containers=(container,)),
+    )
+    master = end_task(build_task(TaskState.COMPLETED, "master"), completion)
+    status = build_status(
+        build_role_status("master", tasks=(master,)), state=FrameworkState.COMPLETED
+    )
+    ended = FrameworkAttemptCompletionStatus(
+        code=3,
+        phrase=completion.phrase,
+        type=completion.type,
+        diagnostics=completion.diagnostics,
+        trigger=CompletionPolicyTriggerStatus("x", "master", 0),
+    )
+    assert map_status(build(end_attempt(status, ended)))["reason"] == (
+        f"master/0 exited with 3, which is permanent{words}"
+    )
+
+
+@pytest.mark.parametrize("code", [FRAMEWORK_ATTEMPT_COMPLETION, STOP_FRAMEWORK_REQUESTED])
+def test_replica_that_is_stopped_with_its_job_has_not_failed(code: int) -> None:
+    tasks = (
+        end_task(build_task(TaskState.COMPLETED, "worker", 0), code),
+        end_task(build_task(TaskState.COMPLETED, "worker", 1), SUCCEEDED),
+    )
+    status = build_status(build_role_status("master"), build_role_status("worker", tasks=tasks))
+    (_, worker) = map_status(build(status))["replicaStatuses"]
+    assert worker == {
+        "tf_replica_type": "WORKER",
+        "state": "Unknown",
+        "ReplicasStates": {"Succeeded": 1, "Unknown": 1},
+    }
 
 
 def test_replicas_are_counted_by_state() -> None:
