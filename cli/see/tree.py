@@ -1,6 +1,6 @@
 """``framework tree``: a Framework's roles, Tasks, Pods and further objects."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 
@@ -16,6 +16,7 @@ from cli.templates import get_account, list_roles
 from cli.terminal import print_document, print_error, print_line
 from framework.api.gang_key import refers_to_gang_key
 from framework.api.naming import build_gang_key_name
+from framework.api.states import FrameworkState
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
@@ -72,6 +73,7 @@ async def _find_objects(
     """Find the further objects of the gang; return them, and the rights that the user lacks."""
     found: list[str] = []
     lacking: list[str] = []
+    is_completed = _is_completed(sight.framework)
     if sight.configmap is not None:
         found.append(f"{CONFIGMAPS.kind}/{sight.configmap['metadata']['name']}")
     for resource, name in _list_expected(sight.framework):
@@ -79,11 +81,20 @@ async def _find_objects(
             await client.get(resource, namespace, name)
             found.append(f"{resource.kind}/{name}")
         except NotFoundError:
-            found.append(f"{resource.kind}/{name} (missing)")
+            if not is_completed:
+                found.append(f"{resource.kind}/{name} (missing)")
+            elif resource is SECRETS:
+                found.append(f"{resource.kind}/{name} (deleted with its attempt)")
         except ForbiddenError:
             right = f"get {resource.plural}"
             lacking += [right] if right not in lacking else []
     return found, lacking
+
+
+def _is_completed(framework: Object) -> bool:
+    """Return whether a Framework has ended: the gang key is deleted, and no account is needed."""
+    status = framework.get("status")
+    return isinstance(status, Mapping) and status.get("state") == FrameworkState.COMPLETED
 
 
 def _list_expected(framework: Object) -> Iterator[tuple[Resource, str]]:

@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 
 from cli.main import main
 from framework.api.constants import FRAMEWORK_NAME
+from framework.api.states import FrameworkState
 from framework.kube.resources import Object
 from tests.support.builders import (
     FAIL_FAST,
@@ -177,6 +178,26 @@ def test_tree_has_pod_and_missing_service_account(server: Access) -> None:
     assert [task["pod"] is None for task in tree["roles"][0]["tasks"]] == [False, True]
     names = call(server, "tree", "gang", "-o", "jsonpath={.roles[*].tasks[*].name}").stdout
     assert names == "worker/0 worker/1"
+
+
+def test_tree_of_a_framework_that_has_ended_names_no_object_as_missing(server: Access) -> None:
+    volume = {"name": "key", "secret": {"secretName": "ended-gang-key"}}
+    spec = {**build_template_wire()["spec"], "serviceAccountName": "trainer", "volumes": [volume]}
+    role = build_role_wire(task={"pod": {"spec": spec}})
+    http = server.open_http()
+    status, body = http.request("POST", GROUP, build_submission("ended", role))
+    assert status == 201, body
+    wanted = ["Secret/ended-gang-key (missing)", "ServiceAccount/trainer (missing)"]
+    for state, objects in (
+        (FrameworkState.ATTEMPT_RUNNING, wanted),
+        (FrameworkState.COMPLETED, ["Secret/ended-gang-key (deleted with its attempt)"]),
+    ):
+        body["status"] = build_status_wire(build_role_status(), state=state)
+        status, body = http.request("PUT", f"{GROUP}/ended/status", body)
+        assert status == 200, body
+        shown = json.loads(call(server, "tree", "ended", "-o", "json").stdout)
+        assert shown["objects"] == objects
+    assert http.request("DELETE", f"{GROUP}/ended")[0] == 200
 
 
 def test_events_are_those_of_the_gang(server: Access) -> None:
