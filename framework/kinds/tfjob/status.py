@@ -47,7 +47,7 @@ TRANSLATED = "RestartPolicyTranslated"
 """Not in the original: the TfJob has a restartPolicy that its Pods do not have."""
 _MAX_CONDITIONS = 10
 _MASTER_ROLE = MASTER.lower()
-# Before the JSON of a Pod in diagnostics.
+# In diagnostics, before the JSON of a Pod.
 _POD_FAILED = "Pod failed: "
 _TIMES = frozenset({"transitionTime"})
 _CREATING = frozenset(
@@ -124,10 +124,11 @@ def _find_reason(framework: Framework | None, facts: TfJobFacts) -> str:
     if status is None or completion is None or completion.type.is_succeeded:
         return ""
     permanent = ", which is permanent" if completion.type.has_attribute(PERMANENT) else ""
-    details = _find_last_output(status) or completion.diagnostics
-    # The diagnostics of a Pod are JSON, as in the original.
-    shown = "" if details.startswith(_POD_FAILED) else f": {details}"
-    return f"{describe_framework_end(status)}{permanent}{shown}"[:MAX_MESSAGE]
+    explanation = completion.diagnostics.partition(_POD_FAILED)[0].rstrip(": ")
+    output = _find_last_output(status)
+    details = "; ".join(filter(None, (explanation, output and f"last output: {output}")))
+    end = f"{describe_framework_end(status)}{permanent}"
+    return f"{end}: {details}"[:MAX_MESSAGE] if details else end
 
 
 def _find_last_output(status: FrameworkStatus) -> str:
@@ -139,7 +140,7 @@ def _find_last_output(status: FrameworkStatus) -> str:
     try:
         # Agents leave an object.
         found = json.loads(text) if text.startswith("{") else None
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     message = found.get("message") if isinstance(found, dict) else None
     lines = str(message or text).splitlines()

@@ -94,15 +94,15 @@ def test_reason_is_the_fault_or_the_failure() -> None:
     ("message", "words"),
     [
         ("", ""),
-        ("Traceback\nValueError: no data\n", ": ValueError: no data"),
-        ('{"exitCode": 3, "message": "bad settings"}', ": bad settings"),
-        ('{"exitCode": 3', ': {"exitCode": 3'),
+        ("Traceback\nValueError: no data\n", "; last output: ValueError: no data"),
+        ('{"exitCode": 3, "message": "bad settings"}', "; last output: bad settings"),
+        ('{"exitCode": 3', '; last output: {"exitCode": 3'),
     ],
 )
 def test_reason_of_a_failed_master_names_its_container_and_code(message: str, words: str) -> None:
     container = ContainerCompletionStatus("tensorflow", "Error", message, code=3)
     completion = replace(
-        complete_task(CONTAINER_PERMANENT_FAILED, 'Pod failed: PodPattern unmatched: {"a":1}'),
+        complete_task(CONTAINER_PERMANENT_FAILED, "Container tensorflow ended: Pod failed: {}"),
         code=3,
         pod=PodCompletionStatus(containers=(container,)),
     )
@@ -118,7 +118,7 @@ def test_reason_of_a_failed_master_names_its_container_and_code(message: str, wo
         trigger=CompletionPolicyTriggerStatus("x", "master", 0),
     )
     assert map_status(build(end_attempt(status, ended)))["reason"] == (
-        f"master/0 exited with 3, which is permanent{words}"
+        f"master/0 exited with 3, which is permanent: Container tensorflow ended{words}"
     )
 
 
