@@ -10,7 +10,7 @@ another relatively, so it is the same in both places::
     print(gang.rank, gang.size, gang.addresses)
     peers.on_change(lambda change: print(change.removed))
     peers.barrier("epoch-3")                 # until one process of every such Pod has come here
-    peers.progress(step, total=10_000)       # after each step: a gang that hangs is found
+    peers.progress(done, total=10_000)       # after each step: a gang that hangs is found
 
 Everything comes from the files of the current generation, so it works with every way in which the
 agent runs, and the process needs no access to the cluster. Only ``barrier`` talks to other Pods: by

@@ -31,10 +31,11 @@ _LAST_SECOND = 1e18
 
 
 def progress(step: int, total: Optional[int] = None, **metrics: float) -> None:
-    """Report that this process has done step ``step``; the steps count up.
+    """Report how many steps this process has done.
 
     Args:
-        step: the number of the step, at least 0. A number below the last one is a new start.
+        step: at least 0; it counts up. A number below the last one is a new start. The number of
+            the last step, from 0 to ``total - 1``, works, too.
         total: how many steps there are, if that is known.
         metrics: numbers, at most 16; more, and other values, are left out. They are taken at most
             once per second. ``busy_seconds`` has a meaning: how long this step took without the
