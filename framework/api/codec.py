@@ -82,7 +82,11 @@ _COMPLETION_POLICY_SPEC = Struct(
     Field("minSucceededTaskCount", "min_succeeded_task_count", INT),
 )
 
-_DRAIN_SPEC = Struct(DrainSpec, Field(constants.DRAIN_TIMEOUT_FIELD, "timeout_seconds", INT))
+_DRAIN_SPEC = Struct(
+    DrainSpec,
+    Field(constants.DRAIN_TIMEOUT_FIELD, "timeout_seconds", INT),
+    example="{timeoutSec: 60}",
+)
 
 _TASK_SPEC = Struct(
     TaskSpec,

@@ -9,6 +9,7 @@ LEAVE_NODES_SPEC = Struct(
     Field(constants.TIMEOUT_SECONDS_FIELD, "timeout_seconds", INT),
     Field(constants.MAX_LEAVES_FIELD, "max_leaves", INT),
     Field(constants.WITHIN_SECONDS_FIELD, "within_seconds", INT),
+    example="{timeoutSeconds: 120}",
 )
 
 LEAVING_STATUS = Struct(

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from cli.why.cause import Cause, Kind, Remedy
 from cli.why.observation import Observation, TaskFacts, get_mapping
+from cli.why.standstill import describe_standstill
 from framework.api.constants import EPOCH_STARTED_ANNOTATION, HUNG_EXIT_CODE
 from framework.api.endings import describe_epoch
 from framework.api.epochreports import parse_start
@@ -40,12 +41,15 @@ def find_epochs(observation: Observation) -> Iterator[Cause]:
     is_hang = recovery.first_failed.code == HUNG_EXIT_CODE
     what = "the stacks before its restart in its log" if is_hang else "its log"
     counted = ", ".join(f"{len(entry.times)} of {entry.role}" for entry in recovery.restarts)
+    counts = f"counted restarts: {counted}" if counted else ""
     yield Cause(
         Kind.EPOCHS,
         f"was the first whose process failed, {effect}: epoch {recovery.epoch}",
         tasks=(key,),
         since=recovery.decided_time,
-        facts=(describe_epoch(recovery), *([f"counted restarts: {counted}"] if counted else [])),
+        facts=tuple(
+            filter(None, (describe_epoch(recovery), counts, describe_standstill(observation)))
+        ),
         remedies=(_read_log(observation, key, f"read {what}, and correct the program"),),
     )
 

@@ -9,7 +9,7 @@ from cli.why.answers import describe_healthy
 from cli.why.cause import Kind
 from cli.why.observation import Observation
 from cli.why.ranking import find_causes
-from framework.api.recovery import RESTARTED, RecoveryStatus
+from framework.api.recovery import RESTARTED, FailedProcess, RecoveryStatus
 from framework.api.states import FrameworkState, TaskState
 from framework.api.trainingstatus import TrainingStatus
 from tests.cli.why.builders import find_root, list_commands, observe
@@ -35,6 +35,7 @@ def observe_standstill(
     restart_at: float | None = None,
     env: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
+    failed: bool = False,
 ) -> Observation:
     """A gang that has run for five minutes, with a limit of 60 s unless ``env`` has another."""
     given = {"FB_PROGRESS_TIMEOUT_SEC": "60"} if env is None else env
@@ -46,7 +47,8 @@ def observe_standstill(
     tasks = build_role_status("worker", 2, TaskState.ATTEMPT_RUNNING)
     status = build_status(tasks, state=FrameworkState.ATTEMPT_RUNNING)
     training = None if step_at is None else TrainingStatus(4, 10, update_time=at(step_at))
-    recovery = None if restart_at is None else RecoveryStatus(1, at(restart_at), RESTARTED)
+    process = FailedProcess("worker", 1, "89abcdef", 0, 202) if failed else None
+    recovery = None if restart_at is None else RecoveryStatus(1, at(restart_at), RESTARTED, process)
     attempt = replace(status.attempt_status, run_time=at(0), training=training, recovery=recovery)
     return observe(pods, status=replace(status, attempt_status=attempt))
 
@@ -93,6 +95,12 @@ def test_overdue_step_is_told_with_the_limit_that_counts(
     text = describe_healthy(observation)
     assert text.startswith("all 2 Tasks run, but no step is reported for ")
     assert words in text
+
+
+def test_overdue_step_after_a_restart_in_place_is_a_fact_of_the_restart() -> None:
+    cause = find_root(observe_standstill(step_at=100, restart_at=110, failed=True))
+    assert cause.kind is Kind.EPOCHS
+    assert cause.facts[-1].startswith("no step is reported for 3m10s since the restart in place;")
 
 
 @pytest.mark.parametrize(
