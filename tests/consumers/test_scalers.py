@@ -7,16 +7,20 @@ by kubexec, a script of each scaler in the launcher.
 import asyncio
 import os
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from framework.clock import SystemClock
+from framework.kinds.trainingjob.types import LEAVE_NODES_ANNOTATION
 from framework.kube.client import KubeClient
 from framework.kube.config import load_kube_config
 from framework.kube.resources import (
     CONFIGMAPS,
+    FRAMEWORKS,
+    PODS,
     SCALE_INS,
     SCALE_OUTS,
     TRAININGJOBS,
@@ -29,9 +33,9 @@ from tests.consumers.test_trainingjob import POD_IP, RUN
 from tests.support.servers.watching import watch_until
 
 NAME = "elastic"
-# The training goes on until it has seen these numbers of processes, however long each scaler takes.
 WORLDS = [2, 4, 3, 2]
-TRAIN = f"""
+# The training goes on until it has seen WORLDS, numbers of processes, however long each takes.
+TRAIN = """
 import time
 import horovod.torch as hvd
 import torch
@@ -45,21 +49,21 @@ state = hvd.elastic.TorchState(model, optimizer, step=0, since=0, worlds=[])
 
 @hvd.elastic.run
 def train(state):
-    print(f"world {{hvd.size()}}: from step {{state.step}}", flush=True)
+    print(f"world {hvd.size()}: from step {state.step}", flush=True)
     if state.worlds[-1:] != [hvd.size()]:
         state.worlds, state.since = [*state.worlds, hvd.size()], state.step
-    while state.worlds != {WORLDS} or state.step < state.since + 10:
+    while state.worlds != WORLDS or state.step < state.since + 10:
         state.optimizer.zero_grad()
         state.model(torch.ones(1, 2)).sum().backward()
         state.optimizer.step()
         state.step += 1
         if state.step % 10 == 0:
-            print(f"world {{hvd.size()}} step {{state.step}}", flush=True)
+            print(f"world {hvd.size()} step {state.step}", flush=True)
         state.commit()
         time.sleep(0.1)
 
 train(state)
-print(f"done: {{state.worlds}}", flush=True)
+print(f"done: {state.worlds}", flush=True)
 """
 # Horovod has limits of 30 s for the start of its processes and for their connections.
 LAUNCH = """
@@ -80,6 +84,9 @@ hosts=$(/etc/edl/discover_hosts.sh) || exit 1
 for host in $hosts; do
   until [ -e "/seen/${host%:*}" ] || $REMOTE "${host%:*}" true; do sleep 0.2; done
   : > "/seen/${host%:*}"
+done
+for file in /seen/*-worker-*; do
+  case " $(echo $hosts) " in *" ${file#/seen/}:"*) ;; *) rm -f "$file" ;; esac
 done
 echo "seen:" $hosts >> /seen/hosts
 echo "$hosts"
@@ -115,24 +122,39 @@ def build_template(script: str, remote: str, mount: Object) -> Object:
     return {"spec": {"containers": [container], "volumes": volumes}}
 
 
-async def create_job(kube: KubeClient, mode: str) -> None:
-    files = {"train.py": TRAIN, "discover.sh": DISCOVER, "script.sh": SCRIPT}
+async def create_job(
+    kube: KubeClient, mode: str, worlds: Sequence[int] = WORLDS, *, leaves: bool = False
+) -> None:
+    """Create a job that has trained when it has had these numbers of processes.
+
+    With ``leaves``, workers leave their nodes when their processes have ended, at no deadline.
+    """
+    train = f"WORLDS = {[*worlds]}\n{TRAIN}"
+    files = {"train.py": train, "discover.sh": DISCOVER, "script.sh": SCRIPT}
     app = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app"}, "data": files}
     await kube.create(CONFIGMAPS, "default", app)
     remote, serve = REMOTES[mode]
     launch = build_template(LAUNCH, remote, {"name": "seen", "mountPath": "/seen"})
     specs = {
         "launcher": {"replicas": 1, "template": launch},
-        "worker": {"replicas": 2, "template": build_template(serve, remote, RUN)},
+        "worker": {"replicas": worlds[0], "template": build_template(serve, remote, RUN)},
     }
-    await create(kube, TRAININGJOBS, NAME, {"launcherAttachMode": mode, "etReplicaSpecs": specs})
+    annotations = {LEAVE_NODES_ANNOTATION: "timeoutSeconds=86400"} if leaves else {}
+    spec = {"launcherAttachMode": mode, "etReplicaSpecs": specs}
+    await create(kube, TRAININGJOBS, NAME, spec, annotations)
 
 
-async def create(kube: KubeClient, resource: Resource, name: str, spec: Object) -> None:
+async def create(
+    kube: KubeClient,
+    resource: Resource,
+    name: str,
+    spec: Object,
+    annotations: Mapping[str, str] | None = None,
+) -> None:
     body = {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
-        "metadata": {"name": name},
+        "metadata": {"name": name, "annotations": dict(annotations or {})},
         "spec": spec,
     }
     await kube.create(resource, "default", body)
@@ -169,14 +191,14 @@ def read_hosts(example: Example) -> list[list[str]]:
     return [line.split() for line in re.findall(r"^seen: ?(.*)$", log, re.MULTILINE)]
 
 
-def check_training(example: Example) -> None:
+def check_training(example: Example, worlds: Sequence[int] = WORLDS) -> None:
     log = example.read_log("launcher/0")
     ended = re.findall(r"done: (\[.*\])$", log, re.MULTILINE)
-    assert ended == [str(WORLDS)] * WORLDS[-1], example.explain("another end")
-    # Every process continues from the step of its peers; only the first two start at zero.
+    assert ended == [str([*worlds])] * worlds[-1], example.explain("another end")
+    # Every process continues from the step of its peers; only the first ones start at zero.
     starts = re.findall(r"world (\d+): from step (\d+)$", log, re.MULTILINE)
-    assert [start for start in starts if start[1] == "0"] == [("2", "0")] * 2
-    assert {int(world) for world, step in starts if step != "0"} == set(WORLDS)
+    assert [start for start in starts if start[1] == "0"] == [(str(worlds[0]), "0")] * worlds[0]
+    assert {int(world) for world, step in starts if step != "0"} == {*worlds[1:]}
 
 
 def check_hosts(example: Example) -> None:
@@ -235,3 +257,26 @@ async def test_horovod_trains_on_while_scalers_change_its_workers(
     if mode == "ssh":
         for task in ("worker/3", "worker/0"):
             check_end_of_sessions(cluster, task)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="private roots of local Pods need root")
+async def test_horovod_trains_on_while_a_worker_leaves_its_node(tmp_path: Path) -> None:
+    """The Pod of a worker is disrupted: its process ends first, then it is replaced."""
+    worlds, name = [2, 1, 2], f"{NAME}-worker-1"
+    notice = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    with start_cluster(NAME, "horovod-gloo", tmp_path) as cluster:
+        config = load_kube_config(None, str(cluster.directory / "kubeconfig"), {})
+        async with KubeClient(config, user_agent="test", clock=SystemClock()) as kube:
+            await create_job(kube, "kubexec", worlds, leaves=True)
+            await asyncio.to_thread(cluster.wait_for_log, "launcher/0", r"world 2 step \d+$")
+            status = {"status": {"conditions": [notice]}}
+            await kube.patch(PODS, "default", name, status, subresource="status")
+            end = await wait_for_phase(kube, TRAININGJOBS, NAME, "Succeeded", "Failed")
+            framework = await kube.get(FRAMEWORKS, "default", NAME)
+    assert end["phase"] == "Succeeded", cluster.explain("the job failed")
+    check_training(cluster, worlds)
+    assert [len(hosts) for hosts in read_hosts(cluster)] == worlds
+    roles = framework["status"]["attemptStatus"]["taskRoleStatuses"]
+    retries = [task["retryPolicyStatus"] for role in roles for task in role["taskStatuses"]]
+    assert [each["totalRetriedCount"] for each in retries] == [0, 0, 1]
+    assert [each["accountableRetriedCount"] for each in retries] == [0, 0, 0]
