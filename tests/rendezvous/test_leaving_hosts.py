@@ -61,7 +61,8 @@ def end(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("host", [f"root@{ADDRESS}", f"{JOB}-worker-1"])
+# Names that all processes of pytest-xdist agree on: JOB and ADDRESS differ in each.
+@pytest.mark.parametrize("host", [f"root@{ADDRESS}", f"{JOB}-worker-1"], ids=["address", "name"])
 def test_processes_of_a_worker_that_leaves_are_found_until_they_end(
     grandchild: Callable[..., int], host: str
 ) -> None:
