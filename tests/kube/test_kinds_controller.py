@@ -43,7 +43,7 @@ from tests.support.builders import build_role_wire, build_submission
 from tests.support.fakes.jobscripts import Ends
 from tests.support.servers.controlplane import Access
 from tests.support.servers.deployed import Deployed
-from tests.support.servers.frameworkcrd import ROOT, wait_ready
+from tests.support.servers.frameworkcrd import ROOT, wait_until_kinds_are_served
 from tests.support.servers.rights import Right, apply_kustomization, expand_rules, run_kubectl
 from tests.support.servers.watching import watch_until
 from tests.support.waiting import HANG_SECONDS
@@ -72,9 +72,7 @@ def deployed(
 ) -> Iterator[Deployed]:
     """The controller of the overlay; it runs, and has its additional rights, in the block."""
     objects = apply_kustomization(audited_plane, OVERLAY)
-    http = audited_plane.open_http()
-    for resource in (TFJOBS, TRAININGJOBS, SCALE_INS, SCALE_OUTS):
-        wait_ready(http, resource.path())
+    wait_until_kinds_are_served(audited_plane.open_http())
     found = Deployed(audited_plane, objects, tmp_path)
     child = found.launch()
     try:

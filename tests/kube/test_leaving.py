@@ -5,7 +5,7 @@ the Pods, and agents are played by the test: they acknowledge the newest generat
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from tests.support.fakes.kubelet import FakeKubelet, run_until_deleted
 from tests.support.servers.childprocess import ChildProcess
 from tests.support.servers.controlplane import Access
 from tests.support.servers.deployed import Deployed
-from tests.support.servers.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT, wait_until_kinds_are_served
 from tests.support.servers.rights import Right, apply_kustomization, expand_rules, run_kubectl
 from tests.support.waiting import HANG_SECONDS, wait_until_async
 
@@ -37,12 +37,15 @@ BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"
 
 
 class LeavingGang:
-    """Three workers on the nodes n0 to n2; their successors go to the node spare."""
+    """Workers on the nodes n0 to n2; their successors go to the node spare."""
 
-    def __init__(self, kube: KubeClient, namespace: str, prefix: str) -> None:
+    def __init__(
+        self, kube: KubeClient, namespace: str, name: str = NAME, count: int = COUNT
+    ) -> None:
         self.kube = kube
         self.namespace = namespace
-        self.prefix = prefix
+        self.name = name
+        self.indexes = [*range(count)]
 
     def choose_node(self, pod: Object) -> str:
         names = pod["metadata"]["annotations"]
@@ -50,18 +53,21 @@ class LeavingGang:
         return self.node("spare" if attempt != "0" else f"n{index}")
 
     def node(self, name: str) -> str:
-        return f"{self.prefix}-{name}"
+        return f"{self.namespace}-{name}"
 
-    async def start(self, timeout_seconds: int = 600, **fields: object) -> None:
+    async def create_nodes(self) -> None:
         for name in ("n0", "n1", "n2", "spare"):
             body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node(name)}}
             await self.kube.create(NODES, None, body)
-        role = build_role_wire("worker", COUNT, **fields)
+
+    async def start(self, timeout_seconds: int = 600, **fields: object) -> None:
+        await self.create_nodes()
+        role = build_role_wire("worker", len(self.indexes), **fields)
         leave = {constants.TIMEOUT_SECONDS_FIELD: timeout_seconds}
         role[constants.RECOVERY_FIELD] = {constants.LEAVE_NODES_FIELD: leave}
-        await self.kube.create(FRAMEWORKS, self.namespace, build_submission(NAME, role))
-        await self.wait_for(lambda roster: self.list_members(roster) == [0, 1, 2])
-        for index in range(COUNT):
+        await self.kube.create(FRAMEWORKS, self.namespace, build_submission(self.name, role))
+        await self.wait_for(lambda roster: self.list_members(roster) == self.indexes)
+        for index in self.indexes:
             await self.acknowledge(index)
 
     async def acknowledge(self, index: int) -> None:
@@ -73,7 +79,7 @@ class LeavingGang:
         await self.kube.patch(PODS, self.namespace, self.pod(index), patch)
 
     def pod(self, index: int) -> str:
-        return f"{NAME}-worker-{index}"
+        return f"{self.name}-worker-{index}"
 
     async def evict(self, index: int) -> None:
         name = self.pod(index)
@@ -95,13 +101,14 @@ class LeavingGang:
         )
 
     async def read_roster(self) -> Roster | None:
-        found = await self.kube.get(CONFIGMAPS, self.namespace, build_configmap_name(NAME))
+        found = await self.kube.get(CONFIGMAPS, self.namespace, build_configmap_name(self.name))
         stored = (found.get("binaryData") or {}).get(constants.ROSTER_KEY)
         return decode_stored_roster(stored) if stored else None
 
     @staticmethod
     def list_members(roster: Roster) -> list[int]:
-        return [member.index for role in roster.roles for member in role.members]
+        workers = roster.find_role("worker")
+        return [] if workers is None else [member.index for member in workers.members]
 
     async def wait_for(self, check: Callable[[Roster], bool]) -> Roster:
         async with asyncio.timeout(HANG_SECONDS):
@@ -117,9 +124,10 @@ class LeavingGang:
     async def wait_for_task(self, index: int, check: Callable[[Object], bool]) -> Object:
         async with asyncio.timeout(HANG_SECONDS):
             while True:
-                body = await self.kube.get(FRAMEWORKS, self.namespace, NAME)
+                body = await self.kube.get(FRAMEWORKS, self.namespace, self.name)
                 roles = body["status"]["attemptStatus"]["taskRoleStatuses"]
-                task: Object = roles[0]["taskStatuses"][index]
+                (workers,) = [role for role in roles if role["name"] == "worker"]
+                task: Object = workers["taskStatuses"][index]
                 if check(task):
                     return task
                 await asyncio.sleep(0.05)
@@ -130,7 +138,7 @@ class LeavingGang:
             index,
             lambda task: task["state"] == "AttemptRunning" and task["attemptStatus"]["id"] == 1,
         )
-        await self.wait_for(lambda r: r.complete and self.list_members(r) == [0, 1, 2])
+        await self.wait_for(lambda r: r.complete and self.list_members(r) == self.indexes)
         found = await self.kube.get(PODS, self.namespace, self.pod(index))
         assert found["spec"]["nodeName"] == self.node("spare")
         return task
@@ -154,8 +162,8 @@ def count_retries(task: Object) -> tuple[int, int]:
     return retries["totalRetriedCount"], retries["accountableRetriedCount"]
 
 
-def write_overlay(folder: Path, *, has_component: bool) -> Path:
-    """Write the overlay of a user, or one that has the argument and lacks the right."""
+def write_overlay(folder: Path, components: Sequence[str]) -> Path:
+    """Write the overlay of a user. Without ``nodes``, it has the argument and lacks the right."""
     content: Object = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
@@ -163,10 +171,10 @@ def write_overlay(folder: Path, *, has_component: bool) -> Path:
     }
     folder.mkdir()
     (folder / "base").symlink_to(ROOT / "deploy" / "base")
-    if has_component:
-        (folder / "nodes").symlink_to(COMPONENT)
-        content["components"] = ["nodes"]
-    else:
+    for name in components:
+        (folder / name).symlink_to(ROOT / "deploy" / name)
+    content["components"] = [*components]
+    if "nodes" not in components:
         patch = [
             {
                 "op": "add",
@@ -181,31 +189,41 @@ def write_overlay(folder: Path, *, has_component: bool) -> Path:
 
 
 @asynccontextmanager
-async def run_gang(
-    plane: Access, kube: KubeClient, namespace: str, folder: Path, *, has_component: bool = True
-) -> AsyncIterator[tuple[LeavingGang, Deployed, ChildProcess]]:
-    """Run the deployed controller and a kubelet."""
-    overlay = write_overlay(folder / "overlay", has_component=has_component)
+async def run_leaving(
+    plane: Access, gang: LeavingGang, folder: Path, components: Sequence[str]
+) -> AsyncIterator[tuple[Deployed, ChildProcess]]:
+    """Run the controller, deployed with these components, and a kubelet for the Pods of a gang."""
+    overlay = write_overlay(folder / "overlay", components)
     deployed = Deployed(plane, apply_kustomization(plane, overlay), folder)
+    if "kinds" in components:
+        wait_until_kinds_are_served(plane.open_http())
     child = deployed.launch()
-    gang = LeavingGang(kube, namespace, namespace)
     kubelet = FakeKubelet(
-        kube,
+        gang.kube,
         SystemClock(),
-        namespace,
+        gang.namespace,
         choose_script=lambda _: run_until_deleted,
         choose_node=gang.choose_node,
     )
     try:
         async with kubelet:
-            yield gang, deployed, child
+            yield deployed, child
         child.raise_if_ended()
     finally:
         child.terminate()
-        run_kubectl(
-            plane, "delete", "clusterrole,clusterrolebinding", "framework-controller-nodes",
-            "--ignore-not-found",
-        )  # fmt: skip
+        for name in components:
+            rights = f"framework-controller-{name}"
+            run_kubectl(plane, "delete", "clusterrole,clusterrolebinding", rights)
+
+
+@asynccontextmanager
+async def run_gang(
+    plane: Access, kube: KubeClient, namespace: str, folder: Path, *components: str
+) -> AsyncIterator[tuple[LeavingGang, Deployed, ChildProcess]]:
+    """Run the deployed controller and a kubelet."""
+    gang = LeavingGang(kube, namespace)
+    async with run_leaving(plane, gang, folder, components) as (deployed, child):
+        yield gang, deployed, child
 
 
 async def test_cordoned_node_is_left_after_its_agent_acknowledges(
@@ -215,7 +233,7 @@ async def test_cordoned_node_is_left_after_its_agent_acknowledges(
     namespace: str,
     tmp_path: Path,
 ) -> None:
-    async with run_gang(audited_plane, kube, namespace, tmp_path) as (gang, deployed, _):
+    async with run_gang(audited_plane, kube, namespace, tmp_path, "nodes") as (gang, deployed, _):
         await gang.start()
         await gang.cordon("n1")
         roster = await gang.wait_for(lambda r: [e.index for e in r.leaving] == [1])
@@ -245,7 +263,7 @@ async def test_spot_taint_is_left_at_the_deadline_by_an_agent_that_is_silent(
     namespace: str,
     tmp_path: Path,
 ) -> None:
-    async with run_gang(audited_plane, kube, namespace, tmp_path) as (gang, _, _):
+    async with run_gang(audited_plane, kube, namespace, tmp_path, "nodes") as (gang, _, _):
         await gang.start(timeout_seconds=2)
         await gang.taint("n2", SPOT)
         task = await gang.wait_for_replacement(2)
@@ -262,7 +280,7 @@ async def test_elastic_gang_goes_on_while_a_node_is_left(
     namespace: str,
     tmp_path: Path,
 ) -> None:
-    async with run_gang(audited_plane, kube, namespace, tmp_path) as (gang, _, _):
+    async with run_gang(audited_plane, kube, namespace, tmp_path, "nodes") as (gang, _, _):
         await gang.start(minMemberCount=2)
         await gang.cordon("n0")
         roster = await gang.wait_for(lambda r: [e.index for e in r.leaving] == [0])
@@ -279,7 +297,7 @@ async def test_eviction_is_not_counted_and_a_budget_gives_time_to_leave(
     namespace: str,
     tmp_path: Path,
 ) -> None:
-    async with run_gang(audited_plane, kube, namespace, tmp_path) as (gang, _, _):
+    async with run_gang(audited_plane, kube, namespace, tmp_path, "nodes") as (gang, _, _):
         await gang.start()
         await gang.evict(1)
         task = await gang.wait_for_replacement(1)
@@ -310,8 +328,7 @@ async def test_controller_without_the_right_runs_and_says_what_is_missing(
     namespace: str,
     tmp_path: Path,
 ) -> None:
-    running = run_gang(audited_plane, kube, namespace, tmp_path, has_component=False)
-    async with running as (gang, _, child):
+    async with run_gang(audited_plane, kube, namespace, tmp_path) as (gang, _, child):
         log = tmp_path / "controller.log"
         await wait_until_async(lambda: "apply deploy/nodes" in log.read_text(), log.read_text)
         await gang.start()

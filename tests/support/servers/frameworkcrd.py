@@ -1,10 +1,11 @@
-"""Puts the Framework CRD of deploy/ into an API server, and waits until it is served."""
+"""Puts the Framework CRD of deploy/ into an API server, and waits until kinds are served."""
 
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from framework.kube.resources import SCALE_INS, SCALE_OUTS, TFJOBS, TRAININGJOBS
 from tests.support.servers.childprocess import ChildError, ChildProcess
 from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.waiting import wait_until
@@ -20,6 +21,12 @@ def install_crd(http: JsonHttp) -> None:
     crd = yaml.safe_load(CRD_FILE.read_text(encoding="utf-8"))
     wait_until(lambda: _write_crd(http, crd))
     wait_ready(http, FRAMEWORKS)
+
+
+def wait_until_kinds_are_served(http: JsonHttp) -> None:
+    """Wait for the kinds of deploy/kinds, which were applied."""
+    for resource in (TFJOBS, TRAININGJOBS, SCALE_INS, SCALE_OUTS):
+        wait_ready(http, resource.path())
 
 
 def _write_crd(http: JsonHttp, crd: dict[str, Any]) -> bool:
