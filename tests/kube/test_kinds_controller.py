@@ -468,7 +468,8 @@ async def forge(stage: Stage, jobs: dict[str, Object]) -> list[Object]:
 
 
 def find_name(name: str) -> Callable[[str, Object], Object | None]:
-    return lambda _, body: body if body["metadata"]["name"] == name else None
+    # A bookmark has no name.
+    return lambda _, body: body if body["metadata"].get("name") == name else None
 
 
 def find_forged(name: str) -> Callable[[str, Object], Object | None]:
