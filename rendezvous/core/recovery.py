@@ -16,7 +16,9 @@ Phases of the process::
     Held      --no peer leaves any more-----------> Reported
     Held      --no member-------------------------> Left
     Hung      --process failed, or 10 s-----------> Reported
-    Hung      --the same, next generation---------> Gathering
+    Hung      --the same, while a peer leaves-----> Held
+    Hung      --next generation or epoch----------> Stopping
+    Hung      --Pod of a peer failed or left------> Stopping
     Hung      --the same, no member---------------> Left
     Hung      --process succeeded-----------------> Left
     Reported  --next epoch------------------------> Gathering
@@ -240,7 +242,7 @@ def _follow_roster(memory: RecoveryMemory, seen: RosterSeen, now: float) -> Reco
     # A complete generation is shown in a moment.
     is_awaited = memory.has_leaving_peer and seen.is_complete and not seen.is_ready
     memory = memory._replace(has_leaving_peer=seen.has_leaving_peer or is_awaited)
-    if memory.phase is Phase.RUNNING:
+    if memory.phase in {Phase.RUNNING, Phase.HUNG}:
         return _end(memory) if _ends_process(memory, seen) else RecoverySteps((), memory)
     if memory.phase in {Phase.REPORTED, Phase.HELD} and not seen.is_member:
         return _leave(memory, memory.code, NO_MEMBER)
@@ -267,7 +269,9 @@ def _ends_process(memory: RecoveryMemory, seen: RosterSeen) -> bool:
 
 
 def _end(memory: RecoveryMemory) -> RecoverySteps:
-    return RecoverySteps((EndProcess(),), memory._replace(phase=Phase.STOPPING))
+    # A process that hangs was killed already.
+    actions = () if memory.phase is Phase.HUNG else (EndProcess(),)
+    return RecoverySteps(actions, memory._replace(phase=Phase.STOPPING))
 
 
 def _kill(memory: RecoveryMemory, event: ProcessHung, now: float) -> RecoverySteps:
@@ -279,11 +283,10 @@ def _kill(memory: RecoveryMemory, event: ProcessHung, now: float) -> RecoverySte
 
 
 def _follow_end(memory: RecoveryMemory, code: int, now: float) -> RecoverySteps:
-    is_newest = memory.newest == memory.running or not memory.is_member
-    if memory.phase is Phase.HUNG and is_newest:
+    if memory.phase is Phase.HUNG:
         # One that has succeeded at the last moment did not hang.
         memory, code = memory._replace(phase=Phase.RUNNING), code and memory.code
-    if memory.phase in {Phase.STOPPING, Phase.HUNG}:
+    if memory.phase is Phase.STOPPING:
         return _gather(memory._replace(phase=Phase.GATHERING))
     if memory.phase is not Phase.RUNNING:
         return RecoverySteps((), memory)

@@ -214,6 +214,27 @@ def test_hung_process_is_not_reported_when_another_one_has_failed_meanwhile() ->
     assert follow(memory, ProcessEnded(137), ProcessGone())[0] == [Gather(Target(7, 5))]
 
 
+def test_hung_process_is_reported_also_while_the_gang_waits_for_another_pod() -> None:
+    """For example while a Pod of a scale-up is Pending: its peers may hang until they end."""
+    hung = ProcessHung(Target(7, 4), 202)
+    for events in ((WAITING, hung), (hung, WAITING)):
+        actions, memory = follow(RUNNING, *events, ProcessEnded(137), ProcessGone())
+        assert actions == [KillProcess(), WriteReport(4, 202)]
+        refused = WAITING._replace(is_refused=True)
+        assert step(memory, refused, 11.0).actions == (Exit(202, REFUSED),)
+        _, memory = step(memory, RosterSeen(Target(8, 5), is_ready=False), 11.0)
+        assert step(memory, RosterSeen(Target(9, 5)), 12.0).actions == (Gather(Target(9, 5)),)
+
+
+def test_hung_process_starts_again_without_a_report_if_a_peer_leaves_or_its_pod_fails() -> None:
+    hung = ProcessHung(Target(7, 4), 202)
+    failed = WAITING._replace(has_failed_peer=True)
+    for seen in (LEAVING, failed):
+        actions, memory = follow(RUNNING, hung, seen, ProcessEnded(137), ProcessGone(), Tick())
+        assert actions == [KillProcess()]
+        assert step(memory, RosterSeen(Target(9, 4)), 11.0).actions == (Gather(Target(9, 4)),)
+
+
 def test_hung_process_of_a_pod_that_leaves_ends_the_pod() -> None:
     leaving = RosterSeen(Target(8, 4), is_member=False)
     hung = ProcessHung(Target(7, 4), 202)
@@ -361,8 +382,8 @@ class Model:
         agent = self.agents[number]
         if agent.is_ending:
             memory = agent.memory
-            is_newest = memory.newest == memory.running or not memory.is_member
-            if memory.phase is Phase.HUNG and is_newest:
+            is_held = memory.newest > memory.running and memory.has_leaving_peer
+            if memory.phase is Phase.HUNG and not (is_held and memory.is_member):
                 assert agent.process is not None
                 self.failed_epochs.add(agent.process)
                 agent.failed = agent.process
