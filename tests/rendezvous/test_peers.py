@@ -14,6 +14,7 @@ from framework.api.roster import CompletedTask, FailedMember, Leaving, fingerpri
 from rendezvous.core.departures import find_departures, render_departures
 from rendezvous.core.failures import find_failures, render_failures
 from rendezvous.site import peers
+from rendezvous.site.peers import logs
 from rendezvous.volume.writer import Writer
 from tests.rendezvous.gangs import (
     BROKEN_MEMBERS,
@@ -106,6 +107,20 @@ def test_file_that_no_agent_wrote_is_no_roster(volume: Path, content: str) -> No
     write_members(volume, content)
     with pytest.raises(OSError, match="no roster of an agent"):
         peers.roster()
+
+
+def test_wait_warns_once_of_members_that_cannot_be_read(
+    volume: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "_warned", {})
+    with pytest.raises(TimeoutError):
+        peers.wait(timeout=0.0)
+    assert caplog.messages == [], "the agent may write them later"
+    write_members(volume, "{}")
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            peers.wait(timeout=0.0)
+    assert caplog.messages == ["the list of members cannot be read: no roster of an agent"]
 
 
 def test_wait_gives_up_in_time(volume: Path) -> None:

@@ -19,6 +19,8 @@ import os
 import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+from .logs import warn_once
+
 # How often a program looks at the volume for what it waits for.
 LOOK_SECONDS = 0.05
 _DEFAULT_DIRECTORY = "/mnt/frameworkbarrier"
@@ -131,16 +133,24 @@ def wait(min: int = 1, timeout: Optional[float] = None) -> Roster:  # noqa: A002
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
-        try:
-            found = roster()
-        except OSError:
-            found = None
+        found = _read_if_written()
         if found is not None and found.size >= min:
             return found
         if deadline is not None and time.monotonic() >= deadline:
             size = found.size if found else 0
             raise TimeoutError(f"{size} of {min} peers after {timeout} s")
         time.sleep(LOOK_SECONDS)
+
+
+def _read_if_written() -> Optional[Roster]:
+    try:
+        return roster()
+    except FileNotFoundError:
+        return None
+    except OSError as e:
+        # For example a user who may not read the volume: a wait without a limit does not end.
+        warn_once(f"the list of members cannot be read: {e.strerror}")
+        return None
 
 
 def read_older(gang: Roster) -> Iterator[Roster]:
