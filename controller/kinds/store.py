@@ -22,7 +22,8 @@ _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "de
 _FORM, _HEADLESS, _CREATOR = "form", "headless", "creator"
 MAX_JOB_BYTES = 512 * 1024
 """A job with more JSON is not decoded: that and the decision could take a second of the loop."""
-_MAX_STATUS_BYTES = 64 * 1024
+# More than an object can have: a status that was not read would be written without creatorKeys.
+_MAX_STATUS_BYTES = 2 * 1024 * 1024
 
 
 class JobStore:

@@ -88,11 +88,14 @@ def read_keys(status: Mapping[str, Any]) -> list[str]:
 
 
 def _drop_unused(keys: list[str], snapshot: Snapshot) -> list[str]:
-    """Make room for a key: drop the oldest ones that have signed no Service that exists."""
+    """Make room for a key: drop the oldest ones that have signed no Service that exists.
+
+    The first one stays: it has signed the Secret and the Role of the job, which no watch shows.
+    """
     surplus = len(keys) + 1 - _MAX_KEYS
     if surplus <= 0:
         return keys
-    used = {view.creator for view in snapshot.services.values()}
+    used = {keys[0], *(view.creator for view in snapshot.services.values())}
     unused = [key for key in keys if key not in used][:surplus]
     return [key for key in keys if key not in unused]
 

@@ -51,7 +51,7 @@ def build(status: Object | None, **fields: object) -> Snapshot:
             {"creatorKeys": ["a", "own"], "unsignedUntil": "t"},
         ),
         ({"creatorKeys": [5, "a"]}, True, {"creatorKeys": ["a", "own"]}),
-        ({"creatorKeys": KEYS}, True, {"creatorKeys": [*KEYS[1:], "own"]}),
+        ({"creatorKeys": KEYS}, True, {"creatorKeys": [KEYS[0], *KEYS[2:], "own"]}),
     ],
 )
 def test_status_has_the_keys_of_all_processes_that_created_something(
@@ -61,10 +61,10 @@ def test_status_has_the_keys_of_all_processes_that_created_something(
 
 
 def test_key_of_a_service_that_exists_is_kept() -> None:
-    services = {"a": ServiceView("uid", "form", creator=KEYS[0])}
+    services = {"a": ServiceView("uid", "form", creator=KEYS[1])}
     snapshot = build({"creatorKeys": KEYS}, services=services)
     fields = update_creators(snapshot, is_creating=True)
-    assert fields["creatorKeys"] == [KEYS[0], *KEYS[2:], "own"]
+    assert fields["creatorKeys"] == [*KEYS[:2], *KEYS[3:], "own"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -23,6 +23,7 @@ from framework.kube.resources import (
 from tests.controller.kinds.jobworlds import (
     KINDS,
     REST_SECONDS,
+    edit,
     end,
     list_events,
     list_names,
@@ -228,3 +229,27 @@ async def test_second_kind_of_the_same_name_is_blocked_by_the_framework_of_the_f
         assert other is not None
         assert [c["type"] for c in other["status"]["conditions"]] == ["Blocked", "Created"]
         assert jobs.read_framework()["metadata"]["ownerReferences"][0]["kind"] == "TfJob"
+
+
+async def test_secret_and_role_are_recognized_after_many_controllers() -> None:
+    """None of the Services is of the first controller any more, as those of removed workers."""
+    async with open_jobs("TrainingJob") as jobs:
+        await run(jobs)
+        jobs.world.programs[-1].kill()
+        job = jobs.read()
+        job["status"]["creatorKeys"] += [f"key-{number}" for number in range(127)]
+        user = jobs.world.user
+        await user.replace(jobs.resource, NAMESPACE, jobs.name, job, subresource="status")
+        for name in list_names(jobs, SERVICES):
+            await user.delete(SERVICES, NAMESPACE, name)
+        before = [jobs.world.list_objects(resource) for resource in (SECRETS, ROLES)]
+        jobs.world.start("b")
+        await edit(
+            jobs,
+            jobs.resource,
+            lambda job: job["spec"]["etReplicaSpecs"]["worker"].update(replicas=3),
+        )
+        await asyncio.sleep(REST_SECONDS)
+        assert "Blocked" not in jobs.read_conditions()
+        assert "elastic-worker-2" in list_names(jobs, SERVICES)
+        assert [jobs.world.list_objects(resource) for resource in (SECRETS, ROLES)] == before

@@ -128,3 +128,15 @@ def test_service_without_a_proof_is_of_a_job_of_an_older_version_only(
     store = JobStore(lambda _: None)
     store.services.replace([trim_service(build_service("1", 22, None))], "1")
     assert (list(store.list_services(KEY, {**JOB, "status": status})) != []) is is_listed
+
+
+def test_job_that_is_too_large_keeps_the_keys_of_a_long_status() -> None:
+    status = {**JOB["status"], "targetWorkers": [f"job-worker-{i}" for i in range(10_000)]}
+    labels = {f"label-{i}": "v" * 60 for i in range(8000)}
+    body = {**JOB, "metadata": {**JOB["metadata"], "labels": labels}, "status": status}
+    store = JobStore(lambda _: None)
+    store.jobs.put(body)
+    assert store.is_too_large(KEY)
+    job = store.find_job(KEY)
+    assert job is not None
+    assert job["status"] == status
