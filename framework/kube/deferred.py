@@ -74,6 +74,13 @@ class DeferredObject(dict[str, Any]):
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
 
+    def measure_field(self, name: str) -> int:
+        """Return the bytes of one field in JSON; 0 if the object has none, or is unreadable."""
+        try:
+            return len(memoryview(_split_event(self._line).object.get(name, b"")))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return 0
+
     def split(self) -> dict[str, msgspec.Raw]:
         """Return the fields of the object as JSON.
 

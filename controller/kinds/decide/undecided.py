@@ -24,11 +24,11 @@ _TIMES = frozenset({"transitionTime", "lastUpdateTime", "lastTransitionTime"})
 
 
 def describe_size(most: int) -> str:
-    """Say that a job is too large: that it has more than ``most`` bytes in JSON."""
+    """Say that a job is too large: more than ``most`` bytes in JSON without its status."""
     # The exact number changes with each status, and each new text would be an Event.
     return (
-        f"the job has more than {most} bytes in JSON, so the controller leaves it as it is: move "
-        "files and long values into ConfigMaps or the image"
+        f"the job has more than {most} bytes in JSON without its status, so the controller leaves "
+        "it as it is: move files and long values into ConfigMaps or the image"
     )
 
 

@@ -140,3 +140,12 @@ def test_job_that_is_too_large_keeps_the_keys_of_a_long_status() -> None:
     job = store.find_job(KEY)
     assert job is not None
     assert job["status"] == status
+
+
+def test_long_status_makes_no_job_too_large() -> None:
+    names = [f"elastic-training-worker-{i}" for i in range(9999)]
+    status = {**JOB["status"], "targetWorkers": names, "currentWorkers": names}
+    store = JobStore(lambda _: None)
+    store.jobs.put({**JOB, "status": status})
+    assert not store.is_too_large(KEY)
+    assert store.find_job(KEY) == {**JOB, "status": status}
