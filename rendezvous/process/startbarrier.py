@@ -1,6 +1,6 @@
 """The start barrier: all members come to it before their processes start.
 
-It is a barrier of ``peers`` (``site/peers/barrier_hub.py``), served by the agent of rank 0, so
+It is a barrier of ``peers`` (``site/peers/barriers/hub.py``), served by the agent of rank 0, so
 connections are authenticated by the gang key. Its name has the target. Only one target is waited
 for: the newest.
 """

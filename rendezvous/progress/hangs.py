@@ -25,8 +25,9 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
 from framework.api.trainingprogress import TrainingProgress
-from rendezvous.core.gangprogress import GangMeter
-from rendezvous.core.hangreports import (
+from rendezvous.core.hangs.gangprogress import GangMeter
+from rendezvous.core.hangs.progress import Limits
+from rendezvous.core.hangs.reports import (
     MAX_NAMED,
     AgentReport,
     Answer,
@@ -37,12 +38,11 @@ from rendezvous.core.hangreports import (
     encode_answer,
     encode_report,
 )
-from rendezvous.core.hangs import GangWatch
-from rendezvous.core.progress import Limits
+from rendezvous.core.hangs.watch import GangWatch
 from rendezvous.progress.progresslink import NoMemberError, ProgressLink
 from rendezvous.progress.progresspages import ProgressPages
 from rendezvous.site.peers import GangKeyError, roster
-from rendezvous.site.peers.barrier_hub import answer_reports
+from rendezvous.site.peers.barriers.hub import answer_reports
 
 _REPORTS_PER_LIMIT = 12
 _LEAST_SECONDS, _MOST_SECONDS = 0.1, 5.0

@@ -13,8 +13,8 @@ from framework.agent.exitcodes import ExitCode
 from framework.api import constants
 from framework.api.roster import fingerprint_uid
 from rendezvous.agent import Agent, Setup
-from rendezvous.core.hangreports import NO_RUN
-from rendezvous.core.progress import Limits
+from rendezvous.core.hangs.progress import Limits
+from rendezvous.core.hangs.reports import NO_RUN
 from rendezvous.core.refusal import RefusedError
 from rendezvous.notify.acknowledge import NO_PROGRESS, Acknowledger
 from rendezvous.process.outputtap import OutputTap, read_step
@@ -25,7 +25,7 @@ from rendezvous.progress.progresspages import ProgressPages
 from rendezvous.progress.progressreport import ProgressReport
 from rendezvous.settings.kinds import RANKED_KINDS, map_roles
 from rendezvous.settings.progresspattern import TextStep
-from rendezvous.site.peers.barrier_client import SERVED_BY_ENV, lock_hub
+from rendezvous.site.peers.barriers.client import SERVED_BY_ENV, lock_hub
 
 _NEVER = float("inf")
 

@@ -1,7 +1,7 @@
 """The connection of an agent to the agent of rank 0, on which it reports progress.
 
-It is one of the barrier's hub (``site/peers/barrier_hub.py``), so the gang key authenticates it. It
-stays open. When it breaks, or when another Pod is rank 0, the next report makes a new one.
+It is one of the barrier's hub (``site/peers/barriers/hub.py``), so the gang key authenticates it.
+It stays open. When it breaks, or when another Pod is rank 0, the next report makes a new one.
 
 The agent of rank 0 serves the hub. A training process of its Pod must not, because its hub would
 answer no report: ``SERVED_BY_ENV`` says so.
@@ -12,9 +12,9 @@ import socket
 import time
 from typing import Any, Optional
 
-from rendezvous.site.peers.barrier_client import DEFAULT_PORT, prove, read_line, start_hub
-from rendezvous.site.peers.barrier_protocol import encode_line
-from rendezvous.site.peers.connecting import connect
+from rendezvous.site.peers.barriers.client import DEFAULT_PORT, prove, read_line, start_hub
+from rendezvous.site.peers.barriers.connecting import connect
+from rendezvous.site.peers.barriers.protocol import encode_line
 from rendezvous.site.peers.gang_key import GangKeyError, read_gang_key
 from rendezvous.site.peers.generations import Peer, Roster, roster
 

@@ -16,13 +16,13 @@ from typing import Callable, Deque, Dict, Iterator, List, Optional, Tuple
 
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
-from rendezvous.core.hangreports import BUSY_WINDOW_SECONDS, MAX_PROCESSES, ProcessReport
+from rendezvous.core.hangs.reports import BUSY_WINDOW_SECONDS, MAX_PROCESSES, ProcessReport
 from rendezvous.process.processes import read_stat
 from rendezvous.process.signalling import is_caught
 from rendezvous.progress.stacks import Stacks, empty_stacks, get_size, read_stacks
 from rendezvous.progress.steptext import StepText
 from rendezvous.settings.progresspattern import TextStep
-from rendezvous.site.peers.progress_page import (
+from rendezvous.site.peers.reporting.progress_page import (
     DIRECTORY,
     START_FIELD,
     Page,

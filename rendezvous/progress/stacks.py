@@ -11,7 +11,7 @@ import re
 import stat
 from typing import List, NamedTuple
 
-from rendezvous.core.progress import FRAME_LENGTH
+from rendezvous.core.hangs.progress import FRAME_LENGTH
 
 _MAX_STACKS_BYTES = 64 * 1024
 _MAX_LINES = 100

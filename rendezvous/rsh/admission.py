@@ -13,7 +13,7 @@ from collections import Counter
 from typing import Optional, Sequence, Tuple
 
 from rendezvous.rsh.frames import Request
-from rendezvous.site.peers.barrier_limits import is_loopback, list_addresses, normalize
+from rendezvous.site.peers.barriers.limits import is_loopback, list_addresses, normalize
 from rendezvous.site.peers.generations import Roster
 
 MAX_PENDING = 64

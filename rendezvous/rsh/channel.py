@@ -12,7 +12,7 @@ from typing import FrozenSet, List, Optional
 from framework.agent.clock import AgentClock
 from rendezvous.rsh.credentials import Credentials
 from rendezvous.rsh.frames import Decoder, Frame, Kind
-from rendezvous.site.peers.connecting import keep_alive
+from rendezvous.site.peers.barriers.connecting import keep_alive
 
 _READ_BYTES = 64 * 1024
 # How many reads of one turn: other streams have their turn, too.

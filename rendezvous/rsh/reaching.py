@@ -21,8 +21,8 @@ from rendezvous.rsh.frames import (
     check_length,
     encode_request,
 )
-from rendezvous.site.peers.barrier_limits import list_addresses, normalize
-from rendezvous.site.peers.connecting import connect
+from rendezvous.site.peers.barriers.connecting import connect
+from rendezvous.site.peers.barriers.limits import list_addresses, normalize
 from rendezvous.site.peers.generations import Peer, Roster
 
 _ANSWER_SECONDS = 10.0

@@ -15,18 +15,14 @@ from framework.version import VERSION
 AGENT_DIRECTORY = os.path.dirname(INSTALLED_AGENT)
 SITE_DIRECTORY = AGENT_DIRECTORY + "/site"
 # What training code imports: on its PYTHONPATH, so nothing of ours may hide a module of theirs.
-# Sources in this folder: the package ``peers`` and the modules beside it.
+# Sources in this folder: the package ``peers``, and modules and folders beside it.
 _SITE_SOURCES = "rendezvous/site"
 # By this torchrun finds its rendezvous handler, as if it had been installed by pip.
 SITE_METADATA = {
     "METADATA": f"Metadata-Version: 2.1\nName: frameworkbarrier-peers\nVersion: {VERSION}\n",
     "entry_points.txt": "[torchrun.handlers]\nframework = peers.torchrun:get_handler\n",
 }
-_PACKAGE_DIRECTORY = SITE_DIRECTORY + "/peers"
-# On the PYTHONPATH of TfJobs that ask for JSON logs.
-_LOGS_DIRECTORY = SITE_DIRECTORY + "/peers_logs"
 _METADATA_DIRECTORY = f"{SITE_DIRECTORY}/frameworkbarrier_peers-{VERSION}.dist-info"
-_SITE_FOLDERS = (_PACKAGE_DIRECTORY, _LOGS_DIRECTORY, _METADATA_DIRECTORY)
 _FILES = (
     "framework/__init__.py",
     "framework/version.py",
@@ -71,16 +67,16 @@ def install(directory: str) -> None:
         OSError: It cannot be written to.
     """
     sources = dict(read_sources())
-    for folder in (AGENT_DIRECTORY, SITE_DIRECTORY, *_SITE_FOLDERS):
-        os.makedirs(os.path.join(directory, folder), exist_ok=True)
-        os.chmod(os.path.join(directory, folder), 0o755)  # noqa: S103  (whatever the umask is)
+    files = {f"{_METADATA_DIRECTORY}/{name}": text.encode() for name, text in SITE_METADATA.items()}
     for name, source in sources.items():
         if name.startswith(_SITE_SOURCES + "/") and name != _SITE_SOURCES + "/__init__.py":
-            path = os.path.join(directory, SITE_DIRECTORY, os.path.relpath(name, _SITE_SOURCES))
-            write_atomically(path, source, _READABLE)
-    for name, text in SITE_METADATA.items():
-        path = os.path.join(directory, _METADATA_DIRECTORY, name)
-        write_atomically(path, text.encode(), _READABLE)
+            files[SITE_DIRECTORY + name[len(_SITE_SOURCES) :]] = source
+    # Sorted, each folder comes before those inside it.
+    for folder in sorted({AGENT_DIRECTORY, SITE_DIRECTORY, *map(os.path.dirname, files)}):
+        os.makedirs(os.path.join(directory, folder), exist_ok=True)
+        os.chmod(os.path.join(directory, folder), 0o755)  # noqa: S103  (whatever the umask is)
+    for name, content in files.items():
+        write_atomically(os.path.join(directory, name), content, _READABLE)
     write_atomically(os.path.join(directory, RSH_SCRIPT), _RSH_SCRIPT, _EXECUTABLE)
     # Last: where it is, everything is.
     write_atomically(os.path.join(directory, INSTALLED_AGENT), build_zipapp(sources), _READABLE)

@@ -4,56 +4,50 @@ The controller has the token of its service account, and the policies of deploy/
 installed. No request is refused, and each right of deploy/kinds is used: read from the audit log.
 """
 
-import asyncio
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from controller.kinds.decide.ownership import mark
-from controller.kinds.proofs import sign
-from controller.store.creation_proofs import KeyPair
 from framework.api import constants
 from framework.api.codec import decode_framework
-from framework.clock import SystemKeys
 from framework.kube.client import KubeClient
 from framework.kube.resources import (
     CONFIGMAPS,
-    DEPLOYMENTS,
-    EVENTS,
     FRAMEWORKS,
     PODS,
     ROLE_BINDINGS,
-    ROLES,
     SCALE_INS,
     SCALE_OUTS,
     SECRETS,
-    SERVICE_ACCOUNTS,
     SERVICES,
     TFJOBS,
     TRAININGJOBS,
     Object,
-    Resource,
 )
 from tests.controller.kinds.scalerworlds import build_scaler_wire
 from tests.framework.kinds.jobs import build_tfjob, build_trainingjob, spell_snake
-from tests.support.builders import build_role_wire, build_submission
+from tests.kube.kindstage import (
+    BOARD,
+    COMPONENT,
+    Stage,
+    delete_in_the_foreground,
+    find_condition,
+    find_end,
+    find_phase,
+    list_names,
+    wait_for_workers,
+)
 from tests.support.fakes.jobscripts import Ends
 from tests.support.servers.controlplane import Access
 from tests.support.servers.deployed import Deployed
-from tests.support.servers.frameworkcrd import ROOT, wait_until_kinds_are_served
-from tests.support.servers.rights import Right, apply_kustomization, expand_rules, run_kubectl
+from tests.support.servers.rights import Right, expand_rules
 from tests.support.servers.watching import watch_until
-from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.kube
 
-COMPONENT = ROOT / "deploy" / "kinds"
-OVERLAY = ROOT / "deploy" / "overlays" / "kinds"
 MAX_CONFIGMAP_BYTES = 1024 * 1024
-BOARD = {"logDir": "/logs"}
 OWNERS = "an admission plugin asks for it, on behalf of a change of owners: no request shows it"
 UNUSED = {
     Right("mlkube.io", "tfjobs/finalizers", "update"): OWNERS,
@@ -64,95 +58,6 @@ UNUSED = {
         "the API server asks for it when a RoleBinding is created: no request shows it"
     ),
 }
-
-
-@pytest.fixture
-def deployed(
-    framework_crd: None, policies: None, audited_plane: Access, tmp_path: Path
-) -> Iterator[Deployed]:
-    """The controller of the overlay; it runs, and has its additional rights, in the block."""
-    objects = apply_kustomization(audited_plane, OVERLAY)
-    wait_until_kinds_are_served(audited_plane.open_http())
-    found = Deployed(audited_plane, objects, tmp_path)
-    child = found.launch()
-    try:
-        yield found
-        child.raise_if_ended()
-    finally:
-        child.terminate()
-        name = "framework-controller-kinds"
-        run_kubectl(audited_plane, "delete", "clusterrole,clusterrolebinding", name)
-
-
-def find_phase(phase: str, name: str) -> Callable[[str, Object], Object | None]:
-    def check(_: str, body: Object) -> Object | None:
-        is_met = (body.get("status") or {}).get("phase") == phase
-        return body if is_met and body["metadata"]["name"] == name else None
-
-    return check
-
-
-def find_condition(type_: str, name: str) -> Callable[[str, Object], Object | None]:
-    def check(_: str, body: Object) -> Object | None:
-        found = (body.get("status") or {}).get("conditions") or ()
-        is_met = any(condition["type"] == type_ for condition in found)
-        return body if is_met and body["metadata"]["name"] == name else None
-
-    return check
-
-
-def find_end(_: str, scaler: Object) -> Object | None:
-    phase = (scaler.get("status") or {}).get("phase")
-    return scaler if phase in {"ScaleSucceeded", "ScaleFailed"} else None
-
-
-async def wait_for_workers(kube: KubeClient, namespace: str, number: int) -> None:
-    def check(_: str, body: Object) -> Object | None:
-        running = (body.get("status") or {}).get("currentWorkers") or ()
-        return body if len(running) == number else None
-
-    await watch_until(kube, TRAININGJOBS, namespace, check)
-
-
-async def list_names(kube: KubeClient, resource: Resource, namespace: str) -> list[str]:
-    found = await kube.list(resource, namespace)
-    return sorted(body["metadata"]["name"] for body in found["items"])
-
-
-async def delete_in_the_foreground(
-    kube: KubeClient, resource: Resource, namespace: str, name: str
-) -> None:
-    """Delete a job; return when it is gone. Its Framework is gone then."""
-    await kube.delete(resource, namespace, name, propagation="Foreground")
-    async with asyncio.timeout(HANG_SECONDS):
-        while name in await list_names(kube, resource, namespace):  # noqa: ASYNC110 on a server
-            await asyncio.sleep(0.05)
-    assert name not in await list_names(kube, FRAMEWORKS, namespace)
-
-
-class Stage:
-    """One namespace, with requests of its users."""
-
-    def __init__(self, kube: KubeClient, namespace: str, access: Access) -> None:
-        self.kube = kube
-        self.namespace = namespace
-        self.access = access
-
-    async def kubectl(self, *arguments: str) -> str:
-        command = ("-n", self.namespace, *arguments)
-        return await asyncio.to_thread(run_kubectl, self.access, *command)
-
-    async def create(self, resource: Resource, body: Object) -> None:
-        body["metadata"]["namespace"] = self.namespace
-        await self.kube.create(resource, self.namespace, body)
-
-    async def wait_for_phases(self, tfjob: str, trainingjob: str) -> None:
-        for name in ("job", "old"):
-            found = find_phase(tfjob, name)
-            await watch_until(self.kube, TFJOBS, self.namespace, found)
-        await watch_until(
-            self.kube, TRAININGJOBS, self.namespace, find_phase(trainingjob, "elastic")
-        )
 
 
 async def check_columns(stage: Stage) -> None:
@@ -387,126 +292,3 @@ async def test_job_of_each_kind_runs_with_the_rights_of_the_component(
     granted = expand_rules(yaml.safe_load_all((COMPONENT / "clusterrole.yaml").read_text()))
     assert deployed.audit.read_refused() == set()
     assert granted - deployed.audit.read_used() == set(UNUSED)
-
-
-CANARY = "content-of-another-tenant"
-SELECTED = {"app": "other"}
-FOREIGN: tuple[tuple[Resource, str, Object], ...] = (
-    (SECRETS, "elastic-ssh", {"stringData": {"id_rsa": CANARY}}),
-    (SERVICES, "elastic-worker-0", {"spec": {"clusterIP": "None", "selector": SELECTED}}),
-    (SERVICES, "ps-76no-0", {"spec": {"type": "ExternalName", "externalName": "a.example"}}),
-    (SERVICES, "worker-76no-1", {"spec": {"clusterIP": "None", "ports": [{"port": 1}]}}),
-    (SERVICE_ACCOUNTS, "frameworkbarrier-job", {}),
-    (ROLES, "frameworkbarrier-elastic", {"rules": []}),
-    (
-        ROLE_BINDINGS,
-        "frameworkbarrier-job",
-        {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": CANARY}},
-    ),
-    (
-        DEPLOYMENTS,
-        "tensorboard-76no",
-        {
-            "spec": {
-                "replicas": 0,
-                "selector": {"matchLabels": SELECTED},
-                "template": {
-                    "metadata": {"labels": SELECTED},
-                    "spec": {"containers": [{"name": "a", "image": "local/none:1"}]},
-                },
-            }
-        },
-    ),
-)
-
-
-def get_own_part(body: Object) -> Object:
-    """Return what only its author writes."""
-    metadata = {key: body["metadata"].get(key) for key in ("uid", "labels", "ownerReferences")}
-    kept = {key: body.get(key) for key in ("data", "spec", "rules", "roleRef", "subjects")}
-    return {**kept, "metadata": metadata}
-
-
-async def test_objects_of_others_with_the_names_of_a_job_stay_as_they_are_after_its_deletion(
-    deployed: Deployed, kube: KubeClient, namespace: str, audited_plane: Access
-) -> None:
-    stage = Stage(kube, namespace, audited_plane)
-    before = []
-    for resource, name, content in FOREIGN:
-        metadata = {"name": name, "labels": {constants.ANNOTATION_PREFIX + "job": "job"}}
-        kind: Object = {"apiVersion": resource.api_version, "kind": resource.kind}
-        body = {**kind, "metadata": metadata, **content}
-        await stage.create(resource, body)
-        before.append(get_own_part(await kube.get(resource, namespace, name)))
-    await stage.create(TFJOBS, build_tfjob(tensorboard=BOARD))
-    await stage.create(TRAININGJOBS, build_trainingjob())
-    written = []
-    for resource, name in ((TFJOBS, "job"), (TRAININGJOBS, "elastic")):
-        blocked = find_condition("Blocked", name)
-        written.append(await watch_until(kube, resource, namespace, blocked))
-    written.append(await kube.list(EVENTS, namespace))
-    assert CANARY not in json.dumps(written)
-    assert await list_names(kube, FRAMEWORKS, namespace) == []
-    for resource, name in ((TFJOBS, "job"), (TRAININGJOBS, "elastic")):
-        await delete_in_the_foreground(kube, resource, namespace, name)
-    after = [get_own_part(await kube.get(r, namespace, name)) for r, name, _ in FOREIGN]
-    assert after == before
-    assert deployed.audit.read_refused() == set()
-
-
-async def forge(stage: Stage, jobs: dict[str, Object]) -> list[Object]:
-    """Create objects with the names, the labels and the owners of those of jobs."""
-    forged = []
-    for resource, name, content in FOREIGN:
-        job = jobs["elastic" if "elastic" in name else "job"]
-        kind: Object = {"apiVersion": resource.api_version, "kind": resource.kind}
-        body = mark({**kind, "metadata": {"name": name}, **content}, job)
-        pair = KeyPair(SystemKeys())
-        await stage.create(resource, sign(body, stage.namespace, pair))
-        forged.append(get_own_part(await stage.kube.get(resource, stage.namespace, name)))
-    return forged
-
-
-def find_name(name: str) -> Callable[[str, Object], Object | None]:
-    # A bookmark has no name.
-    return lambda _, body: body if body["metadata"].get("name") == name else None
-
-
-def find_forged(name: str) -> Callable[[str, Object], Object | None]:
-    def check(_: str, body: Object) -> Object | None:
-        text = json.dumps((body.get("status") or {}).get("conditions") or ())
-        is_met = "has this job as its owner" in text and body["metadata"]["name"] == name
-        return body if is_met else None
-
-    return check
-
-
-async def test_objects_with_a_forged_owner_stay_as_they_are_and_block_their_job(
-    deployed: Deployed, kube: KubeClient, namespace: str, audited_plane: Access
-) -> None:
-    stage = Stage(kube, namespace, audited_plane)
-    jobs = {}
-    # A Framework of others holds each job up, before anything is created for it.
-    for resource, body in (
-        (TFJOBS, build_tfjob(tensorboard=BOARD)),
-        (TRAININGJOBS, build_trainingjob()),
-    ):
-        name = body["metadata"]["name"]
-        await stage.create(FRAMEWORKS, build_submission(name, build_role_wire(number=1)))
-        await stage.create(resource, body)
-        jobs[name] = await watch_until(kube, resource, namespace, find_condition("Blocked", name))
-    before = await forge(stage, jobs)
-    for name in jobs:
-        await kube.delete(FRAMEWORKS, namespace, name)
-    written = []
-    for resource, name in ((TFJOBS, "job"), (TRAININGJOBS, "elastic")):
-        written.append(await watch_until(kube, resource, namespace, find_forged(name)))
-    assert CANARY not in json.dumps(written)
-    after = [get_own_part(await kube.get(r, namespace, name)) for r, name, _ in FOREIGN]
-    assert after == before
-    for resource, name, _ in FOREIGN:
-        await kube.delete(resource, namespace, name)
-    for resource, name in ((TFJOBS, "job"), (TRAININGJOBS, "elastic")):
-        await watch_until(kube, FRAMEWORKS, namespace, find_name(name))
-        assert (await kube.get(resource, namespace, name))["status"]["creatorKeys"]
-    assert deployed.audit.read_refused() == set()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rendezvous.core.gangprogress import GangMeter
-from rendezvous.core.hangreports import ProcessReport
+from rendezvous.core.hangs.gangprogress import GangMeter
+from rendezvous.core.hangs.reports import ProcessReport
 
 RUN = (1, 0)
 

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rendezvous.core.hangreports import (
+from rendezvous.core.hangs.reports import (
     MAX_NAMED,
     MAX_PROCESSES,
     AgentReport,
@@ -16,7 +16,7 @@ from rendezvous.core.hangreports import (
     encode_answer,
     encode_report,
 )
-from rendezvous.site.peers.barrier_protocol import MAX_LINE_BYTES
+from rendezvous.site.peers.barriers.protocol import MAX_LINE_BYTES
 from tests.rendezvous.watchedgangs import Gang
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from framework.agent.report import LineReporter
-from rendezvous.core.hangreports import (
+from rendezvous.core.hangs.reports import (
     AgentReport,
     Answer,
     ProcessReport,

@@ -2,12 +2,12 @@
 
 import pytest
 
-from rendezvous.core.hangreports import (
+from rendezvous.core.hangs.reports import (
     AgentReport,
     Answer,
     ProcessReport,
 )
-from rendezvous.core.hangs import GangWatch
+from rendezvous.core.hangs.watch import GangWatch
 from tests.rendezvous.watchedgangs import LIMITS, RANKS, Gang
 from tests.support.measuring.cost import assert_costs_at_most
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from rendezvous.core.hangreports import (
+from rendezvous.core.hangs.reports import (
     NO_RUN,
     AgentReport,
     Answer,
     ProcessReport,
 )
-from rendezvous.core.hangs import GangWatch
+from rendezvous.core.hangs.watch import GangWatch
 from tests.rendezvous.watchedgangs import LIMITS, RANKS, REPORT_SECONDS, Gang
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from rendezvous.progress.progresslink import NoMemberError, ProgressLink
 from rendezvous.site import peers
-from rendezvous.site.peers.barrier_client import lock_hub
+from rendezvous.site.peers.barriers.client import lock_hub
 from tests.rendezvous.gangs import BROKEN_MEMBERS, write_members
 from tests.rendezvous.members import (
     Member,
@@ -24,8 +24,8 @@ from tests.rendezvous.members import (
 from tests.support.servers.childprocess import find_free_ports
 
 WATCH = (
-    "from peers import barrier_hub\n"
-    "barrier_hub.answer_reports(lambda member, report: {'of': member, 'step': report['step']})\n"
+    "from peers.barriers import hub\n"
+    "hub.answer_reports(lambda member, report: {'of': member, 'step': report['step']})\n"
 )
 GANG = build_local_gang([0, 1], 1)
 

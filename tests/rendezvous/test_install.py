@@ -100,7 +100,8 @@ def test_site_folder_imports_itself_and_the_standard_library_only(source: str) -
     for node in ast.walk(tree):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.level:
-            assert (source.startswith("rendezvous/site/peers/"), node.level) == (True, 1)
+            # Not above the package, which is `peers` in the volume.
+            assert node.level <= source.removeprefix("rendezvous/site/peers").count("/")
         elif isinstance(node, ast.ImportFrom):
             names = [node.module or ""]
         assert {name.partition(".")[0] for name in names} <= sys.stdlib_module_names

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rendezvous.site import peers
-from rendezvous.site.peers import barrier_client
+from rendezvous.site.peers.barriers import client
 from tests.rendezvous.gangs import (
     INSTANCE,
     build_role,
@@ -172,7 +172,7 @@ def test_barrier_without_rank_zero_is_tried_with_longer_and_longer_pauses(
     def refuse(*_: object) -> None:
         raise ConnectionRefusedError
 
-    monkeypatch.setattr(barrier_client, "connect", refuse)
+    monkeypatch.setattr(client, "connect", refuse)
     rest, caller = time.sleep, threading.get_ident()
 
     def pause(seconds: float) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rendezvous.core.progress import (
+from rendezvous.core.hangs.progress import (
     Limits,
     RankProgress,
     Standstill,

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
-from rendezvous.core.hangreports import MAX_PROCESSES, AgentReport, decode_report, encode_report
+from rendezvous.core.hangs.reports import MAX_PROCESSES, AgentReport, decode_report, encode_report
 from rendezvous.progress.progresspages import ProgressPages
 from rendezvous.progress.stacks import read_stacks
 from rendezvous.site import peers
-from rendezvous.site.peers import steps
-from rendezvous.site.peers.progress_page import (
+from rendezvous.site.peers.reporting import steps
+from rendezvous.site.peers.reporting.progress_page import (
     FIXED,
     MAGIC,
     PAGE_BYTES,

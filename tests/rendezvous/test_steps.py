@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from rendezvous.site import peers
-from rendezvous.site.peers import steps
-from rendezvous.site.peers.progress_page import (
+from rendezvous.site.peers.reporting import steps
+from rendezvous.site.peers.reporting.progress_page import (
     MAX_METRICS,
     PAGE_BYTES,
     STACKS_SIGNAL,
@@ -201,7 +201,7 @@ input()
 def test_forked_child_has_a_page_of_its_own(tmp_path: Path) -> None:
     code = """
 import os, peers, signal
-from peers import steps
+from peers.reporting import steps
 peers.progress(1)
 child = os.fork()
 if not child:

@@ -3,7 +3,8 @@
 import json
 import random
 
-from rendezvous.core.hangreports import (
+from rendezvous.core.hangs.progress import Limits
+from rendezvous.core.hangs.reports import (
     AgentReport,
     Answer,
     ProcessReport,
@@ -13,8 +14,7 @@ from rendezvous.core.hangreports import (
     encode_answer,
     encode_report,
 )
-from rendezvous.core.hangs import GangWatch
-from rendezvous.core.progress import Limits
+from rendezvous.core.hangs.watch import GangWatch
 
 LIMITS = Limits(step_seconds=60.0, first_seconds=600.0)
 RANKS = 8

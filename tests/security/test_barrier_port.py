@@ -17,7 +17,9 @@ import pytest
 
 from framework.api.roster import Leaving, Roster, fingerprint_uid
 from rendezvous.site import peers
-from rendezvous.site.peers import barrier_hub, barrier_limits, gang_key
+from rendezvous.site.peers import gang_key
+from rendezvous.site.peers.barriers import limits
+from rendezvous.site.peers.barriers.hub import Hub
 from tests.rendezvous.gangs import INSTANCE, get_uid
 from tests.rendezvous.members import (
     Member,
@@ -35,11 +37,11 @@ KEY = "ab" * 32
 OTHER_KEY = "cd" * 32
 STRANGER = "127.0.66.6"
 FIRST, SECOND = "127.0.9.1", "127.0.9.2"
-QUICK = "from peers import barrier_hub\nbarrier_hub.FIRST_LINE_SECONDS = 0.3\n"
+QUICK = "from peers.barriers import hub\nhub.FIRST_LINE_SECONDS = 0.3\n"
 # Only the tests of the deadline wait for it: elsewhere, no slow client reaches it.
 PATIENT = (
-    "from peers import barrier_client, barrier_hub\n"
-    f"barrier_client.FIRST_LINE_SECONDS = barrier_hub.FIRST_LINE_SECONDS = {2 * HANG_SECONDS}\n"
+    "from peers.barriers import client, hub\n"
+    f"client.FIRST_LINE_SECONDS = hub.FIRST_LINE_SECONDS = {2 * HANG_SECONDS}\n"
 )
 
 
@@ -204,7 +206,7 @@ def test_source_setting_is_checked(tmp_path: Path) -> None:
     ],
 )
 def test_addresses_are_compared_in_one_form(address: str, written: str) -> None:
-    assert barrier_limits.normalize(address) == written
+    assert limits.normalize(address) == written
 
 
 def test_fields_of_an_arrival_are_bounded(tmp_path: Path) -> None:
@@ -224,7 +226,7 @@ def test_number_of_remembered_arrivals_is_bounded_by_the_gang(
             tuple(peers.Peer("worker", i, i, f"127.0.9.{i + 1}", 1, "") for i in range(pods)),
         )  # fmt: skip
         with socket.create_server((FIRST, 0)) as listener:
-            hub = barrier_hub.Hub(listener, gang_of_peers, None, takes_any=False)
+            hub = Hub(listener, gang_of_peers, None, takes_any=False)
             hub._released = dict.fromkeys(map(str, range(20000)))
             hub._release()
             assert len(hub._released) == most
@@ -385,4 +387,4 @@ def test_each_pod_has_a_place_for_its_report_and_one_for_a_barrier(
     monkeypatch.setattr(resource, "getrlimit", lambda _: (4096, 4096))
     addresses = [(f"10.0.{i // 250}.{i % 250}",) for i in range(pods)]
     gang: Any = SimpleNamespace(peers=[SimpleNamespace(addresses=each) for each in addresses])
-    assert barrier_limits.Limits(gang, {}).total >= 2 * pods
+    assert limits.Limits(gang, {}).total >= 2 * pods

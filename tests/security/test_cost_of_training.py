@@ -18,10 +18,10 @@ from framework.api.trainingprogress import (
     TrainingProgress,
     encode_training_progress,
 )
-from rendezvous.core.gangprogress import GangMeter
-from rendezvous.core.hangreports import AgentReport, ProcessReport
-from rendezvous.core.hangs import GangWatch
-from rendezvous.core.progress import Limits
+from rendezvous.core.hangs.gangprogress import GangMeter
+from rendezvous.core.hangs.progress import Limits
+from rendezvous.core.hangs.reports import AgentReport, ProcessReport
+from rendezvous.core.hangs.watch import GangWatch
 from tests.security.test_cost_of_core import SETTINGS, assert_linear
 from tests.support.builders.largegangs import LargeGang, build_snapshot
 from tests.support.measuring.cost import Operation

@@ -18,9 +18,8 @@ TCP, to the process of rank 0, on $FB_BARRIER_PORT (29600). Where the gang key i
 of such a connection prove that they have it before anything else is read.
 """
 
-from .barrier_client import barrier, pass_barrier
-from .barrier_hub import list_missing
-from .callbacks import KerasProgress, LightningProgress, TrainerProgress
+from .barriers.client import barrier, pass_barrier
+from .barriers.hub import list_missing
 from .changes import Change, Subscription, compute_change, on_change
 from .failures import Failure
 from .gang_key import GangKeyError, compute_proof, draw_nonce, is_proof, read_gang_key
@@ -28,7 +27,8 @@ from .generations import Peer, Roster, roster, wait
 from .jax_world import initialize_jax
 from .leaving import Leaving, leaving
 from .logs import warn_once
-from .steps import pause, progress
+from .reporting.callbacks import KerasProgress, LightningProgress, TrainerProgress
+from .reporting.steps import pause, progress
 
 __all__ = [
     "Change",

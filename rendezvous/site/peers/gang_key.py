@@ -1,6 +1,6 @@
 """The secret that the Pods of an attempt share, and the proofs that a program has it.
 
-Used by ``barrier_hub``, ``barrier_client``, torchrun's members and the agent's long-polls. A proof
+Used by ``barriers``, torchrun's members and the agent's long-polls. A proof
 is an HMAC-SHA256 of texts that both ends know, among them a number that the other end has drawn.
 """
 

@@ -3,7 +3,7 @@
 No I/O, no clock: times are given. Steps:
 
 1. Each agent reports its processes every few seconds, and gets an answer at once.
-2. If the gang stands still (``core.progress``), the next answers ask all agents for stacks.
+2. If the gang stands still (``progress``), the next answers ask all agents for stacks.
 3. When all have answered, or after 10 s, the verdict names the ranks that are behind. It is in all
    further answers, until the gang moves, its members change, or a process is started anew.
 4. The agents of the members that are to act end their processes. These are the members with a rank
@@ -35,7 +35,16 @@ because it has failed.
 
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from rendezvous.core.hangreports import (
+from rendezvous.core.hangs.progress import (
+    Limits,
+    RankProgress,
+    Standstill,
+    bound_first_seconds,
+    compute_active_until,
+    find_standstill,
+    find_stragglers,
+)
+from rendezvous.core.hangs.reports import (
     BUSY_WINDOW_SECONDS,
     MAX_NAMED,
     NO_RUN,
@@ -44,15 +53,6 @@ from rendezvous.core.hangreports import (
     Answer,
     ProcessReport,
     Verdict,
-)
-from rendezvous.core.progress import (
-    Limits,
-    RankProgress,
-    Standstill,
-    bound_first_seconds,
-    compute_active_until,
-    find_standstill,
-    find_stragglers,
 )
 
 _STACKS_SECONDS = 10.0

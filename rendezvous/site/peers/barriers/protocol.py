@@ -1,4 +1,4 @@
-"""What the two ends of a barrier's connection send each other: ``barrier_client``, ``barrier_hub``.
+"""What the two ends of a barrier's connection send each other: ``client``, ``hub``.
 
 1. A process connects to the hub, which is the process of rank 0, from an address that the roster
    has for its Pod.
@@ -15,7 +15,7 @@
 
 Agents send reports on connections of their own: after step 2, lines ``{"attempt", "role", "index",
 "pod", "report"}``, each of which the hub answers by a line. Report and answer are those of
-``rendezvous.core.hangreports``.
+``rendezvous.core.hangs.reports``.
 
 Each of these is a line of at most 4096 bytes, its end included; all but ``go`` are JSON. From the
 connection to the arrival there are 10 seconds. The hub closes connections that break these rules.
@@ -24,7 +24,7 @@ connection to the arrival there are 10 seconds. The hub closes connections that 
 import json
 from typing import Any, Dict, Tuple
 
-from .gang_key import compute_proof
+from ..gang_key import compute_proof
 
 MAX_LINE_BYTES = 4096
 # How long a connection may take until the process has arrived.

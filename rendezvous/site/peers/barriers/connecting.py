@@ -5,7 +5,7 @@ import errno
 import socket
 from typing import Optional
 
-from .generations import Peer
+from ..generations import Peer
 
 CONNECT_SECONDS = 2.0
 

@@ -1,6 +1,6 @@
-"""The hub of the barrier, a thread in the process of rank 0. ``barrier_client`` starts it.
+"""The hub of the barrier, a thread in the process of rank 0. ``client`` starts it.
 
-``barrier_protocol`` says what is sent, ``barrier_limits`` how many connections there may be. The
+``protocol`` says what is sent, ``limits`` how many connections there may be. The
 thread does this again and again:
 
 1. Wait for connections and lines: for 50 ms while a process waits at a barrier, for 1 s while a
@@ -25,8 +25,12 @@ import time
 from collections import Counter
 from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Tuple
 
-from .barrier_limits import PER_POD, Limits, is_loopback, list_addresses, normalize
-from .barrier_protocol import (
+from ..gang_key import draw_nonce, is_proof
+from ..generations import LOOK_SECONDS, Roster, read_older, roster
+from ..logs import log
+from .connecting import keep_alive
+from .limits import PER_POD, Limits, is_loopback, list_addresses, normalize
+from .protocol import (
     FIRST_LINE_SECONDS,
     GO,
     MAX_LINE_BYTES,
@@ -36,10 +40,6 @@ from .barrier_protocol import (
     decode_line,
     encode_line,
 )
-from .connecting import keep_alive
-from .gang_key import draw_nonce, is_proof
-from .generations import LOOK_SECONDS, Roster, read_older, roster
-from .logs import log
 
 # How many addresses are named in the log, so that foreign clients do not fill it.
 _NAMED_STRANGERS = 8

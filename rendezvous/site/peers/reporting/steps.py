@@ -20,9 +20,9 @@ import threading
 import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+from ..generations import find_current
+from ..logs import log
 from . import progress_page
-from .generations import find_current
-from .logs import log
 from .progress_page import MAX_STEP, NONE, STACKS_SIGNAL, STEP, STEP_OFFSET
 
 _METRICS_SECONDS = 1.0

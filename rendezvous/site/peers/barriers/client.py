@@ -1,6 +1,6 @@
 """``barrier``, in every process: to go to rank 0 and wait there.
 
-``barrier_protocol`` says what is sent. Until this process is let go:
+``protocol`` says what is sent. Until this process is let go:
 
 1. Wait for a generation with a member that computes.
 2. In the process of rank 0, start the hub, unless a process of this Pod serves it already, or the
@@ -19,9 +19,13 @@ import socket
 import time
 from typing import Any, Callable, Optional
 
-from .barrier_hub import serve
-from .barrier_limits import Limits, make_room
-from .barrier_protocol import (
+from ..gang_key import draw_nonce, is_proof, read_gang_key
+from ..generations import LOOK_SECONDS, Roster, find_current, roster, wait
+from ..logs import warn_once
+from .connecting import CONNECT_SECONDS, connect
+from .hub import serve
+from .limits import Limits, make_room
+from .protocol import (
     FIRST_LINE_SECONDS,
     GO,
     MAX_LINE_BYTES,
@@ -31,10 +35,6 @@ from .barrier_protocol import (
     decode_line,
     encode_line,
 )
-from .connecting import CONNECT_SECONDS, connect
-from .gang_key import draw_nonce, is_proof, read_gang_key
-from .generations import LOOK_SECONDS, Roster, find_current, roster, wait
-from .logs import warn_once
 
 DEFAULT_PORT = 29600
 SERVED_BY_ENV = "FB_BARRIER_SERVED_BY"

@@ -18,7 +18,7 @@ from collections import deque
 from typing import Deque, Dict, Optional, Sequence, Tuple
 
 from framework.api.trainingprogress import TrainingProgress
-from rendezvous.core.hangreports import ProcessReport
+from rendezvous.core.hangs.reports import ProcessReport
 
 _WINDOW_SECONDS = 60.0
 _MAX_SAMPLES = 128

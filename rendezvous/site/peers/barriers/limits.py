@@ -17,7 +17,7 @@ import resource
 from collections import Counter
 from typing import Any, Dict, Tuple
 
-from .generations import Peer, Roster
+from ..generations import Peer, Roster
 
 # How many processes of one Pod may wait at barriers at a time.
 PER_POD = 16
