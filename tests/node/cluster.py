@@ -86,10 +86,25 @@ class Cluster:
         self.kubectl("apply", "--server-side", "-k", str(ROOT / "deploy" / "base"))
         for folder in ("admission", "network"):
             self.kubectl("apply", "-k", str(ROOT / "deploy" / folder))
+        self.wait_for_rollout()
+
+    def wait_for_rollout(self) -> None:
+        """Wait until the controller is the one that was applied last, and no earlier one is left.
+
+        `kubectl rollout status` leaves out Pods that are being deleted. Their controller goes on
+        asking the API server until it ends, also for what only it had the rights to.
+        """
         self.kubectl(
             *("rollout", "status", "deployment/framework-controller"),
             *(f"--namespace={SYSTEM_NAMESPACE}", f"--timeout={NODE_SECONDS}s"),
         )
+
+        def look() -> bool | None:
+            selector = "app.kubernetes.io/name=framework-controller"
+            pods = self.get("pods", "--namespace", SYSTEM_NAMESPACE, "--selector", selector)
+            return True if len(pods["items"]) == 1 else None
+
+        self.wait(look, "one Pod of the controller is left", SYSTEM_NAMESPACE)
 
     def patch_framework(self, namespace: str, name: str, *operations: dict[str, Any]) -> None:
         """Change a Framework, all of it or nothing."""

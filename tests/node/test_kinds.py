@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests.cli.test_kinds_local import build_second_dialect, check_tfjob
-from tests.node.cluster import NODE_SECONDS, SYSTEM_NAMESPACE, Cluster
+from tests.node.cluster import NODE_SECONDS, Cluster
 from tests.support.machine.prerequisites import install_programs, skip_test
 from tests.support.servers.frameworkcrd import ROOT
 
@@ -54,10 +54,7 @@ def kinds(cluster: Cluster) -> Cluster:
     """The node with a controller that runs TfJobs and TrainingJobs."""
     overlay = ROOT / "deploy" / "overlays" / "kinds"
     cluster.kubectl("apply", "--server-side", "-k", str(overlay))
-    cluster.kubectl(
-        *("rollout", "status", "deployment/framework-controller"),
-        *(f"--namespace={SYSTEM_NAMESPACE}", f"--timeout={NODE_SECONDS}s"),
-    )
+    cluster.wait_for_rollout()
     return cluster
 
 

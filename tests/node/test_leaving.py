@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.node.cluster import NODE_SECONDS, SYSTEM_NAMESPACE, Cluster
+from tests.node.cluster import NODE_SECONDS, Cluster
 from tests.node.gangs import (
     apply_gang,
     build_gang,
@@ -58,16 +58,12 @@ def watching(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         f"resources: [{bases['base']}]\ncomponents: [{bases['nodes']}]\n"
     )
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(folder))
-    wait_for_rollout(cluster)
+    cluster.wait_for_rollout()
     yield cluster
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(ROOT / "deploy/base"))
+    # The controller that watches nodes begins a new watch every few seconds: it would be refused.
+    cluster.wait_for_rollout()
     cluster.kubectl("delete", "-f", str(ROOT / "deploy/nodes/clusterrole.yaml"))
-    wait_for_rollout(cluster)
-
-
-def wait_for_rollout(cluster: Cluster) -> None:
-    limits = (f"--namespace={SYSTEM_NAMESPACE}", f"--timeout={NODE_SECONDS}s")
-    cluster.kubectl("rollout", "status", "deployment/framework-controller", *limits)
 
 
 @pytest.fixture
