@@ -1,8 +1,10 @@
 """How the consumer tests run a stack: a script in its own Python, JSON in and out."""
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -54,7 +56,13 @@ def run_program(
     """
     with _open_output() as out, _open_output() as err:
         program = subprocess.Popen(
-            command, cwd=directory, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err
+            command,
+            cwd=directory,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
         )
         try:
             program.wait(timeout)
@@ -81,8 +89,9 @@ def _open_output() -> IO[str]:
 def _stop(
     program: "subprocess.Popen[bytes]", out: IO[str], err: IO[str]
 ) -> "subprocess.CompletedProcess[str]":
-    """End a program that hangs; a launcher ends its processes after SIGTERM."""
-    program.terminate()
+    """End a program that hangs, and what it has started: a shell does not end its commands."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(program.pid, signal.SIGTERM)
     try:
         program.wait(_END_SECONDS)
     except subprocess.TimeoutExpired:

@@ -19,6 +19,7 @@ from tests.consumers.stacks import (
     write_volume,
 )
 from tests.rendezvous.gangs import IPV6, build_gang, build_role, build_roster
+from tests.support.servers.childprocess import find_free_ports
 
 # Everything is JAX's own up to where it would connect.
 RECORD = """
@@ -87,8 +88,9 @@ def test_jax_processes_find_one_another(address: str, tmp_path: Path) -> None:
     (tmp_path / "form.py").write_text(FORM)
     gang = build_local_gang(address)
     settings = {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(tmp_path)}
+    (port,) = find_free_ports(1)
     envs = [
-        write_volume(tmp_path, gang, index=index, jax_coordinator_port="28476").env | settings
+        write_volume(tmp_path, gang, index=index, jax_coordinator_port=str(port)).env | settings
         for index in (0, 1)
     ]
     with ThreadPoolExecutor() as pool:

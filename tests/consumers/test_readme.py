@@ -2,12 +2,11 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
-from tests.consumers.examples import build_path
-from tests.consumers.stacks import HANG_SECONDS, require_python
+from tests.consumers.examples import RUN_SECONDS, build_path
+from tests.consumers.stacks import explain, require_python, run_program
 from tests.docs.commands import list_commands
 from tests.docs.covered import TORCH, find_how
 from tests.docs.pasted import read_pasted
@@ -17,16 +16,9 @@ from tests.support.servers.frameworkserver import build_env
 def run_in_shell(folder: Path, script: str) -> str:
     """Run a script as a user does, with PyTorch on the PATH; return its output."""
     programs = [str(Path(sys.executable).parent), build_path(require_python("torch"))]
-    ran = subprocess.run(
-        ["bash", "-eu", "-c", script],
-        cwd=folder,
-        env=build_env() | {"PATH": os.pathsep.join(programs), "TMPDIR": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=HANG_SECONDS,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    env = build_env() | {"PATH": os.pathsep.join(programs), "TMPDIR": str(folder)}
+    ran = run_program(["bash", "-eu", "-c", script], folder, env, timeout=RUN_SECONDS)
+    assert ran.returncode == 0, explain(ran)
     return ran.stdout
 
 

@@ -1,5 +1,6 @@
 """The message of a program that failed; needs no stack."""
 
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -12,9 +13,9 @@ from tests.support.waiting import wait_until
 HANG = "echo half; echo way >&2; touch written; exec sleep 600"
 
 
-def test_program_without_an_end_fails_with_what_it_wrote(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def expiring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of a program is over when it has made the file `written`."""
     real = subprocess.Popen.wait
 
     def expire(program: "subprocess.Popen[bytes]", timeout: float | None = None) -> int:
@@ -23,10 +24,34 @@ def test_program_without_an_end_fails_with_what_it_wrote(
         raise subprocess.TimeoutExpired(program.args, timeout or 0)
 
     monkeypatch.setattr(subprocess.Popen, "wait", expire)
+
+
+@pytest.mark.usefixtures("expiring")
+def test_program_without_an_end_fails_with_what_it_wrote(tmp_path: Path) -> None:
     with pytest.raises(pytest.fail.Exception) as failed:
         run_program(["sh", "-c", HANG], tmp_path, timeout=3)
     for part in ("no end in 3 s", "stdout\nhalf\n", "stderr\nway\n"):
         assert part in str(failed.value)
+
+
+@pytest.mark.usefixtures("expiring")
+def test_commands_of_a_shell_without_an_end_are_ended_too(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "held")
+    reader = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
+    script = "exec 3>held; sleep 600 & touch written; wait"
+    with pytest.raises(pytest.fail.Exception):
+        run_program(["sh", "-c", script], tmp_path, timeout=3)
+
+    def is_let_go() -> bool:
+        try:
+            return os.read(reader, 1) == b""
+        except BlockingIOError:
+            return False
+
+    try:
+        wait_until(is_let_go, lambda: "the command goes on")
+    finally:
+        os.close(reader)
 
 
 def test_program_that_failed_is_explained_by_code_and_both_outputs(tmp_path: Path) -> None:

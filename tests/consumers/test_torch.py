@@ -7,6 +7,7 @@ import pytest
 from rendezvous.volume.install import install
 from tests.consumers.stacks import COUNTS, FAMILIES, ask, list_addresses, write_volume
 from tests.rendezvous.gangs import build_gang, build_role, build_roster
+from tests.support.servers.childprocess import find_free_ports
 
 PARSE = """
 from torch.distributed.run import get_args_parser, config_from_args
@@ -71,12 +72,13 @@ answer([
 def test_torchrun_finds_the_handler_in_the_site_folder(tmp_path: Path) -> None:
     role = build_role("worker", 1)
     role = role._replace(members=(role.members[0]._replace(addresses=("127.0.0.1",)),))
+    (port,) = find_free_ports(1)
     rendering = write_volume(
         tmp_path,
         build_roster(role),
         torch_mode="elastic",
         torch_backend="framework",
-        torch_rdzv_port="29417",
+        torch_rdzv_port=str(port),
     )
     # As the writer leaves it: a generation, and the link to it.
     (tmp_path / "current").rename(tmp_path / "gen-1")

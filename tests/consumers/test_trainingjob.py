@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.consumers.examples import run_example
-from tests.consumers.stacks import HANG_SECONDS, require_program
+from tests.consumers.examples import RUN_SECONDS, run_example
+from tests.consumers.stacks import explain, require_program, run_program
 from tests.support.servers.frameworkserver import build_env
 
 LAUNCH = """
@@ -74,15 +74,9 @@ def run_job(tmp_path: Path, *documents: object) -> str:
     file = tmp_path / "job.yaml"
     file.write_text(yaml.safe_dump_all(documents))
     options = ["--local", "--isolation", "root", "--logs", "--directory", str(tmp_path / "state")]
-    ran = subprocess.run(
-        [sys.executable, "-m", "cli.main", "run", *options, str(file)],
-        env=build_env(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=HANG_SECONDS,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    command = [sys.executable, "-m", "cli.main", "run", *options, str(file)]
+    ran = run_program(command, Path.cwd(), build_env(), timeout=RUN_SECONDS)
+    assert ran.returncode == 0, explain(ran)
     return ran.stdout
 
 

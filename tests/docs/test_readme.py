@@ -1,5 +1,6 @@
 """What a newcomer pastes from README.md works, and its sample of an output is real."""
 
+import ast
 import os
 import re
 import subprocess
@@ -75,9 +76,19 @@ def test_pasted_framework_is_valid() -> None:
     assert validate_framework(decode_framework(document.value)) == ()
 
 
+def read_program() -> str:
+    return read_pasted().partition("<<'END'\n")[2].partition("\nEND\n")[0]
+
+
 def test_pasted_program_is_python() -> None:
-    text = read_pasted().partition("<<'END'\n")[2].partition("\nEND\n")[0]
-    compile(text, "train.py", "exec")
+    compile(read_program(), "train.py", "exec")
+
+
+def test_pasted_program_leaves_out_the_end_of_the_interpreter() -> None:
+    """PyTorch's threads abort it now and then: a job that had trained ended as Failed."""
+    *_, before, last = ast.parse(read_program()).body
+    assert ast.unparse(before) == "dist.destroy_process_group()"
+    assert ast.unparse(last) == "os._exit(0)"
 
 
 def test_sample_with_another_line_differs() -> None:
