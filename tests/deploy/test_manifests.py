@@ -18,7 +18,8 @@ OPTIONS = {option for p in controller_command.params for option in p.opts}
 
 
 def load(path: Path) -> list[dict[str, Any]]:
-    return [d for d in yaml.safe_load_all(path.read_text(encoding="utf-8")) if d is not None]
+    documents = yaml.load_all(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    return [document for document in documents if document is not None]
 
 
 def find(kind: str, objects: list[dict[str, Any]]) -> dict[str, Any]:

@@ -18,8 +18,9 @@ _TEST_SECONDS = 2400
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    folder = str(Path(__file__).parent) + os.sep
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
+        if str(item.path).startswith(folder):
             item.add_marker(pytest.mark.timeout(_TEST_SECONDS))
     items.sort(key=lambda item: item.path.name == _LAST_MODULE)
 

@@ -18,9 +18,12 @@ EXAMPLES = sorted(STACKS.glob("*.yaml"))
 
 
 def list_documents() -> "list[tuple[str, Any]]":
-    found = [(f"docs-{number}", yaml.safe_load(text)) for number, text in enumerate(BLOCKS)]
+    found = [
+        (f"docs-{number}", yaml.load(text, yaml.CSafeLoader)) for number, text in enumerate(BLOCKS)
+    ]
     for path in EXAMPLES:
-        found += [(path.name, document) for document in yaml.safe_load_all(path.read_text())]
+        documents = yaml.load_all(path.read_text(), yaml.CSafeLoader)
+        found += [(path.name, document) for document in documents]
     return found
 
 

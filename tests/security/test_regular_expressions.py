@@ -70,8 +70,8 @@ class Use(NamedTuple):
     methods: frozenset[str]
 
 
-def walk_calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
-    for node in ast.walk(tree):
+def list_calls(nodes: list[ast.AST]) -> Iterator[tuple[str, ast.Call]]:
+    for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             owner, name = node.func.value, node.func.attr
             is_re = isinstance(owner, ast.Name) and owner.id == "re"
@@ -79,9 +79,8 @@ def walk_calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
                 yield name, node
 
 
-def find_methods(tree: ast.AST, name: str) -> frozenset[str]:
+def find_methods(nodes: list[ast.AST], name: str) -> frozenset[str]:
     """Find what a module calls on a pattern; all methods if it hands the pattern on."""
-    nodes = list(ast.walk(tree))
     loads = [
         n for n in nodes if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
     ]
@@ -106,6 +105,7 @@ def find_flags(call: ast.Call, position: int) -> int:
 def list_uses(path: Path) -> Iterator[Use]:
     """List the patterns of a file."""
     tree = ast.parse(path.read_text())
+    nodes = list(ast.walk(tree))
     file = path.relative_to(ROOT).as_posix()
     module = file.removesuffix(".py").replace("/", ".")
     names = {
@@ -113,11 +113,11 @@ def list_uses(path: Path) -> Iterator[Use]:
         for s in tree.body
         if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)
     }
-    for function, call in walk_calls(tree):
+    for function, call in list_calls(nodes):
         name = names.get(id(call))
         if name is not None:
             pattern = as_text(getattr(importlib.import_module(module), name))
-            yield Use(f"{file} {name}", pattern, find_methods(tree, name))
+            yield Use(f"{file} {name}", pattern, find_methods(nodes, name))
         elif isinstance(call.args[0], ast.Constant):
             position = {"sub": 4, "subn": 4, "split": 3, "compile": 1}.get(function, 2)
             pattern = as_text(re.compile(call.args[0].value, find_flags(call, position)))

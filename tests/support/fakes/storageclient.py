@@ -37,7 +37,7 @@ from localcluster.apiserver.views.forms import event_line
 from tests.support.builders import AT
 from tests.support.servers.frameworkcrd import CRD_FILE
 
-_CRD: Object = yaml.safe_load(CRD_FILE.read_text(encoding="utf-8"))
+_CRD: Object = yaml.load(CRD_FILE.read_text(encoding="utf-8"), yaml.CSafeLoader)
 _RESOURCES = {
     (known.group, known.version, known.plural): known
     for known in vars(resources).values()
