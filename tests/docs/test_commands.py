@@ -116,9 +116,9 @@ def test_kubectl_parses_the_call(command: str) -> None:
         words[words.index("-f") + 1] = "deploy/base/crd.yaml"
     if words[0] == "edit":
         words[0] = "get"
-    # No server: kubectl parses the call and then finds nothing to connect to.
+    # No server: kubectl parses the call, and then its connection is refused.
     ran = subprocess.run(
-        [KUBECTL, "--server=http://127.0.0.1:1", "--request-timeout=1s", *words],
+        [KUBECTL, "--server=http://127.0.0.1:1", f"--request-timeout={HANG_SECONDS}s", *words],
         capture_output=True,
         text=True,
         check=False,
