@@ -13,34 +13,35 @@ from tests.support.waiting import wait_until
 HANG = "echo half; echo way >&2; touch written; exec sleep 600"
 
 
-@pytest.fixture
-def expiring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time of a program is over when it has made the file `written`."""
+def run_expiring(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run a program whose time is over when it has made the file `written`; return the failure."""
     real = subprocess.Popen.wait
 
     def expire(program: "subprocess.Popen[bytes]", timeout: float | None = None) -> int:
         monkeypatch.setattr(subprocess.Popen, "wait", real)
-        wait_until((tmp_path / "written").exists)
+        wait_until((folder / "written").exists)
         raise subprocess.TimeoutExpired(program.args, timeout or 0)
 
     monkeypatch.setattr(subprocess.Popen, "wait", expire)
-
-
-@pytest.mark.usefixtures("expiring")
-def test_program_without_an_end_fails_with_what_it_wrote(tmp_path: Path) -> None:
     with pytest.raises(pytest.fail.Exception) as failed:
-        run_program(["sh", "-c", HANG], tmp_path, timeout=3)
+        run_program(["sh", "-c", script], folder, timeout=3)
+    return str(failed.value)
+
+
+def test_program_without_an_end_fails_with_what_it_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = run_expiring(HANG, tmp_path, monkeypatch)
     for part in ("no end in 3 s", "stdout\nhalf\n", "stderr\nway\n"):
-        assert part in str(failed.value)
+        assert part in message
 
 
-@pytest.mark.usefixtures("expiring")
-def test_commands_of_a_shell_without_an_end_are_ended_too(tmp_path: Path) -> None:
+def test_commands_of_a_shell_without_an_end_are_ended_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     os.mkfifo(tmp_path / "held")
     reader = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
-    script = "exec 3>held; sleep 600 & touch written; wait"
-    with pytest.raises(pytest.fail.Exception):
-        run_program(["sh", "-c", script], tmp_path, timeout=3)
+    run_expiring("exec 3>held; sleep 600 & touch written; wait", tmp_path, monkeypatch)
 
     def is_let_go() -> bool:
         try:
