@@ -56,8 +56,10 @@ class HealedGang:
         command: Sequence[str] = ("sh", "-c", COMMAND),
         settings: Mapping[str, str] = MappingProxyType({}),
         count: int = COUNT,
+        max_restarts: int = 9,
     ) -> None:
-        self.count = count
+        self.count = self.real = count
+        self.max_restarts = max_restarts
         self.policed = policed
         self.kube = kube
         self.folder = folder
@@ -80,7 +82,10 @@ class HealedGang:
         template = build_template_wire(serviceAccountName=AGENT, volumes=[key])
         template["spec"]["containers"][0]["env"] = env
         role = build_role_wire("worker", self.count, task={"pod": template})
-        in_place = {constants.MAX_RESTARTS_FIELD: 9, constants.WITHIN_SECONDS_FIELD: 3600}
+        in_place = {
+            constants.MAX_RESTARTS_FIELD: self.max_restarts,
+            constants.WITHIN_SECONDS_FIELD: 3600,
+        }
         role[constants.RECOVERY_FIELD] = {constants.IN_PLACE_FIELD: in_place}
         return build_submission(NAME, role)
 
@@ -128,9 +133,12 @@ class HealedGang:
             (folder / "ca.crt").write_bytes(Path(self.policed.access.ca_file).read_bytes())
 
     async def _write_gang_key(self, pod: FakePod, folder: Path) -> None:
+        (folder / constants.GANG_KEY).write_bytes(await self.read_gang_key(pod))
+
+    async def read_gang_key(self, pod: FakePod) -> bytes:
+        """Read the content of the mounted file."""
         secret = await self.kube.get(SECRETS, pod.namespace, build_gang_key_name(NAME))
-        key = base64.b64decode(secret["data"][constants.GANG_KEY])
-        (folder / constants.GANG_KEY).write_bytes(key)
+        return base64.b64decode(secret["data"][constants.GANG_KEY])
 
     def kill_commands(self, pods: list[str]) -> None:
         """Kill them together: an epoch that one leads to must not end another one first."""
@@ -172,7 +180,7 @@ class HealedGang:
             roles = (status.get("attemptStatus") or {}).get("taskRoleStatuses") or ()
             states = [task["state"] for role in roles for task in role["taskStatuses"]]
             is_running = states == ["AttemptRunning"] * self.count
-            acknowledged = {self.read_annotation(i, ACKNOWLEDGED) for i in range(self.count)}
+            acknowledged = {self.read_annotation(i, ACKNOWLEDGED) for i in range(self.real)}
             return (
                 is_running
                 and status["state"] == states[0]

@@ -108,9 +108,12 @@ def _reserve(port: int) -> bool:
 
 
 def build_own_address(number: int) -> str:
-    """Build an address of the loopback network that no other process of the tests has."""
+    """Build an address of the loopback network.
+
+    No other process of the tests has it, as long as none has a number above 249 (at most 1,249).
+    """
     high, low = divmod(os.getpid() % 62_500, 250)
-    return f"127.{1 + high}.{1 + low}.{1 + number}"
+    return f"127.{1 + high}.{1 + low + number // 250}.{1 + number % 250}"
 
 
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None

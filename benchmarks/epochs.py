@@ -1,0 +1,143 @@
+"""From the death of one process until all members of a gang have agreed on the next epoch.
+
+Run by people::
+
+    python -m benchmarks.epochs 10 100 1000 --runs 5
+
+The API server, the controller and the agent of rank 0, which serves the start barrier, are real
+programs. The other members are light (``tests.support.fakes.lightmember``): the code of agents
+decides, and they watch and connect as agents do, but all of them are in the process of the
+benchmark, and nothing is started in them. In each round one of them fails.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.measuring import describe_machine, read_cpu_seconds
+from framework.clock import SystemClock
+from framework.kube.client import KubeClient
+from framework.kube.config import load_kube_config
+from framework.kube.resources import FRAMEWORKS
+from rendezvous.site.peers.barrier_limits import make_room
+from tests.kube.largegang import Controller, LargeGang
+from tests.kube.test_restart_in_place import NAME, deploy
+from tests.support.fakes.kubelet import FakeKubelet
+from tests.support.servers.controlplane import Access, open_control_plane
+from tests.support.servers.frameworkcrd import install_crd, wait_ready
+from tests.support.servers.policed import ADMISSION
+from tests.support.servers.rights import apply_kustomization
+from tests.support.waiting import wait_until_async
+
+_SEED = 467
+_SETTLE_SECONDS = 1.0
+
+
+class Round(NamedTuple):
+    """One failure; seconds."""
+
+    seen_first: float
+    """Until the first of the other members has seen the next epoch."""
+    seen_last: float
+    """Until all of them have; so all their processes have ended."""
+    agreed: float
+    """Until the start barrier has released all."""
+    agent_cpu: float
+    """CPU time of the agent of rank 0."""
+    controller_cpu: float
+    """CPU time of the controller."""
+    own_cpu: float
+    """CPU time of this benchmark: all light members."""
+
+
+async def fail_one(gang: LargeGang, controller: Controller, index: int, epoch: int) -> Round:
+    """Let a member fail; measure until all have started the next epoch.
+
+    Raises:
+        RuntimeError: the controller has ended meanwhile.
+    """
+    agent, ends = gang.agents[f"{NAME}-worker-0"].pid, controller.ends
+    pids = (agent, controller.child.pid, os.getpid())
+    before = [read_cpu_seconds(pid) for pid in pids]
+    began = asyncio.get_running_loop().time()
+    gang.members[index].kill_process()
+    await wait_until_async(lambda: all(m.epoch == epoch + 1 for m in gang.members.values()))
+    after = [read_cpu_seconds(pid) for pid in pids]
+    if controller.ends != ends:
+        raise RuntimeError("the controller has ended: the machine is too busy to renew its Lease")
+    seen = [member.seen[epoch + 1] - began for member in gang.members.values()]
+    starts = [member.starts[-1][1] - began for member in gang.members.values()]
+    cpu = [late - early for late, early in zip(after, before, strict=True)]
+    return Round(min(seen), max(seen), max(starts), *cpu)
+
+
+async def measure(access: Access, size: int, runs: int, folder: Path) -> list[Round]:
+    """Measure a gang of this size in a namespace of its own."""
+    namespace, http = f"epochs-{size}", access.open_http()
+    http.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    wait_ready(http, f"/api/v1/namespaces/{namespace}/serviceaccounts/default")
+    deployed, policed = deploy(access, namespace, folder)
+    clock, draw = SystemClock(), random.Random(_SEED)
+    config = load_kube_config(None, access.kubeconfig, {})
+    async with KubeClient(config, user_agent="benchmark", clock=clock) as kube:
+        gang = LargeGang(policed, kube, folder, size, 1)
+        controller = Controller(deployed)
+        supervision = asyncio.create_task(controller.supervise())
+        try:
+            async with FakeKubelet(kube, clock, namespace, choose_script=lambda _: gang.run_pod):
+                await kube.create(FRAMEWORKS, namespace, gang.build())
+                await wait_until_async(lambda: len(gang.members) == size - 1)
+                await gang.wait_for_epoch(0)
+                rounds = []
+                for epoch in range(runs):
+                    # What the epoch before leads to is over.
+                    await gang.wait_for_epoch(epoch)
+                    await asyncio.sleep(_SETTLE_SECONDS)
+                    index = draw.choice(list(gang.members))
+                    rounds.append(await fail_one(gang, controller, index, epoch))
+        finally:
+            supervision.cancel()
+            controller.child.terminate()
+    return rounds
+
+
+def describe(size: int, rounds: list[Round], least: float) -> str:
+    """Describe the rounds by their medians; ``least``: the agreement of the smallest gang."""
+    medians = Round(*(statistics.median(values) for values in zip(*rounds, strict=True)))
+    agreed = [each.agreed for each in rounds]
+    return (
+        f"{size:6} members: agreed {medians.agreed:.2f} s ({min(agreed):.2f} to {max(agreed):.2f}),"
+        f" ratio {medians.agreed / least:.1f}; seen by the first {medians.seen_first:.2f} s, by all"
+        f" {medians.seen_last:.2f} s; CPU: agent of rank 0 {medians.agent_cpu:.2f} s, controller"
+        f" {medians.controller_cpu:.2f} s, all light members {medians.own_cpu:.2f} s"
+    )
+
+
+def main() -> None:
+    """Run as a program."""
+    parser = argparse.ArgumentParser(prog="benchmarks.epochs", description=__doc__)
+    parser.add_argument("sizes", nargs="*", type=int, default=[10, 100, 1000])
+    parser.add_argument("--runs", type=int, default=5)
+    options = parser.parse_args()
+    print(f"$ python -m benchmarks.epochs {' '.join(sys.argv[1:])}")
+    print(describe_machine(), flush=True)
+    make_room(4 * max(options.sizes))
+    least = 0.0
+    with open_control_plane(os.environ, build=True) as access:
+        install_crd(access.open_http())
+        apply_kustomization(access, ADMISSION)
+        for size in options.sizes:
+            with tempfile.TemporaryDirectory(prefix="epochs-") as folder:
+                rounds = asyncio.run(measure(access, size, options.runs, Path(folder)))
+            least = least or statistics.median(each.agreed for each in rounds)
+            print(describe(size, rounds, least), flush=True)
+
+
+if __name__ == "__main__":
+    main()
