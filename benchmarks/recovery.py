@@ -17,6 +17,7 @@ import statistics
 import tempfile
 from operator import ge
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.measuring import describe_machine
 from framework.kube.resources import Object
@@ -29,10 +30,10 @@ _SETTLE_SECONDS = 1.0
 _MAX_RESTARTS = 100
 _NANOSECONDS = 1e9
 # A command has `$$` for `$`. Each start adds a line with its time. A rank that is to die writes its
-# time of death.
+# time of death, and one that is ended the time of that.
 _SCRIPT = """
 me=/gate/$FC_FRAMEWORK_NAME-$FC_TASK_INDEX
-trap 'exit 143' TERM
+trap 'date +%s%N >"$me.ended"; exit 143' TERM
 date +%s%N >>"$me.started"
 while ! [ -e "$me.die" ]; do sleep 0.02; done
 rm "$me.die"
@@ -56,6 +57,15 @@ def build(way: str, ranks: int) -> Object:
     return build_gang(role, name=way)
 
 
+class Recovered(NamedTuple):
+    """Seconds from the death of a rank."""
+
+    started: float
+    """Until all ranks that restart have started again."""
+    ended: float
+    """Until the last of the others was ended; 0 where they train on."""
+
+
 class Ranks:
     """The commands of one gang, as files say it."""
 
@@ -68,8 +78,8 @@ class Ranks:
         """List when each rank was started, in nanoseconds."""
         return [_read_times(path.with_suffix(".started")) for path in self._paths]
 
-    async def kill(self, index: int) -> float:
-        """Kill a rank; return the seconds until all ranks that restart have started again."""
+    async def kill(self, index: int) -> Recovered:
+        """Kill a rank, and wait until all ranks that restart have started again."""
         before = self.list_starts()
         path = self._paths[index]
         path.with_suffix(".died").unlink(missing_ok=True)
@@ -79,7 +89,11 @@ class Ranks:
             known = [known[index] if each == index else -1 for each in range(len(known))]
         await self.wait_for_starts(known)
         (died,) = _read_times(path.with_suffix(".died"))
-        return (max(starts[-1] for starts in self.list_starts()) - died) / _NANOSECONDS
+        ends = [time for each in self._paths for time in _read_times(each.with_suffix(".ended"))]
+        starts = [starts[-1] for starts in self.list_starts()]
+        return Recovered(
+            (max(starts) - died) / _NANOSECONDS, (max(ends, default=died) - died) / _NANOSECONDS
+        )
 
     async def wait_for_starts(self, known: list[int]) -> None:
         """Wait until each rank has started more often than it is known."""
@@ -93,8 +107,8 @@ def _read_times(path: Path) -> list[int]:
     return [int(line) for line in lines]
 
 
-async def measure(way: str, ranks: int, runs: int, directory: Path) -> list[float]:
-    """Measure one way; return the seconds of each round.
+async def measure(way: str, ranks: int, runs: int, directory: Path) -> list[Recovered]:
+    """Measure one way; return each round.
 
     Raises:
         RuntimeError: the gang recovered in another way.
@@ -103,15 +117,15 @@ async def measure(way: str, ranks: int, runs: int, directory: Path) -> list[floa
         gang = Ranks(directory / "gate", way, ranks)
         await world.create(build(way, ranks))
         await gang.wait_for_starts([0] * ranks)
-        seconds = []
+        rounds = []
         for run in range(runs):
             # What follows a recovery is over: acknowledgements, Pods that go.
             await asyncio.sleep(_SETTLE_SECONDS)
-            seconds.append(await gang.kill((run + 1) % ranks))
+            rounds.append(await gang.kill((run + 1) % ranks))
         count = sum(len(uids) for uids in world.list_pods(way).values())
     if count != ranks + (runs if way == BY_POD else 0):
         raise RuntimeError(f"{way}: {count} Pods for {ranks} ranks and {runs} failures")
-    return seconds
+    return rounds
 
 
 def main() -> None:
@@ -128,10 +142,13 @@ def main() -> None:
         medians = {}
         for way in (PLAIN, IN_PLACE, BY_POD):
             with tempfile.TemporaryDirectory() as directory:
-                seconds = asyncio.run(measure(way, ranks, options.runs, Path(directory)))
+                rounds = asyncio.run(measure(way, ranks, options.runs, Path(directory)))
+            seconds = [each.started for each in rounds]
             medians[way] = statistics.median(seconds)
             spread = f"{min(seconds):.2f} to {max(seconds):.2f} s"
-            print(f"{ranks} ranks {way}: median {medians[way]:.2f} s, {spread}", flush=True)
+            ended = statistics.median(each.ended for each in rounds)
+            others = f"; the others ended after {ended:.2f} s" if ended else ""
+            print(f"{ranks} ranks {way}: median {medians[way]:.2f} s, {spread}{others}", flush=True)
         in_place, by_pod = (medians[way] / medians[PLAIN] for way in (IN_PLACE, BY_POD))
         print(f"{ranks} ranks: plain restarts: {in_place:.0f} in place, {by_pod:.0f} by Pod")
 

@@ -8,8 +8,9 @@ import asyncio
 from pathlib import Path
 
 from framework.kube.client import KubeClient
+from framework.kube.resources import Object
 from tests.kube.test_restart_in_place import ENDED, NAME, HealedGang
-from tests.support.fakes.kubelet import FakePod
+from tests.support.fakes.kubelet import NODE_NAME, FakePod
 from tests.support.fakes.lightmember import LightMember, Site
 from tests.support.servers.childprocess import ChildProcess, build_own_address
 from tests.support.servers.deployed import Deployed
@@ -28,18 +29,24 @@ class LargeGang(HealedGang):
         self.members: dict[int, LightMember] = {}
         self._site: Site | None = None
 
+    def build(self) -> Object:
+        body = super().build()
+        # Without a write of the scheduler for each Pod.
+        template = body["spec"]["taskRoles"][0]["task"]["pod"]
+        template["spec"]["nodeName"] = NODE_NAME
+        return body
+
     async def run_pod(self, pod: FakePod) -> None:
         index = int(pod.name.rpartition("-")[2])
         if index < self.real:
             await super().run_pod(pod)
             return
         pod.address = build_own_address(index)
-        await pod.initialize()
         if self._site is None:
             key = (await self.read_gang_key(pod)).strip().rpartition(b":")[2]
             self._site = Site(self.kube, NAME, "worker", self.port, key, self.report)
         self.members[index] = LightMember(self._site, pod, index)
-        await pod.start()
+        await pod.run_at_once()
         await self.members[index].run()
 
     async def report(self, pod: FakePod, text: str) -> None:
@@ -87,16 +94,17 @@ class Controller:
     It also ends when a busy machine does not let it renew its Lease.
     """
 
-    def __init__(self, deployed: Deployed) -> None:
+    def __init__(self, deployed: Deployed, *options: str) -> None:
         self._deployed = deployed
-        self.child = deployed.launch()
+        self._options = options
+        self.child = deployed.launch(*options)
         self.ends = 0
 
     async def supervise(self) -> None:
         while True:
             await wait_until_ended(self.child)
             self.ends += 1
-            self.child = self._deployed.launch()
+            self.child = self._deployed.launch(*self._options)
 
 
 async def wait_until_ended(child: ChildProcess) -> None:

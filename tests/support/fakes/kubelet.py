@@ -98,6 +98,18 @@ class FakePod:
             containerStatuses=self._build_statuses("containers", running),
         )
 
+    async def run_at_once(self) -> None:
+        """Running with an address, by one write; for gangs of a thousand."""
+        now = self._started_at = _render_time(self._clock.now())
+        await self._patch_status(
+            phase="Running",
+            hostIP=NODE_ADDRESS,
+            podIP=self.address,
+            podIPs=[{"ip": self.address}],
+            startTime=now,
+            containerStatuses=self._build_statuses("containers", {"running": {"startedAt": now}}),
+        )
+
     async def finish(
         self, exit_code: int = 0, *, message: str = "", reason: str | None = None
     ) -> None:

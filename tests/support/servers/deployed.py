@@ -76,13 +76,13 @@ class Deployed:
             self._config.write_text(yaml.safe_dump(config))
         self.audit = AuditLog.open(access, self.namespace, ACCOUNT)
 
-    def launch(self) -> ChildProcess:
-        """Start it, with no other right than its service account's."""
+    def launch(self, *options: str) -> ChildProcess:
+        """Start it, with no other right than its service account's; ``options`` come last."""
         arguments = [
             text.replace("$(POD_NAMESPACE)", self.namespace) for text in self._container["args"]
         ]
         command = [sys.executable, "-m", "controller", *arguments, "--health-port=0"]
-        command += ["--kubeconfig", self._access.kubeconfig]
+        command += ["--kubeconfig", self._access.kubeconfig, *options]
         if self._config is not None:
             command += ["--config", str(self._config)]
         log = self._folder / "controller.log"
