@@ -71,7 +71,7 @@ async def fail_one(gang: LargeGang, controller: Controller, index: int, epoch: i
     seen = [member.seen[epoch + 1] - began for member in gang.members.values()]
     starts = [member.starts[-1][1] - began for member in gang.members.values()]
     cpu = [late - early for late, early in zip(after, before, strict=True)]
-    return Round(min(seen), max(seen), max(starts), *cpu, server.cpu_seconds)
+    return Round(min(seen), max(seen), max(starts), cpu[0], cpu[1], cpu[2], server.cpu_seconds)
 
 
 async def measure(access: Access, size: int, runs: int, folder: Path) -> list[Round]:
