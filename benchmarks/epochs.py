@@ -25,7 +25,7 @@ from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.config import load_kube_config
 from framework.kube.resources import FRAMEWORKS
-from rendezvous.site.peers.barrier_limits import make_room
+from rendezvous.site.peers.barriers.limits import make_room
 from tests.kube.largegang import Controller, LargeGang
 from tests.kube.test_restart_in_place import NAME, deploy
 from tests.support.fakes.kubelet import FakeKubelet

@@ -2,8 +2,8 @@
 
 A light member decides by the agents' own code (``rendezvous.core.recovery``). It watches the roster
 on the API server, and comes to the start barrier on the network, by the protocol of the agents
-(``barrier_protocol``). Its process is only a phase in memory, so it ends at once. The agent of rank
-0 serves the start barrier: it has to be a real one.
+(``peers.barriers.protocol``). Its process is only a phase in memory, so it ends at once. The agent
+of rank 0 serves the start barrier: it has to be a real one.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from rendezvous.core.recovery import (
     WriteReport,
     step,
 )
-from rendezvous.site.peers.barrier_protocol import (
+from rendezvous.site.peers.barriers.protocol import (
     GO,
     MEMBER,
     RANK_0,
