@@ -25,6 +25,8 @@ Whether a Framework waits is decided in ``core/limits.py``. The rules:
 7. All other JSON is kept between two turns only while a sixteenth of the limit has room: what waits
    to be decoded, small Frameworks that are at rest, those that an edit made larger than their room,
    and jobs of other kinds. Of what has no room, only the identity is kept.
+8. Turns of large Frameworks have an eighth of the limit; those without room wait
+   (``reconcile.turn_room``).
 
 For example, of a limit of 1000 MiB, with a share of 80 %, the first namespace may fill 800 MiB. The
 reserve is 100 MiB: the second namespace may then take 25 MiB, the third 18, the fourth 14.
@@ -59,6 +61,8 @@ _SHARES = 4
 # of the limit.
 _ADMITTED_SHARES = 6
 _OTHER_SHARES = 16
+# Large Frameworks that are read, decided and written at this moment.
+_TURN_SHARES = 8
 # In these, an attempt creates no Pods.
 _ENDING = frozenset(
     {
@@ -92,6 +96,8 @@ class MemoryLedger:
         self._read_used_bytes = read_used_bytes
         self.other_json = KeptJson(limit_bytes and limit_bytes // _OTHER_SHARES)
         """Room for JSON of objects that are not admitted, between their turns."""
+        self.turn_limit_bytes = limit_bytes and limit_bytes // _TURN_SHARES
+        """Room for the turns of large Frameworks; None for no limit."""
         self._admitted_json = KeptJson(limit_bytes and limit_bytes // _ADMITTED_SHARES)
         self._admitted: dict[str, Kept] = {}
         self._promised = _Account()

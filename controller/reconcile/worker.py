@@ -1,8 +1,9 @@
 """The worker: takes keys from the work queue and carries out one decision for each.
 
 1. Take a key. While the write gate is closed, mark its entry as paused and take the next key.
-2. If the key must pause (``Pacing``, or the server asked us to wait), set a timer for it.
-   Otherwise decode the newest version of the Framework.
+2. If the key must pause (``Pacing``, or the server asked us to wait), set a timer for it. If it is
+   large and there is no room for its turn, take the next key (``reconcile.turn_room``). Otherwise
+   decode the newest version of the Framework.
 3. If the fate of our last status write is unknown, or only the identity of the Framework was kept,
    learn by a live GET what is stored. Not while it waits for memory that is still missing.
 4. Let the store check what came since, then observe and decide.
@@ -12,7 +13,8 @@
 6. Log the replaced objects and queue the Events. Publish the roster. Hand the actions to the
    executor, which sends them without the worker.
 7. Set the timer for the next decision. After a failed write, retry later and send nothing.
-8. Put the Framework away: its JSON is kept while there is room (``reconcile.memory``).
+8. Put the Framework away: its JSON is kept while there is room (``reconcile.memory``). Give back
+   the room of the turn.
 
 Invariants:
 - One key is worked on by one worker at a time.
@@ -43,6 +45,7 @@ from controller.gate.write_gate import ALWAYS_OPEN, WriteGate
 from controller.queues.workqueue import WorkQueue, interleave_namespaces
 from controller.reconcile.memory import UNLIMITED, MemoryLedger, is_at_rest, is_waiting
 from controller.reconcile.observer import observe
+from controller.reconcile.turn_room import SMALL_BYTES, TurnRoom
 from controller.report.history_log import HistoryLog
 from controller.report.repeat_filter import RepeatFilter
 from controller.report.reporter import Reporter
@@ -116,6 +119,7 @@ class Worker:
         self._clock = clock
         self._metrics = metrics
         self._memory = memory
+        self._room = TurnRoom(memory.turn_limit_bytes, queue.add)
         self._write_gate = write_gate
         self._nodes = nodes
         self._failure_log = RepeatFilter(clock)
@@ -131,6 +135,7 @@ class Worker:
             self._metrics.set_queue_depth(len(self._queue))
             if self._is_stopping or not self._write_gate.may_write():
                 self._pause(key)
+                self._room.leave(key)
                 self._queue.done(key)
                 continue
             self._busy.add(key)
@@ -146,6 +151,7 @@ class Worker:
                 self._metrics.count_decision_failure()
                 await self._give_up(key, e)
             finally:
+                self._room.leave(key)
                 self._queue.done(key)
                 self._busy.discard(key)
                 if not self._busy:
@@ -225,6 +231,8 @@ class Worker:
             return
         if self._lacks_memory(entry):
             self._queue.add_after(key, MEMORY_WAIT_SECONDS)
+            return
+        if not self._room.enter(key, entry.observed.framework_bytes):
             return
         self._decode(entry)
         if not await self._read_live(entry):
@@ -425,11 +433,16 @@ class Worker:
 
     def _must_wait(self, entry: Entry, decision: Decision) -> bool:
         """Return whether an informative change must wait for others to join it."""
-        if decision.urgency >= Urgency.NOW:
+        if decision.urgency >= Urgency.NOW or self._is_large_without_room(entry):
             return False
         if entry.pacing.changed_at is None:
             entry.pacing.changed_at = self._clock.monotonic()
         return self._coalesce_seconds(entry, decision) > 0
+
+    def _is_large_without_room(self, entry: Entry) -> bool:
+        """Return whether a Framework is large, and to be put away when its status is written."""
+        is_small = entry.observed.framework_bytes < SMALL_BYTES
+        return not (is_small or self._memory.has_json_room(entry.key))
 
     def _coalesce_seconds(self, entry: Entry, decision: Decision) -> float:
         least = LATER_SECONDS if decision.urgency is Urgency.LATER else SOON_SECONDS

@@ -101,6 +101,12 @@ class Observed:
         return Version(meta.uid, parse_version(meta.resource_version), meta.generation)
 
     @property
+    def framework_bytes(self) -> int:
+        """Return how many bytes of JSON the Framework has, as far as that is known."""
+        waiting = self.undecoded.length if self.undecoded is not None else 0
+        return max(self.object_bytes, waiting)
+
+    @property
     def is_stripped(self) -> bool:
         """Return whether only a live GET can show the newest version of the Framework."""
         return self.undecoded is not None and self.undecoded.is_stripped

@@ -22,10 +22,12 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 MIB = 2**20
-LIMIT_BYTES = 560 * MIB
+LIMIT_BYTES = 400 * MIB
+# What the limit promises: rooms for JSON and turns, what a controller needs, and 100 MiB more.
+PEAK_BYTES = 300 * MIB
 ARGUMENT_BYTES = 1_200_000
 TENANTS = ("hostile-a", "hostile-b", "hostile-c")
-COUNT = 170
+COUNT = 120
 MERGE = "application/merge-patch+json"
 Object = dict[str, Any]
 
@@ -137,7 +139,7 @@ def delete(cluster: Cluster, numbers: list[int]) -> None:
 
 
 def test_more_json_than_memory_harms_no_bystander(cluster: Cluster) -> None:
-    """170 Frameworks are listed at the start, the others come by the watch. Then a restart."""
+    """120 Frameworks are listed at the start, the others come by the watch. Then a restart."""
     assert 3 * COUNT * ARGUMENT_BYTES > LIMIT_BYTES
     create_large(cluster, range(COUNT))
     cluster.start()
@@ -156,4 +158,4 @@ def test_more_json_than_memory_harms_no_bystander(cluster: Cluster) -> None:
     delete(cluster, [number for number in range(3 * COUNT) if number != waiting[0]])
     cluster.complete(*find_large(waiting[0]))
     cluster.stop()
-    assert max(cluster.peaks) < LIMIT_BYTES
+    assert max(cluster.peaks) < PEAK_BYTES

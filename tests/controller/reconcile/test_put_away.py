@@ -91,6 +91,19 @@ async def test_frameworks_without_room_wait_and_start_when_others_are_gone() -> 
     assert count_kept_bytes(shell) < 3 * LARGE_BYTES
 
 
+async def test_statuses_of_frameworks_without_room_do_not_wait_for_other_changes() -> None:
+    """Until its status is written, a Framework is kept as a whole."""
+    shell = open_shell()
+    for number in range(12):
+        create(shell, f"large{number}")
+    most = 0
+    for _ in range(100):
+        await shell.run(0.02)
+        most = max(most, count_kept_bytes(shell))
+    assert shell.find_condition("large11")["reason"] == "MemoryBudget"
+    assert most < 4 * LARGE_BYTES
+
+
 async def test_framework_of_another_namespace_starts() -> None:
     shell = open_shell()
     for number in range(6):
