@@ -87,6 +87,8 @@ CREATION_PROOF_ANNOTATION = ANNOTATION_PREFIX + "creation-proof"
 WRAPPER_ANNOTATION = ANNOTATION_PREFIX + "wrapper"
 # On a Pod template: the exit codes of a container that are retried, "tensorflow=128-255".
 RETRYABLE_CODES_ANNOTATION = ANNOTATION_PREFIX + "retryable-exit-codes"
+# On a TrainingJob: its workers leave before their nodes go, "timeoutSeconds=120".
+LEAVE_NODES_ANNOTATION = ANNOTATION_PREFIX + "leave-nodes"
 # On a Framework, written by its user: UIDs of Pods whose Tasks are to be retried, with commas.
 RETRY_ANNOTATION = ANNOTATION_PREFIX + "retry"
 

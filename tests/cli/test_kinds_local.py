@@ -15,9 +15,8 @@ from click.testing import CliRunner
 
 from cli.exitcodes import ExitCode
 from cli.main import main
-from framework.api.constants import ACKNOWLEDGED_GENERATION_ANNOTATION
+from framework.api.constants import ACKNOWLEDGED_GENERATION_ANNOTATION, LEAVE_NODES_ANNOTATION
 from framework.clock import SystemClock
-from framework.kinds.trainingjob.types import LEAVE_NODES_ANNOTATION
 from framework.kube.client import KubeClient
 from framework.kube.config import load_kube_config
 from framework.kube.resources import (

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from framework.api.constants import LEAVE_NODES_ANNOTATION
 from framework.clock import SystemClock
-from framework.kinds.trainingjob.types import LEAVE_NODES_ANNOTATION
 from framework.kube.client import KubeClient
 from framework.kube.config import load_kube_config
 from framework.kube.resources import (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from framework.api import constants
-from framework.kinds.trainingjob.types import LEAVE_NODES_ANNOTATION
+from framework.api.constants import LEAVE_NODES_ANNOTATION
 from framework.kube.client import KubeClient
 from framework.kube.resources import PODS, TRAININGJOBS, Object
 from tests.framework.kinds.jobs import build_trainingjob

@@ -115,6 +115,9 @@ def _build_supporting(job: TfJob, framework: Object, board_id: str) -> Iterator[
 
 def _note_unknown_fields(job: TfJob) -> list[Note]:
     notes = [*note_misplaced(job.meta), *note_unknown(job.spec.extra, "spec")]
+    if constants.LEAVE_NODES_ANNOTATION in job.meta.annotations:
+        path = f"metadata.annotations[{constants.LEAVE_NODES_ANNOTATION}]"
+        notes.append(Note(path, "has no effect on a TfJob: it is for the workers of a TrainingJob"))
     for index, replica in enumerate(job.spec.replica_specs):
         notes += note_unknown(replica.extra, f"spec.replicaSpecs[{index}]")
     if job.spec.tensorboard is not None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from framework.api import constants
+from framework.api.constants import LEAVE_NODES_ANNOTATION
 from framework.api.fielderrors import FieldError
 from framework.api.naming import is_object_name
 from framework.kinds.agents import RESERVED
@@ -18,7 +19,6 @@ from framework.kinds.trainingjob import leavenodes
 from framework.kinds.trainingjob.types import (
     HOSTS_ANNOTATION,
     LAUNCHER,
-    LEAVE_NODES_ANNOTATION,
     SECRET_ANNOTATION,
     SUSPENDED_ANNOTATION,
     WORKER,

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 from framework.api import constants
+from framework.api.constants import LEAVE_NODES_ANNOTATION
 from framework.api.fielderrors import FieldError
 from framework.api.leaving import (
     DEFAULT_LEAVE_WINDOW_SECONDS,
@@ -16,7 +17,6 @@ from framework.api.leaving import (
     LeaveNodesSpec,
 )
 from framework.api.text import cut_text
-from framework.kinds.trainingjob.types import LEAVE_NODES_ANNOTATION
 
 PATH = f"metadata.annotations[{LEAVE_NODES_ANNOTATION}]"
 _TIMEOUT, _MAX, _WITHIN = (

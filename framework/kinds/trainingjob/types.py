@@ -17,8 +17,6 @@ SUSPENDED_ANNOTATION = "job-supervisor.kube-ai.io/job-suspended"
 SECRET_ANNOTATION = "arena.kubeflow.org/ssh-secret"
 HOSTS_ANNOTATION = ANNOTATION_PREFIX + "hosts"
 """Ours: whether the host files have names or addresses of workers."""
-LEAVE_NODES_ANNOTATION = ANNOTATION_PREFIX + "leave-nodes"
-"""Ours: workers leave before their nodes go, "timeoutSeconds=120"."""
 
 Extra = Mapping[str, Any]
 

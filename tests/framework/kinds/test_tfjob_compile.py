@@ -7,7 +7,12 @@ import pytest
 
 from cli.authoring.rules import LintOptions, lint
 from framework.api.codec import decode_framework
-from framework.api.constants import FRAMEWORK_NAME, RETRYABLE_CODES_ANNOTATION, WRAPPER_ANNOTATION
+from framework.api.constants import (
+    FRAMEWORK_NAME,
+    LEAVE_NODES_ANNOTATION,
+    RETRYABLE_CODES_ANNOTATION,
+    WRAPPER_ANNOTATION,
+)
 from framework.api.images import RENDEZVOUS
 from framework.api.validation import validate_framework
 from framework.kinds.tfjob.compile import TF_CONFIG_ANNOTATION, compile_tfjob
@@ -248,6 +253,16 @@ def test_types_without_replicas_and_unknown_fields_are_left_out() -> None:
         "worker",
     ]
     assert "spec.other: unknown field" in str(compiled.notes[0])
+
+
+def test_annotation_for_workers_that_leave_their_nodes_is_noted() -> None:
+    body = build_tfjob()
+    body["metadata"]["annotations"] = {LEAVE_NODES_ANNOTATION: "timeoutSeconds=60"}
+    (note,) = [note for note in compile_tfjob(body).notes if "annotations" in note.path]
+    assert str(note) == (
+        f"metadata.annotations[{LEAVE_NODES_ANNOTATION}]: "
+        "has no effect on a TfJob: it is for the workers of a TrainingJob"
+    )
 
 
 def test_retryable_codes_of_the_job_are_noted() -> None:
