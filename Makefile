@@ -163,7 +163,7 @@ $(DOCS_STAMP): requirements/docs.txt $(STAMP)
 	@rm -rf .venv-docs
 	@echo "make docs: installing mkdocs into .venv-docs" >&2
 	@$(BIN)/python -m venv .venv-docs
-	@$(DOCS_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@sh tools/installlocked $(DOCS_BIN)/python requirements/docs.txt --quiet
 	@pwd > $(DOCS_STAMP)
 
 .PHONY: docs

@@ -68,7 +68,9 @@ def main(arguments: list[str]) -> None:
 def _install_locked(requirements: Path, home: Path) -> None:
     """Install with pip, which a base without it finds among the wheels."""
     environment = dict(os.environ)
-    options = ["--no-compile", "--require-hashes", "--only-binary=:all:", "--no-cache-dir"]
+    # The file lists each package; tools/installlocked says why pip may not resolve.
+    options = ["--no-compile", "--require-hashes", "--no-deps", "--only-binary=:all:"]
+    options += ["--no-cache-dir"]
     if any(_WHEELS.glob("*.whl")):
         options += ["--no-index", f"--find-links={_WHEELS}"]
         environment["PYTHONPATH"] = os.pathsep.join(map(str, sorted(_WHEELS.glob("pip-*.whl"))))

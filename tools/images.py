@@ -285,9 +285,11 @@ def _download_wheels(python: str) -> None:
         f"--dest={WHEELS}",
     ]
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    # The files list each package; tools/installlocked says why pip may not resolve.
+    pip += ["--no-deps", *target]
     for name in NAMES:
-        _run([*pip, "--require-hashes", *target, "-r", f"images/{name}/requirements.txt"])
-    _run([*pip, "--no-deps", *target, "pip"])
+        _run([*pip, "--require-hashes", "-r", f"images/{name}/requirements.txt"])
+    _run([*pip, "pip"])
 
 
 def _save_base(tool: Tool, image: str, archive: Path) -> Path:

@@ -100,8 +100,9 @@ def _check_programs(wheels: Sequence[Path], environment: Path) -> Iterator[str]:
     """Install the wheels with the locked packages, and ask every program for its version."""
     venv.create(environment, with_pip=True)
     pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-    _run([*pip, "--require-hashes", "-r", "requirements/runtime.txt"])
+    _run(["sh", "tools/installlocked", pip[0], "requirements/runtime.txt", "--quiet"])
     _run([*pip, "--no-deps", *wheels])
+    _run([*pip[:3], "check"])
     checks = [[program, "--version"] for program in PROGRAMS]
     checks.append(["python", "-c", f"import cli.local.commands; print({VERSION!r})"])
     for program, *options in checks:
