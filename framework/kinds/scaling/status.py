@@ -72,6 +72,11 @@ def add_condition(
     return replace(status, conditions=(*status.conditions, condition))
 
 
+def set_job(status: ScalerStatus, uid: str) -> ScalerStatus:
+    """Store the UID of the job for which the scaler was created."""
+    return replace(status, job_uid=uid)
+
+
 def find_condition(status: ScalerStatus, type_: str) -> Condition | None:
     """Find a condition; None if it is not true."""
     return next((c for c in status.conditions if c.type == type_), None)

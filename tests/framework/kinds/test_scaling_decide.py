@@ -25,6 +25,7 @@ from tests.framework.kinds.scalers import (
     build_job,
     build_scaler,
 )
+from tests.support.builders import at
 
 SUCCESS = ["Created", "Scaling", "ScriptExecuted", "ScaleSucceeded"]
 FAILURE = ["Created", "Scaling", "ScaleFailed"]
@@ -345,6 +346,18 @@ def test_decision_says_which_scaler_is_in_progress_and_when_to_look_again() -> N
     decision = decide(simulation.build_snapshot())
     assert decision.current == "ScaleIn:default/s"
     assert decision.wake_at is not None
+
+
+def test_created_scaler_whose_job_is_gone_is_decided_again_when_it_ends() -> None:
+    simulation = Simulation()
+    simulation.add(build_scaler())
+    while "Created" not in simulation.list_conditions():
+        simulation.run_controller()
+    simulation.job = None
+    assert decide(simulation.build_snapshot()).wake_at == at(30)
+    simulation.seconds = 30
+    simulation.run_controller()
+    assert simulation.list_conditions() == ["Created", "ScaleFailed"]
 
 
 # --- Crashes and random orders -------------------------------------------------------------------
