@@ -6,6 +6,7 @@ Virtual time is asked for test by test with ``@pytest.mark.looptime``; all other
 import asyncio
 import gc
 import logging
+import os
 import signal
 from collections.abc import Callable, Generator, Iterator
 from functools import cache
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.skips import find_forbidden_skip
 
 # Failed assertions of the tests' helpers show their values, as those of the tests themselves do.
 pytest.register_assert_rewrite("tests.support", "tests.upgrade")
@@ -69,6 +72,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(folder)
         if folder in WITHOUT_SOCKETS and item.get_closest_marker("looptime"):
             item.add_marker(pytest.mark.looptime(noop_cycles=0))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Make a skipped test a failed one in CI, where no check may be left out in silence."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
+        failure = find_forbidden_skip(reason, os.environ)
+        if failure is not None:
+            report.outcome = "failed"
+            report.longrepr = failure
+    return report
 
 
 @cache

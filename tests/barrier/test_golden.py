@@ -16,6 +16,7 @@ import pytest
 
 from tests.barrier.api_server import ApiServer, make_framework, make_task, run_api_server
 from tests.barrier.fast import IDENTITY, build_env, run_after, run_barrier
+from tests.skips import NO_RECORDINGS
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "barrier"
@@ -129,7 +130,7 @@ def test_barrier_ends_as_the_original(name: str, tmp_path: Path) -> None:
 def test_barrier_bytes_equal_the_recorded_ones(name: str, tmp_path: Path) -> None:
     recorded = RECORDED / f"d-{name}"
     if not recorded.is_dir():
-        pytest.skip("no recordings of the original's barrier beside this checkout")
+        pytest.skip(f"{NO_RECORDINGS}those of its barrier")
     framework = json.loads((recorded / "framework.json").read_bytes())
     framework = {"apiVersion": "frameworkcontroller.microsoft.com/v1", **framework}
     if name == "gz":
@@ -146,7 +147,7 @@ def test_barrier_bytes_equal_the_recorded_ones(name: str, tmp_path: Path) -> Non
 def test_recorded_exit_codes_are_the_ones_asserted_here() -> None:
     results = RECORDED / "results.txt"
     if not results.is_file():
-        pytest.skip("no recordings of the original's barrier beside this checkout")
+        pytest.skip(f"{NO_RECORDINGS}those of its barrier")
     recorded = dict(line.split()[:2] for line in results.read_text().splitlines())
     assert recorded == {name: f"rc={s.exit_code}" for name, s in SITUATIONS.items()}
 

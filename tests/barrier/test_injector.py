@@ -13,7 +13,6 @@ from framework.agent.addresses import find_family
 from framework.agent.framework_roster import build_view
 from framework.api.roster import CompletedTask, RoleRoster, Roster
 from tests.barrier.api_server import make_framework, make_member, make_role, make_roster, make_task
-from tests.support.machine.prerequisites import skip_test
 
 TWO_ROLES = """\
 #!/bin/bash
@@ -141,7 +140,7 @@ def write_injector(roster: Roster, directory: Path) -> None:
 def source(shell: str, script: str, **env: str) -> subprocess.CompletedProcess[str]:
     """Run a script as a container's command does, with a child that must be executed."""
     if shutil.which(shell) is None:
-        skip_test(f"{shell} is not installed: apt-get install {shell}")
+        pytest.skip(f"{shell} is not installed: apt-get install {shell}")
     words = [shell, "sh"] if shell == "busybox" else [shell]
     return subprocess.run(
         [*words, "-euc", script],

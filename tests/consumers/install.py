@@ -15,7 +15,8 @@ import venv
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.machine.prerequisites import MissingPrerequisiteError, install_packages, is_ci
+from tests.skips import is_ci
+from tests.support.machine.prerequisites import MissingPrerequisiteError, install_packages
 
 CACHE_ENV = "FRAMEWORKBARRIER_CACHE"
 _STAMP = "recipe.sha256"

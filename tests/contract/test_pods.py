@@ -3,6 +3,7 @@
 import pytest
 
 from tests.contract.apiclient import MERGE, STRATEGIC, Api, Object, pod
+from tests.skips import DOES_NOT_APPLY
 
 
 async def test_pod_gets_its_defaults(api: Api) -> None:
@@ -108,7 +109,7 @@ async def test_only_sidecars_have_a_restart_policy(
     # Others have one in later versions, behind a feature gate.
     version = (await api.send("GET", "/version")).ok()
     if int(version["minor"].rstrip("+")) > 34:
-        pytest.skip("restart policies of containers came after 1.34")
+        pytest.skip(f"{DOES_NOT_APPLY}restart policies of containers came after 1.34")
     prepare = {"name": "prepare", "image": "example.com/a:1", "restartPolicy": policy}
     body = pod("one", spec={"initContainers": [prepare]})
     body["spec"]["containers"][0]["restartPolicy"] = policy

@@ -4,7 +4,6 @@ import importlib.util
 import os
 import re
 import shlex
-import shutil
 import subprocess
 
 import click
@@ -14,13 +13,14 @@ from cli.main import main
 from controller.app import main as controller_command
 from tests.docs.commands import PAGES, ROOT, Command, list_commands, list_mentions
 from tests.docs.covered import ByTest, find_how, list_covered
+from tests.support.servers.binaries import find_kubectl
 from tests.support.waiting import HANG_SECONDS
 
 COMMANDS = list_commands()
 MENTIONS = [mention for page in PAGES for mention in list_mentions(page)]
 # In `framework state` and the like, a word after `framework` is a message of a log.
 LOG_MESSAGES = {"framework state", "framework unreadable"}
-KUBECTL = os.environ.get("FRAMEWORKBARRIER_KUBECTL") or shutil.which("kubectl")
+KUBECTL = find_kubectl()
 
 
 def split_pipe(text: str) -> list[list[str]]:
@@ -100,7 +100,7 @@ INCOMPLETE = re.compile(r"kubectl (\w+|get -o yaml|create KIND|framework.*|wait 
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(KUBECTL is None, reason="no kubectl: put it on PATH")
+@pytest.mark.skipif(KUBECTL is None, reason="no kubectl: let make test-kube build it")
 @pytest.mark.parametrize(
     "command",
     dict.fromkeys(

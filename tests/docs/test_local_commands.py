@@ -16,14 +16,15 @@ import pytest
 from tests.docs.commands import ROOT, list_commands
 from tests.docs.covered import LOCAL, find_how
 from tests.docs.pasted import read_pasted
+from tests.support.servers.binaries import find_kubectl
 from tests.support.servers.frameworkserver import build_env
 from tests.support.waiting import HANG_SECONDS, wait_until
 
-KUBECTL = os.environ.get("FRAMEWORKBARRIER_KUBECTL") or shutil.which("kubectl")
+KUBECTL = find_kubectl()
 pytestmark = [
     pytest.mark.local,
     pytest.mark.slow,
-    pytest.mark.skipif(KUBECTL is None, reason="no kubectl: put it on PATH"),
+    pytest.mark.skipif(KUBECTL is None, reason="no kubectl: let make test-kube build it"),
 ]
 
 

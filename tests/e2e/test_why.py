@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from framework.kube.resources import PODS, Object
+from tests.support.servers.binaries import find_kubectl
 from tests.support.servers.gang import NAMESPACE, SCARCE, GangCluster, build_gang, build_role
-from tests.support.servers.remedies import ExpectedAnswer, Shell, find_kubectl
+from tests.support.servers.remedies import ExpectedAnswer, Shell
 from tests.support.servers.watching import wait_until_completed
 from tests.support.slow import keep_first
 

@@ -18,6 +18,7 @@ from framework.kube.errors import AlreadyExistsError
 from framework.kube.resources import FRAMEWORKS, PODS, SERVICE_ACCOUNTS, Object
 from tests.examples.commandline import EXAMPLES
 from tests.examples.templates import check_pod, walk_templates
+from tests.skips import NO_RECORDINGS
 from tests.support.servers.frameworkcrd import ROOT
 from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.servers.watching import watch_until
@@ -120,5 +121,5 @@ async def check_originals(kube: KubeClient, http: JsonHttp, namespace: str) -> N
     """Check the examples of the original; skip the test without them."""
     folder = find_original(os.environ)
     if folder is None:
-        pytest.skip(f"the original's examples are not here: set {ORIGINAL_ENV} to their folder")
+        pytest.skip(f"{NO_RECORDINGS}set {ORIGINAL_ENV} to the folder of its examples")
     await check_all(kube, http, namespace, read_frameworks(folder))

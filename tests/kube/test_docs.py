@@ -17,7 +17,7 @@ from tests.docs.commands import PAGES, ROOT, list_commands
 from tests.docs.covered import KUBE, find_how
 from tests.docs.pasted import read_pasted
 from tests.framework.kinds.jobs import build_tfjob, build_trainingjob
-from tests.support.machine.prerequisites import MissingPrerequisiteError, skip_test
+from tests.support.machine.prerequisites import MissingPrerequisiteError
 from tests.support.servers.binaries import find_binaries
 from tests.support.servers.controlplane import Access, ControlPlane
 from tests.support.servers.frameworkcrd import install_crd
@@ -68,7 +68,7 @@ def plane() -> Iterator[Access]:
     try:
         server = ControlPlane(find_binaries(os.environ, build=False))
     except MissingPrerequisiteError as e:
-        skip_test(str(e))
+        pytest.skip(str(e))
     try:
         yield server.start()
     finally:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from framework.kube.client import KubeClient
+from tests.skips import NO_RECORDINGS
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkserver import start_controller
 from tests.upgrade.recorded import RECORDED_ENV, find_recorded, read_recorded
@@ -26,7 +27,7 @@ async def test_situations_are_taken_over_and_completed(
     if source == "recorded":
         folder = find_recorded(os.environ)
         if folder is None:
-            pytest.skip(f"no objects of the original: set {RECORDED_ENV} to a folder of List files")
+            pytest.skip(f"{NO_RECORDINGS}set {RECORDED_ENV} to a folder of List files")
         situations = read_recorded(folder)
     await TakeOver(kube, namespace).play(
         situations, lambda: start_controller(control_plane, tmp_path)

@@ -1,7 +1,6 @@
 import asyncio
 import math
 import os
-import shutil
 import socket
 import stat
 from pathlib import Path
@@ -28,6 +27,7 @@ from localcluster.cluster import (
 )
 from localcluster.kubelet.container.sandbox import Isolation
 from localcluster.network.choice import NetworkChoice
+from tests.support.servers.binaries import find_kubectl
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.local
@@ -89,9 +89,9 @@ def test_cluster_runs_each_kind_that_the_controller_knows() -> None:
 
 
 async def test_cluster_answers_kubectl_with_the_kubeconfig_it_writes(tmp_path: Path) -> None:
-    kubectl = shutil.which("kubectl")
+    kubectl = find_kubectl()
     if kubectl is None:
-        pytest.skip("no kubectl on the PATH: install it to try the kubeconfig with it")
+        pytest.skip("no kubectl: let make test-kube build it")
     async with build(tmp_path) as cluster:
         call = await asyncio.create_subprocess_exec(
             kubectl, "--kubeconfig", str(cluster.kubeconfig_path), "get", "namespaces,frameworks",

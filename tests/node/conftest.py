@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.node.cluster import Cluster, open_cluster
-from tests.support.machine.prerequisites import skip_test
 
 _numbers = itertools.count(1)
 # Looks at what all the others have done.
@@ -30,7 +29,7 @@ def cluster() -> Cluster:
     """The node, with controller, admission and network policies as docs/install.md says."""
     found = open_cluster(os.environ)
     if found is None:
-        skip_test("no node: run these tests with `make test-node`")
+        pytest.skip("no node: run these tests with `make test-node`")
     found.deploy()
     return found
 

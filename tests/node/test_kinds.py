@@ -14,7 +14,7 @@ import yaml
 
 from tests.cli.test_kinds_local import build_second_dialect, check_tfjob
 from tests.node.cluster import NODE_SECONDS, Cluster
-from tests.support.machine.prerequisites import install_programs, skip_test
+from tests.support.machine.prerequisites import install_programs
 from tests.support.servers.frameworkcrd import ROOT
 
 pytestmark = pytest.mark.node
@@ -194,7 +194,7 @@ def check_same_system(stage: Stage) -> None:
     """Skip where programs of the machine may not run with the image's libraries."""
     image = stage.call("cat", f"/{OS_RELEASE}")
     if image != Path("/", OS_RELEASE).read_text(encoding="utf-8"):
-        skip_test("the machine and the image of the node's Pods have different systems")
+        pytest.skip("the machine and the image of the node's Pods have different systems")
 
 
 def test_workers_of_a_trainingjob_change_by_scalers_and_run_commands(elastic: Elastic) -> None:

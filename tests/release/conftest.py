@@ -11,7 +11,6 @@ import pytest
 
 from framework.api.images import IMAGE_PREFIX
 from framework.version import VERSION
-from tests.support.machine.prerequisites import skip_test
 from tests.support.machine.releasetools import IMAGES_ENV
 from tests.support.servers.childprocess import ChildProcess
 from tests.support.waiting import wait_until
@@ -77,7 +76,7 @@ def create_key(folder: Path) -> Path:
 def release(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
     """The images, signed without any service but the registry."""
     if IMAGES_ENV not in os.environ:
-        skip_test("no images: run these tests with `make test-release`")
+        pytest.skip("no images: run these tests with `make test-release`")
     folder = tmp_path_factory.mktemp("release")
     dist = folder / "dist"
     dist.mkdir()

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.machine.prerequisites import skip_test
 from tests.support.machine.releasetools import IMAGES_ENV
 from tools import releasecheck
 from tools.imagearchive import ImageArchive
@@ -20,7 +19,7 @@ def test_distributions_built_twice_are_equal_and_the_programs_start(tmp_path: Pa
 
 def test_image_built_twice_without_a_cache_is_equal(tmp_path: Path) -> None:
     if IMAGES_ENV not in os.environ:
-        skip_test("no tool for images: run these tests with `make test-release`")
+        pytest.skip("no tool for images: run these tests with `make test-release`")
     tool = choose_tool(os.environ)
     digests = []
     for name in ("first", "second"):

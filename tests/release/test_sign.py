@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from tests.release.conftest import BUILDER, SOURCE, Release, run
+from tests.skips import DOES_NOT_APPLY
 from tools import sign
 from tools.images import NAMES, build_images, choose_tool
 from tools.provenance import hash_file
@@ -179,7 +180,7 @@ def test_images_takes_a_base_by_digest_from_a_registry(
 ) -> None:
     tool = choose_tool(os.environ)
     if tool.name == "docker":
-        pytest.skip("docker takes the registry from its daemon's own configuration")
+        pytest.skip(f"{DOES_NOT_APPLY}docker has registries in the configuration of its daemon")
     config = tmp_path / "registries.conf"
     host = release.registry.partition("/")[0]
     config.write_text(f'[[registry]]\nlocation = "{host}"\ninsecure = true\n')

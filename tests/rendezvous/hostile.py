@@ -9,7 +9,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.support.machine.prerequisites import skip_test
+import pytest
+
 from tests.support.waiting import HANG_SECONDS
 
 CASES = int(os.environ.get("FRAMEWORKBARRIER_HOSTILE_CASES", "10000"))
@@ -41,7 +42,7 @@ def find_shell(name: str) -> list[str]:
     """Find a shell, or skip with what to install."""
     command = SHELLS[name]
     if shutil.which(command[0]) is None:
-        skip_test(f"{name} is not installed: apt-get install {name}")
+        pytest.skip(f"{name} is not installed: apt-get install {name}")
     return command
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from framework.kube.resources import Object
-from tests.support.machine.prerequisites import MissingPrerequisiteError, skip_test
+from tests.support.machine.prerequisites import MissingPrerequisiteError
 from tests.support.servers.binaries import find_binaries
 from tests.support.servers.controlplane import Access, ControlPlane, Profile
 from tests.support.servers.frameworkcrd import ROOT
@@ -38,7 +38,7 @@ def access() -> Iterator[Access]:
     try:
         binaries = find_binaries(os.environ, build=False)
     except MissingPrerequisiteError as e:
-        skip_test(str(e))
+        pytest.skip(str(e))
     plane = ControlPlane(binaries, Profile(apiserver_flags=["--emulated-version=1.31"]))
     try:
         yield plane.start()

@@ -1,18 +1,20 @@
 """A suite installs the packages it needs; if it cannot, it fails in CI and is skipped elsewhere."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.consumers import install as consumers
+from tests.skips import DOES_NOT_APPLY, NO_RECORDINGS
 from tests.support.machine import prerequisites
 from tests.support.machine.prerequisites import (
     MissingPrerequisiteError,
     install_packages,
     install_programs,
     report_missing,
-    skip_test,
 )
 
 Captured = pytest.CaptureFixture[str]
@@ -127,13 +129,33 @@ def test_report_missing_fails_in_ci_only(
     assert capsys.readouterr().out == line
 
 
-def test_skip_test_fails_in_ci_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CI", "true")
-    with pytest.raises(pytest.fail.Exception, match=r"^no dash; with CI=true"):
-        skip_test("no dash")
-    monkeypatch.delenv("CI")
-    with pytest.raises(pytest.skip.Exception, match=r"^no dash$"):
-        skip_test("no dash")
+RECORDINGS = f"{NO_RECORDINGS}see CONTRIBUTING.md"
+
+
+@pytest.mark.parametrize(
+    ("reason", "env", "failed"),
+    [
+        ("no dash", {}, 0),
+        ("no dash", {"CI": "true"}, 1),
+        ("no dash", {"CI": "true", "DIFFTEST_DIR": "none"}, 1),
+        (f"{DOES_NOT_APPLY}no IPv6", {"CI": "true"}, 0),
+        (RECORDINGS, {"CI": "true"}, 1),
+        (RECORDINGS, {"CI": "true", "DIFFTEST_DIR": "none"}, 0),
+    ],
+)
+@pytest.mark.parametrize("skip", ["pytest.skip(REASON)", "MARK", "xfail"])
+def test_skipped_test_fails_in_ci_unless_it_does_not_apply(
+    reason: str, env: dict[str, str], failed: int, skip: str, tmp_path: Path
+) -> None:
+    mark = "@pytest.mark.skipif(True, reason=REASON)" if skip == "MARK" else ""
+    body = {"MARK": "pass", "xfail": "pytest.xfail(REASON)"}.get(skip, skip)
+    test = tmp_path / "test_it.py"
+    test.write_text(f"import pytest\nREASON = {reason!r}\n{mark}\ndef test_it():\n    {body}\n")
+    environment = {**os.environ, "CI": "", "DIFFTEST_DIR": "", **env}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", str(test)]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == (failed if skip != "xfail" else 0), ran.stdout
+    assert (f"{reason}; with CI=true" in ran.stdout) is (ran.returncode == 1)
 
 
 @pytest.mark.parametrize(("ci", "code"), [("", 0), ("true", 1)])

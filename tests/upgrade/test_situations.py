@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from framework.kube.resources import Object
+from tests.skips import NO_RECORDINGS
 from tests.upgrade.recorded import RECORDED_ENV, find_recorded, read_recorded
 from tests.upgrade.situations import SITUATIONS
 from tests.upgrade.stored import open_status
@@ -34,7 +35,7 @@ def list_keys(objects: list[Object], part: str) -> set[str]:
 def test_situation_has_the_keys_of_the_recorded_one(name: str) -> None:
     folder = find_recorded(os.environ)
     if folder is None:
-        pytest.skip(f"no objects of the original: set {RECORDED_ENV} to a folder of List files")
+        pytest.skip(f"{NO_RECORDINGS}set {RECORDED_ENV} to a folder of List files")
     recorded, ours = read_recorded(folder)[name], SITUATIONS[name]()
     for objects in (recorded, ours):
         open_status(objects[0])

@@ -9,6 +9,7 @@ import pytest
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
+from tests.skips import NO_RECORDINGS
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkserver import open_local_server, start_controller
 from tests.upgrade.recorded import RECORDED_ENV, find_recorded, read_recorded
@@ -45,7 +46,7 @@ async def test_recorded_situations_are_taken_over_and_completed(
 ) -> None:
     folder = find_recorded(os.environ)
     if folder is None:
-        pytest.skip(f"no objects of the original: set {RECORDED_ENV} to a folder of List files")
+        pytest.skip(f"{NO_RECORDINGS}set {RECORDED_ENV} to a folder of List files")
     await TakeOver(kube, "default").play(
         read_recorded(folder), lambda: start_controller(server, tmp_path)
     )

@@ -1,7 +1,6 @@
 """What `inject` writes is read by kubectl (Go's YAML reader) as it was."""
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -9,6 +8,9 @@ import pytest
 
 from cli.printing.yamltext import render_yaml
 from framework.strictyaml import load_documents
+from tests.support.servers.binaries import find_kubectl
+
+KUBECTL = find_kubectl()
 
 # Go's reader takes each for something else, or for another text, unless it is in quotes.
 GO_BOOLEANS = ["y", "n", "Y", "N", "yes", "on", "OFF", "True"]
@@ -49,12 +51,12 @@ def test_render_yaml_is_read_back_as_it_was() -> None:
     assert document.value == build_object()
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here")
+@pytest.mark.skipif(KUBECTL is None, reason="no kubectl: let make test-kube build it")
 def test_render_yaml_is_read_by_kubectl_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "texts.yaml"
     path.write_text(render_yaml([build_object()]), encoding="utf-8")
     done = subprocess.run(
-        ["kubectl", "annotate", "--local", "-f", path, "seen=yes", "-o", "json"],
+        [str(KUBECTL), "annotate", "--local", "-f", path, "seen=yes", "-o", "json"],
         capture_output=True,
         text=True,
         check=True,

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_sessions import ROOT, read_until, start
+from tests.support.servers.binaries import find_kubectl
 from tests.support.servers.commandline import call_in_process
-from tests.support.servers.remedies import find_kubectl
 from tests.support.waiting import HANG_SECONDS
 
 KUBECTL = find_kubectl()

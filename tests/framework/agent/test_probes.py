@@ -4,6 +4,7 @@ import pytest
 
 from framework.agent.clock import AgentClock
 from framework.agent.probes import Probe, Prober
+from tests.skips import DOES_NOT_APPLY
 from tests.support.waiting import HANG_SECONDS
 
 
@@ -51,7 +52,7 @@ def test_attempt_silent_address_ends_in_time() -> None:
     assert not prober.reached
 
 
-@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason=f"{DOES_NOT_APPLY}no IPv6")
 def test_attempt_ipv6_is_reached() -> None:
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
         probe = make_probe(server.getsockname()[1], "::1")

@@ -7,7 +7,6 @@ this test's loop serves it.
 import asyncio
 import json
 import os
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,13 +14,12 @@ import pytest
 
 from framework.kube.tokenurl import url_with_token
 from tests.localcluster.server.conftest import KUBECTL_TOKEN, open_server
+from tests.support.servers.binaries import find_kubectl
 from tests.support.waiting import HANG_SECONDS
 
-KUBECTL = os.environ.get("FRAMEWORKBARRIER_KUBECTL") or shutil.which("kubectl")
+KUBECTL = find_kubectl()
 
-pytestmark = pytest.mark.skipif(
-    KUBECTL is None, reason="no kubectl: put it on PATH or name it in FRAMEWORKBARRIER_KUBECTL"
-)
+pytestmark = pytest.mark.skipif(KUBECTL is None, reason="no kubectl: let make test-kube build it")
 
 CRD = """
 apiVersion: apiextensions.k8s.io/v1

@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.consumers.install import STACKS, PythonStack, explain_missing, find_python
+from tests.skips import is_ci
 from tests.support.machine.prerequisites import (
     MissingPrerequisiteError,
     install_packages,
     install_programs,
-    is_ci,
 )
 from tests.support.servers.frameworkcrd import ROOT
 from tools.imagearchive import ImageArchive

@@ -6,7 +6,8 @@ Usage::
 
 It installs the programs that the tests of ``make test`` run. Packages are installed only by
 root, where apt-get exists. With CI=true, a suite whose prerequisites are missing fails; elsewhere
-it is skipped with one line that says what to install.
+it is skipped with one line that says what to install. The same holds for a single test that calls
+``pytest.skip`` (tests/conftest.py).
 """
 
 import functools
@@ -15,29 +16,24 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
 
-import pytest
+from tests.skips import CI_ENV, is_ci
 
-CI_ENV = "CI"
 # Program -> Debian package, for the tests of `make test` that run these programs.
 TEST_PROGRAMS = {
     "bash": "bash",
     "busybox": "busybox",
     "dash": "dash",
+    "fish": "fish",
     "openssl": "openssl",
     "runuser": "util-linux",
     "unshare": "util-linux",
+    "zsh": "zsh",
 }
 
 
 class MissingPrerequisiteError(Exception):
     """The machine lacks something; the message is one line that says what to install."""
-
-
-def is_ci(env: Mapping[str, str]) -> bool:
-    """Return whether this is a run in CI, where nothing may be skipped for lack of a program."""
-    return env.get(CI_ENV, "").lower() in {"1", "true"}
 
 
 def report_missing(error: MissingPrerequisiteError) -> int:
@@ -47,13 +43,6 @@ def report_missing(error: MissingPrerequisiteError) -> int:
         return 1
     print(f"SKIPPED: {error}", flush=True)
     return 0
-
-
-def skip_test(reason: str) -> NoReturn:
-    """Skip the running test for lack of a program; in CI fail it."""
-    if is_ci(os.environ):
-        pytest.fail(f"{reason}; with {CI_ENV}=true no test is skipped for that", pytrace=False)
-    pytest.skip(reason)
 
 
 def install_programs(programs: Mapping[str, str], more_packages: Sequence[str] = ()) -> None:

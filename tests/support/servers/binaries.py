@@ -36,6 +36,7 @@ MODULES = {
 KUBERNETES_COMMANDS = tuple(name for name in (*CONTROL_PLANE, *NODE) if name not in MODULES)
 ASSETS_ENV = "KUBEBUILDER_ASSETS"
 CACHE_ENV = "FRAMEWORKBARRIER_CACHE"
+KUBECTL_ENV = "FRAMEWORKBARRIER_KUBECTL"
 BUILD_TIMEOUT_SECONDS = 1800
 
 
@@ -82,6 +83,17 @@ def find_programs(env: Mapping[str, str], names: Sequence[str], *, build: bool) 
             _build(cache, [name for name in missing if _find(name, folders) is None])
     found = {name: _find(name, folders) for name in names}
     return {name: path for name, path in found.items() if path is not None}
+
+
+def find_kubectl() -> str | None:
+    """Find kubectl: in $FRAMEWORKBARRIER_KUBECTL, in the cache of the tests, on the PATH."""
+    named = os.environ.get(KUBECTL_ENV)
+    if named:
+        return named
+    try:
+        return str(find_programs(os.environ, ["kubectl"], build=False)["kubectl"])
+    except MissingPrerequisiteError:
+        return shutil.which("kubectl")
 
 
 def find_cache(env: Mapping[str, str]) -> Path:

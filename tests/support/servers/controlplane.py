@@ -35,7 +35,7 @@ from tests.support.machine.prerequisites import (
     install_programs,
     report_missing,
 )
-from tests.support.servers.binaries import Binaries, BuildError, find_binaries
+from tests.support.servers.binaries import KUBECTL_ENV, Binaries, BuildError, find_binaries
 from tests.support.servers.childprocess import ChildError, ChildProcess, find_free_ports
 from tests.support.servers.frameworkcrd import install_crd, wait_ready
 from tests.support.servers.jsonhttp import JsonHttp
@@ -44,7 +44,6 @@ from tests.support.servers.pki import create_pki
 SERVER_ENV = "FRAMEWORKBARRIER_KUBE_SERVER"
 TOKEN_ENV = "FRAMEWORKBARRIER_KUBE_TOKEN"
 CA_ENV = "FRAMEWORKBARRIER_KUBE_CA"
-KUBECTL_ENV = "FRAMEWORKBARRIER_KUBECTL"
 AUDIT_LOG_ENV = "FRAMEWORKBARRIER_KUBE_AUDIT_LOG"
 USE_KUBECONFIG_ENV = "FRAMEWORKBARRIER_USE_KUBECONFIG"
 KUBECONFIG_ENV = "KUBECONFIG"

@@ -15,7 +15,6 @@ import pytest
 from framework.api import constants
 from framework.kube.resources import Object
 from tests.support.builders import build_framework_wire, build_role_wire
-from tests.support.machine.prerequisites import skip_test
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkcrd import ROOT
 from tests.support.servers.jsonhttp import JsonHttp
@@ -129,7 +128,7 @@ def create(client: JsonHttp, path: str, body: Object) -> Object:
 def apply_policies(access: Access, *folders: Path) -> Iterator[None]:
     """Have the policies of these folders in the whole cluster."""
     if access.kubectl is None:
-        skip_test("needs kubectl: let make test-kube start the control plane")
+        pytest.skip("needs kubectl: let make test-kube start the control plane")
     for folder in folders:
         apply_kustomization(access, folder)
     try:

@@ -16,7 +16,7 @@ import pytest
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
-from tests.support.machine.prerequisites import MissingPrerequisiteError, skip_test
+from tests.support.machine.prerequisites import MissingPrerequisiteError
 from tests.support.servers.controlplane import (
     SERVER_ENV,
     USE_KUBECONFIG_ENV,
@@ -59,7 +59,7 @@ def control_plane(request: pytest.FixtureRequest) -> Access:
                 open_control_plane(leave_out_shared(os.environ), build=False)
             )
         except MissingPrerequisiteError as e:
-            skip_test(str(e))
+            pytest.skip(str(e))
         config.add_cleanup(opened.close)
     return config.stash[_ACCESS]
 
@@ -68,7 +68,7 @@ def control_plane(request: pytest.FixtureRequest) -> Access:
 def audited_plane(control_plane: Access) -> Access:
     """The control plane, with kubectl and an audit log."""
     if control_plane.kubectl is None or control_plane.audit_log is None:
-        skip_test("needs kubectl and an audit log: let make test-kube start the control plane")
+        pytest.skip("needs kubectl and an audit log: let make test-kube start the control plane")
     return control_plane
 
 

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,9 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cli.exitcodes import ExitCode
-from tests.support.machine.prerequisites import MissingPrerequisiteError
-from tests.support.servers.binaries import find_programs
-from tests.support.servers.controlplane import KUBECTL_ENV
 from tests.support.waiting import HANG_SECONDS
 
 Answer = dict[str, Any]
@@ -150,14 +146,3 @@ def list_remedies(answer: str) -> list[tuple[str, list[str]]]:
         elif line.startswith(_COMMAND_INDENT) and found:
             found[-1][1].append(line.strip())
     return found
-
-
-def find_kubectl() -> str | None:
-    """Find kubectl: in $FRAMEWORKBARRIER_KUBECTL, in the cache of the tests, on the PATH."""
-    named = os.environ.get(KUBECTL_ENV)
-    if named:
-        return named
-    try:
-        return str(find_programs(os.environ, ["kubectl"], build=False)["kubectl"])
-    except MissingPrerequisiteError:
-        return shutil.which("kubectl")
