@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.consumers import install as consumers
-from tests.skips import DOES_NOT_APPLY, NO_RECORDINGS
+from tests.skips import DOES_NOT_APPLY, NO_RECORDINGS, find_forbidden_skip
 from tests.support.machine import prerequisites
 from tests.support.machine.prerequisites import (
     MissingPrerequisiteError,
@@ -133,29 +133,59 @@ RECORDINGS = f"{NO_RECORDINGS}see CONTRIBUTING.md"
 
 
 @pytest.mark.parametrize(
-    ("reason", "env", "failed"),
+    ("reason", "env", "is_forbidden"),
     [
-        ("no dash", {}, 0),
-        ("no dash", {"CI": "true"}, 1),
-        ("no dash", {"CI": "true", "DIFFTEST_DIR": "none"}, 1),
-        (f"{DOES_NOT_APPLY}no IPv6", {"CI": "true"}, 0),
-        (RECORDINGS, {"CI": "true"}, 1),
-        (RECORDINGS, {"CI": "true", "DIFFTEST_DIR": "none"}, 0),
+        ("no dash", {}, False),
+        ("no dash", {"CI": "true"}, True),
+        ("no dash", {"CI": "true", "DIFFTEST_DIR": "none"}, True),
+        (f"{DOES_NOT_APPLY}no IPv6", {"CI": "true"}, False),
+        (RECORDINGS, {"CI": "true"}, True),
+        (RECORDINGS, {"CI": "true", "DIFFTEST_DIR": "none"}, False),
     ],
 )
-@pytest.mark.parametrize("skip", ["pytest.skip(REASON)", "MARK", "xfail"])
-def test_skipped_test_fails_in_ci_unless_it_does_not_apply(
-    reason: str, env: dict[str, str], failed: int, skip: str, tmp_path: Path
+def test_find_forbidden_skip_in_ci_allows_only_what_does_not_apply(
+    reason: str, env: dict[str, str], is_forbidden: bool
 ) -> None:
-    mark = "@pytest.mark.skipif(True, reason=REASON)" if skip == "MARK" else ""
-    body = {"MARK": "pass", "xfail": "pytest.xfail(REASON)"}.get(skip, skip)
+    found = find_forbidden_skip(f"Skipped: {reason}", env)
+    assert found == (
+        f"{reason}; with CI=true no test is skipped for that" if is_forbidden else None
+    )
+
+
+SKIPPED_TESTS = """
+import pytest
+
+def test_skipped_in_its_body():
+    pytest.skip("no dash")
+
+@pytest.mark.skipif(True, reason="no dash")
+def test_skipped_by_its_mark():
+    pass
+
+@pytest.fixture
+def dash():
+    pytest.skip("no dash")
+
+def test_skipped_by_a_fixture(dash):
+    pass
+
+def test_that_does_not_apply():
+    pytest.skip("does not apply: no IPv6")
+
+def test_that_is_expected_to_fail():
+    pytest.xfail("no dash")
+"""
+
+
+def test_skipped_tests_fail_in_ci_unless_they_do_not_apply(tmp_path: Path) -> None:
     test = tmp_path / "test_it.py"
-    test.write_text(f"import pytest\nREASON = {reason!r}\n{mark}\ndef test_it():\n    {body}\n")
-    environment = {**os.environ, "CI": "", "DIFFTEST_DIR": "", **env}
+    test.write_text(SKIPPED_TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", str(test)]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert ran.returncode == (failed if skip != "xfail" else 0), ran.stdout
-    assert (f"{reason}; with CI=true" in ran.stdout) is (ran.returncode == 1)
+    env = {**os.environ, "CI": "true"}
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert ran.stdout.count("no dash; with CI=true no test is skipped for that") >= 3, ran.stdout
+    assert "1 skipped, 1 xfailed" in ran.stdout.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("ci", "code"), [("", 0), ("true", 1)])
