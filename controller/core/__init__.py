@@ -4,10 +4,12 @@ Snapshot, Settings -> decide -> Decision: status, roster, actions, Events, wake 
 
 decide.py     the steps of one decision
 draft.py      the status while the steps change it, and the actions they ask for
-machines/     what moves states: Framework, Task, scale
-policies/     what the machines ask: complete, retry, pause, keep, limit, coalesce
-objects/      the ConfigMap, the Pods and the gang key: which are ours, and how they look
-roster/       what the agents read: generations, progress, drain
-status/       new entries, conditions, the size of texts
-history/      what is logged of objects that are replaced
+machines/     the states of the Framework, of its Tasks and of its scale
+policies/     questions of the machines: complete, retry, pause, keep, limit, coalesce
+objects/      the ConfigMap, the Pods and the gang key: ownership and bodies
+roster/       the roster, which agents read: generations, missing Tasks, drain
+recovery/     restart in place: epochs, start barriers, members that come late
+leaving/      Tasks that leave their nodes
+status/       new entries, conditions, Events, progress of the training, the size of texts
+history/      the logged copies of objects that are replaced
 """

@@ -25,7 +25,7 @@ class Urgency(IntEnum):
     """How soon the status must be written. The greatest urgency of a decision counts."""
 
     NONE = 0
-    """No write is needed: all that is relied on is persisted."""
+    """No write is needed: the status that the actions rely on is persisted."""
     LATER = 1
     """The write may wait for long: more changes are certain to follow."""
     SOON = 2
@@ -157,7 +157,7 @@ class DeleteObject:
 
 @dataclass(frozen=True, slots=True)
 class GetObject:
-    """Read an object live; the answer decides whether it exists, not the cache."""
+    """Read an object live: the answer, not the cache, decides whether it exists."""
 
     kind: ObjectKind
     name: str

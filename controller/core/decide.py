@@ -1,6 +1,7 @@
 """decide: from a Snapshot to a Decision. It is pure and deterministic.
 
-1. Check the limits. Beyond them, go on with a spec that asks for no more than the status has.
+1. Check the limits. If the Framework exceeds one, continue with a spec that asks for no more than
+   the status has.
 2. Take the stored status, or build a new one.
 3. Scale. If this changes the status, go to step 6: the change is stored before it is used.
 4. Move the Framework's machine, and with it the machines of its Tasks. Decide the epoch of its
@@ -102,7 +103,7 @@ def _find_urgency(draft: Draft, outcome: RosterOutcome, status: FrameworkStatus)
 
 
 def _describe(draft: Draft, outcome: RosterOutcome) -> FrameworkStatus:
-    """Add to the drafted status what is derived from it."""
+    """Add the conditions and the observed generation to the drafted status."""
     status = draft.freeze()
     persisted = draft.persisted
     if persisted is not None and persisted.state is FrameworkState.COMPLETED:

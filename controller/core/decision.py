@@ -96,12 +96,12 @@ class Decision:
     progress_checked_at: datetime | None = None
     """When the gang's progress was computed; None if it was not."""
     actions: tuple[Action, ...] = ()
-    """To be sent after the status is written; those with the urgency NONE also before."""
+    """To be sent after the status is written. Actions with the urgency NONE may be sent before."""
     events: tuple[Event, ...] = ()
     """To be recorded after the status is written."""
     snapshots: tuple[ObjectSnapshot, ...] = ()
     """To be logged after the status is written."""
     wake_at: datetime | None = None
-    """When to decide again though nothing changes."""
+    """When to decide again even if nothing changes; None for no such time."""
     waits: frozenset[Wait] = frozenset()
-    """What this decision waits for: the worker measures how long."""
+    """Waits of this decision. The worker measures how long each lasts."""

@@ -1,4 +1,4 @@
-"""The draft of a decision: the status that is being changed, and the actions and Events asked for.
+"""The draft of a decision: the status that is being changed, the requested actions and Events.
 
 ``decide`` makes one draft, and each step gets it. Its parts are frozen: a change replaces a part,
 and an unchanged part is shared with the stored status. States move only here, along the tables of
@@ -37,7 +37,7 @@ Refused: TypeAlias = dict[ActionKey, TaskAttemptCompletionStatus]
 class Refusals:
     """Pods that the server will never create.
 
-    Each question is answered once in a decision: there may be ten thousand refusals.
+    Each fact is computed once in a decision: there may be ten thousand refusals.
     """
 
     completions: Refused
@@ -140,7 +140,7 @@ class Draft:
 
     @property
     def spec(self) -> FrameworkSpec:
-        """The spec, or what limits allow of it."""
+        """The spec; with a hold, without the roles and Tasks that the status lacks."""
         return self.snapshot.framework.spec
 
     @property
@@ -168,14 +168,14 @@ class Draft:
         return self.status
 
     def walk_tasks(self) -> Iterator[tuple[RoleDraft, TaskStatus]]:
-        """Walk the Tasks in the order of the status; each as it is when the walk reaches it."""
+        """Walk the Tasks in the order of the status; each is read when the walk reaches it."""
         for role in self.roles:
             for index in range(len(role.tasks)):
                 yield role, role.tasks[index]
 
     @property
     def task_count(self) -> int:
-        """Number of Tasks, counted once: a decision that scales never asks."""
+        """Number of Tasks, counted once. A decision that adds or drops Tasks does not read it."""
         if self._task_count is None:
             self._task_count = sum(len(role.tasks) for role in self.roles)
         return self._task_count

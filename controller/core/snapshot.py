@@ -73,21 +73,23 @@ class MemoryBudget:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One Framework with all that the controller knows of it."""
+    """One Framework, and everything that the controller knows about it."""
 
     framework: Framework
     """Its status is what our last write or read returned."""
     now: datetime
+    """The current time."""
     configmap: ConfigMapView | None = None
-    """The object with the name of the attempt ConfigMap, whoever created it."""
+    """The object with the name of the attempt ConfigMap. Another client may have created it."""
     pods: Mapping[str, PodView] = field(default_factory=dict)
     """By name, the Pods with the label of the Framework."""
     in_flight: AbstractSet[ActionKey] = frozenset()
     """Requests that are sent and not answered."""
     failures: Mapping[ActionKey, Failure] = field(default_factory=dict)
+    """By action, its failure, if its last answer was one."""
     live: Mapping[tuple[ObjectKind, str], str] = field(default_factory=dict)
-    """By name, the UID that the last live GET or deletion showed; "" for no object. Without an
-    entry, a create was sent or another object was seen since."""
+    """By name, the UID that the last live GET or deletion showed; "" for no object. A create of the
+    name, and a later object with another UID, remove the entry."""
     unconfirmed: Mapping[tuple[ObjectKind, str], datetime] = field(default_factory=dict)
     """By name, when an object was created that no watch has shown yet."""
     end_versions: Mapping[str, int] = field(default_factory=dict)
@@ -98,6 +100,7 @@ class Snapshot:
     gang_key_owner: str = ""
     """UID of the ConfigMap whose gang key is known to be created; "" for none."""
     published: PublishedRoster = field(default_factory=PublishedRoster)
+    """The roster and the progress that agents can read now."""
     proven: AbstractSet[str] = frozenset()
     """UIDs of Pods and ConfigMaps that a controller created for this Framework, as the answer to a
     create or a creation proof shows."""
@@ -106,8 +109,8 @@ class Snapshot:
     memory: MemoryBudget | None = None
     """None for no limit."""
     nodes: Mapping[str, NodeNotices] = field(default_factory=dict)
-    """By name, the nodes that are to be left; none if nodes are not watched."""
+    """By name, the nodes that Tasks are to leave; none if nodes are not watched."""
     knows_nodes: bool = False
-    """Whether nodes are watched, and listed as far as that is known."""
+    """Whether nodes are watched, and their last list did not fail."""
     waited: Mapping[Wait, float] = field(default_factory=dict)
     """How long the decisions of this controller have waited, in seconds of the monotonic clock."""

@@ -1,12 +1,12 @@
-"""What decisions wait for, measured by the monotonic clock of the controller."""
+"""Waits of decisions, measured by the monotonic clock of the controller."""
 
 from typing import NamedTuple
 
 
 class Wait(NamedTuple):
-    """What a decision waits for, for a duration that a change of the wall clock must not end.
+    """A wait of the members of a gang, whose duration a change of the wall clock does not change.
 
-    The duration counts from the first decision of this controller that waited for it.
+    The duration counts from the first decision of this controller with this wait.
     """
 
     attempt: str
@@ -14,5 +14,6 @@ class Wait(NamedTuple):
     since: int
     """Generation since which the gang has these members."""
     epoch: int
+    """Epoch of the processes of these members."""
     subject: str
-    """What is to happen to them."""
+    """Names the event that the members wait for."""

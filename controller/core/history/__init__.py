@@ -1,1 +1,1 @@
-"""What the history log shows of objects before they are replaced."""
+"""The copies of objects in the history log, taken before they are replaced."""

@@ -181,7 +181,7 @@ def select_logged_fields(kind: str, api_version: str, wire: Mapping[str, Any]) -
 
     Args:
         kind: of the object; an object of a watch does not have it.
-        api_version: as kind.
+        api_version: of the object; an object of a watch does not have it.
         wire: the parts of the object, in JSON or already selected. A list may be an iterator, which
             is read as far as there is room.
     """

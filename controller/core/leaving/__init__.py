@@ -1,1 +1,1 @@
-"""Tasks that leave before their nodes go."""
+"""Tasks that leave their nodes before these are removed."""

@@ -1,10 +1,10 @@
-"""Leaving: a Task leaves the gang, and its Pod is deleted, before its node goes.
+"""Leaving: a Task leaves the gang, and its Pod is deleted, before its node is removed.
 
 1. A Task that has a reason to leave is marked with a deadline, if its budget is not used up
    (``mark_leaving``). The mark is in its attempt.
 2. The next generation of the roster lists it as leaving (``roster.drain``).
 3. When the agents have acknowledged, or at the deadline, its attempt ends with -280
-   (``is_ready_to_go``). So does an attempt whose Pod fails or is evicted before that
+   (``should_delete_pod``). So does an attempt whose Pod fails or is evicted before that
    (``replace_completion``).
 4. The retry is not counted (``policies.retry_policy``).
 
@@ -45,14 +45,14 @@ _NEVER = datetime.max.replace(microsecond=0, tzinfo=UTC)
 def mark_leaving(
     draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView | None
 ) -> TaskStatus:
-    """Mark a Task that has a reason to leave; one that is marked stays as it is.
+    """Mark a Task that has a reason to leave; a mark that exists stays.
 
-    ``pod`` is None for one that is gone.
+    ``pod`` is None if the Pod is gone.
     """
     spec = _find_spec(role)
     attempt = task.attempt_status
-    is_bound = attempt.leaving is not None or attempt.completion_status is not None
-    if spec is None or is_bound or task.deletion_pending or drain.is_skipped(draft):
+    is_decided = attempt.leaving is not None or attempt.completion_status is not None
+    if spec is None or is_decided or task.deletion_pending or drain.is_skipped(draft):
         return task
     if task.state not in TASK_ALIVE:
         return task
@@ -68,7 +68,7 @@ def mark_leaving(
 
 
 def report_unknown_nodes(draft: Draft) -> None:
-    """Add an Event when an attempt begins to run that relies on nodes which are not watched."""
+    """Add an Event when an attempt begins to run, and needs nodes that are not watched."""
     is_new = draft.state is FrameworkState.ATTEMPT_RUNNING and not draft.is_persisted(draft.state)
     roles = [role.name for role in draft.roles if _find_spec(role) is not None]
     if is_new and roles and not draft.snapshot.knows_nodes:
@@ -76,19 +76,19 @@ def report_unknown_nodes(draft: Draft) -> None:
         draft.add_event(EventType.WARNING, NODES_NOT_WATCHED, message)
 
 
-def is_ready_to_go(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -> bool:
+def should_delete_pod(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -> bool:
     """Return whether the Pod of a Task that leaves is to be deleted now."""
     leaving = task.attempt_status.leaving
     if leaving is None or draft.is_completing:
         return False
-    late = drain.find_late(draft, pod, needs_complete=True)
-    if late is not None and not late.count:
+    silent = drain.find_unacknowledged(draft, pod, needs_complete=True)
+    if silent is not None and not silent.count:
         return True
     if not draft.has_elapsed(leaving.deadline_time or draft.now, 0):
         return False
-    if late is not None:
+    if silent is not None:
         key = naming.TaskKey(role.name, task.index)
-        message = f"{key} is deleted at its deadline: not acknowledged by {late}"
+        message = f"{key} is deleted at its deadline: not acknowledged by {silent}"
         draft.add_event(EventType.WARNING, LEAVE_TIMED_OUT, message)
     return True
 
@@ -122,7 +122,7 @@ def _find_spec(role: RoleDraft) -> LeaveNodesSpec | None:
 
 
 def _count_leave(draft: Draft, task: TaskStatus, spec: LeaveNodesSpec) -> LeaveCount | None:
-    """Count one more time in the window; None if the budget is used up."""
+    """Count this leave in the window; None if the budget is used up."""
     known = task.leaves or LeaveCount()
     if known.since_time is None or _is_over(draft, known.since_time, spec.within_seconds):
         known = replace(known, count=0, since_time=draft.now)
@@ -132,7 +132,7 @@ def _count_leave(draft: Draft, task: TaskStatus, spec: LeaveNodesSpec) -> LeaveC
 
 
 def _is_over(draft: Draft, since: datetime, seconds: int) -> bool:
-    # A begin in the future is from before the clock was set back: the window lasts.
+    # A start in the future is from before the clock was set back: the window is not over.
     return (draft.now - since).total_seconds() >= seconds
 
 

@@ -1,4 +1,4 @@
-"""Changed Tasks of a status change, and which of them leave: for Events and metrics."""
+"""The changed Tasks of a status change, and those newly marked to leave: for Events and metrics."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
@@ -7,7 +7,7 @@ from framework.api.leaving import LeavingStatus
 from framework.api.types import FrameworkAttemptStatus, TaskStatus
 
 Change: TypeAlias = tuple[str, TaskStatus | None, TaskStatus]
-"""Name of a Task, its stored status and its new one."""
+"""Name of a Task, its stored status (None: no entry) and its new status."""
 
 
 class Mark(NamedTuple):
@@ -21,7 +21,7 @@ class Mark(NamedTuple):
 def walk_changed(
     old: FrameworkAttemptStatus | None, new: FrameworkAttemptStatus
 ) -> Iterator[Change]:
-    """Walk the Tasks of the new status that are not those of the old one."""
+    """Walk the Tasks of the new status that are new or changed."""
     roles = {role.name: role for role in old.task_roles} if old is not None else {}
     for role in new.task_roles:
         known = roles.get(role.name)
@@ -35,7 +35,7 @@ def walk_changed(
 
 
 def select_new_marks(changed: Iterable[Change]) -> list[Mark]:
-    """Select the Tasks that leave by their new status, and did not by the stored one."""
+    """Select the Tasks that have a mark in the new status, and none in the stored status."""
     return [
         Mark(name, new.attempt_status.leaving)
         for name, old, new in changed

@@ -7,9 +7,18 @@
    NodeTainted.
 3. The node is cordoned, and the template does not tolerate that by its key: NodeCordoned.
 
-A notice that is older than the attempt does not count: the scheduler has put the Pod there in spite
-of it, and would do so again. A notice that may be older does not count for a template that
-tolerates it without a key.
+A notice of a node is a taint or its cordon, with the time at which it was added or first seen.
+
+Invariants:
+
+- A notice that is older than the attempt is no reason: the scheduler has put the Pod there in spite
+  of it, and would do so again.
+- A notice whose time is unknown may be older, so a toleration without a key is enough to stay.
+- A Pod that is gone has no reason but its disruption.
+
+Example: node n1 is cordoned at 12:00:05. The attempt of worker/0 started there at 12:00:00: it
+leaves with NodeCordoned. Its next attempt starts at 12:00:20, also on n1, because its template has
+a toleration without a key: it stays.
 
 Rules: docs/design/leaving.md, "When a Task leaves".
 """
@@ -36,7 +45,7 @@ class Reason(NamedTuple):
 def find_reason(
     draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView | None
 ) -> Reason | None:
-    """Find why a Task leaves; None if it stays. ``pod`` is None for one that is gone."""
+    """Find why a Task leaves; None if it stays. ``pod`` is None if the Pod is gone."""
     uid = task.attempt_status.pod_uid or ""
     disruption = pod.disruption if pod is not None else draft.snapshot.disruptions.get(uid)
     if disruption:

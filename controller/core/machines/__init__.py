@@ -1,1 +1,1 @@
-"""The state machines: of the Framework, of a Task, and of their scale."""
+"""The state machines of the Framework and of a Task, and the scale of the attempt."""

@@ -3,7 +3,7 @@
 Steps of ``sync_framework``:
 
 1. Completed: delete unclaimed Pods, and the Framework itself when its retention time is over. Stop.
-   Otherwise, note whether the deadline counts (``lifetime``).
+   Otherwise, set the time from which the deadline counts (``lifetime``).
 2. Observe the attempt ConfigMap. The machine adopts a new one, moves to AttemptDeleting when it is
    terminating, and ends the attempt when it is known to be gone.
 3. AttemptCompleted: move to Completed, or start the next attempt when its delay is over and the
@@ -25,7 +25,7 @@ Invariants:
 
 Example: one Task, no retries, and its Pod fails. Each line is one decision.
 
-    seen                 Framework                Task                     action
+    observed             Framework                Task                     action
     nothing              AttemptCreationPending   AttemptCreationPending   create ConfigMap
     ConfigMap created    AttemptPreparing         AttemptCreationPending   create Pod
     Pod created          AttemptPreparing         AttemptPreparing
@@ -80,8 +80,8 @@ _WITH_TASKS = (
 def sync_framework(draft: Draft) -> None:
     """Move the Framework by the steps above."""
     if draft.state is _S.COMPLETED:
-        # The server may carry out a create late whose answer was lost, and a retained ConfigMap
-        # lets the Pod exist.
+        # The server may carry out a create after its answer was lost, and a retained ConfigMap
+        # keeps the Pod from garbage collection.
         ownership.delete_unclaimed_pods(draft, spares_adoptable=False)
         _delete_expired(draft)
         return
@@ -115,7 +115,7 @@ def _delete_expired(draft: Draft) -> None:
             meta.uid,
             cause,
             propagation=Propagation.FOREGROUND,
-            # Users may change the TTL: it is the one that this decision has read.
+            # A user may change the TTL: delete only the version that this decision has read.
             resource_version=meta.resource_version,
         ),
     )
@@ -272,7 +272,7 @@ def _end_before_creation(
 def _run(draft: Draft) -> None:
     configmap = ownership.find_configmap(draft)
     if configmap is None:
-        # Neither seen nor known to be gone: wait for the answer to the live GET.
+        # Neither in the cache nor known to be gone: wait for the answer to the live GET.
         return
     requested = None if draft.is_completing else _find_requested_end(draft)
     if requested is not None:
@@ -307,7 +307,7 @@ def _end(draft: Draft, configmap: ConfigMapView) -> None:
             completing.end_framework(draft, None)
             _retry_or_complete(draft)
         else:
-            # No Pod is left whose end would start a new decision.
+            # No Pod is left, so no watch event would start the next decision.
             draft.raise_urgency(Urgency.AGAIN)
         return
     cause = f"attempt {draft.status.attempt_status.id} has ended"
@@ -316,13 +316,13 @@ def _end(draft: Draft, configmap: ConfigMapView) -> None:
 
 
 def _may_delete_in_background(draft: Draft) -> bool:
-    """Return whether the ConfigMap may go at once, without a search for its Pods.
+    """Return whether the ConfigMap may be deleted at once, without a search for its Pods.
 
     Only after the last attempt: before the next one, the deletion must wait for the Pods.
     """
     is_ended = draft.status.attempt_status.completion_status is not None
     is_last = is_ended and not _decide_retry(draft).should_retry
-    # A gang key that the garbage collector deletes later could still exist when the next
+    # The garbage collector deletes the gang key later. It could still exist when the next
     # Framework of this name creates its own.
     return is_last and ownership.is_attempt_empty(draft) and not is_gang_key_wanted(draft)
 

@@ -14,7 +14,8 @@ When a role or a Task changed, the decision ends here: the change is stored befo
 Invariants:
 
 - The Task of index i is at position i of its role.
-- A mark is never removed. A marked Task goes only when it is Completed and has no retained Pod.
+- A mark is never removed. A marked Task is dropped only when it is Completed and has no retained
+  Pod.
 
 Example: ``taskNumber`` falls from 4 to 2 while all Tasks run. One decision marks Tasks 2 and 3; the
 next ones delete their Pods. If Task 2 is Completed first, its entry stays, because Task 3 is behind
@@ -60,7 +61,7 @@ def refresh_timeouts(draft: Draft) -> None:
 
 
 def mark_scale(draft: Draft) -> bool:
-    """Add wanted roles and Tasks, mark unwanted Tasks; return whether one changed."""
+    """Add wanted roles and Tasks, mark unwanted Tasks; return whether a role or Task changed."""
     changed = False
     known = {role.name for role in draft.roles}
     for spec in draft.spec.task_roles:
@@ -73,13 +74,13 @@ def mark_scale(draft: Draft) -> bool:
 
 
 def compact_scale(draft: Draft) -> bool:
-    """Drop and replace marked Tasks that are Completed; return whether one changed."""
+    """Drop and replace marked Tasks that are Completed; return whether a role or Task changed."""
     changed = False
     for position in range(len(draft.roles) - 1, -1, -1):
         role = draft.roles[position]
         changed |= _drop_tail(draft, role)
         if role.spec is None and not role.tasks:
-            # As in the Go original, the last role takes the position of the one that goes.
+            # As in the Go original, the last role takes the position of the removed role.
             draft.roles[position] = draft.roles[-1]
             draft.roles.pop()
             changed = True
@@ -128,7 +129,7 @@ def _mark_unwanted(draft: Draft, role: RoleDraft) -> bool:
                 task,
                 deletion_pending=True,
                 attempt_status=attempt,
-                drain_deadline_time=drain.set_deadline(draft, role, task),
+                drain_deadline_time=drain.compute_deadline(draft, role, task),
             ),
         )
         changed = True

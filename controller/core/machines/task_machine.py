@@ -26,7 +26,7 @@ Invariants:
 
 Example: one retry is allowed, and the Pod exits with 1 in both attempts. Each line is one decision.
 
-    seen            state                    attempt  action
+    observed        state                    attempt  action
     Pod 0 Failed    AttemptDeletionPending   0        delete Pod 0
     Pod 0 gone      AttemptCompleted         0        (decide again after the write)
     -               AttemptCreationPending   1        create Pod 1
@@ -147,7 +147,7 @@ def _observe_live(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView)
         completion = complete_task(RETRY_TASK_REQUESTED, retry_requests.DIAGNOSTICS)
         task = completing.begin_task_end(draft, role, task, completion)
         _delete_pod(draft, role, task)
-    elif not task.deletion_pending and leaving_policy.is_ready_to_go(draft, role, task, pod):
+    elif not task.deletion_pending and leaving_policy.should_delete_pod(draft, role, task, pod):
         task = completing.begin_task_end(draft, role, task, leaving_policy.complete_left(task))
         _delete_pod(draft, role, task)
     elif start_deadline.is_late(draft, pod):
@@ -242,7 +242,7 @@ def _retry_or_complete(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskS
 
 
 def _schedule_retry(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus:
-    """Set the pause before a retry; one that is set stays."""
+    """Set the pause before a retry; a pause that is set stays."""
     retries = task.retry_policy_status
     pause = retry_backoff.find_pause_seconds(task, draft.settings)
     if pause == 0 or retries.retry_delay_seconds is not None:
@@ -334,7 +334,7 @@ def _end_without_pod(
     completion: TaskAttemptCompletionStatus,
 ) -> TaskStatus:
     name = task.attempt_status.pod_name
-    # If a live GET found a Pod, it is not of this attempt: that one would have been adopted.
+    # A Pod that the live GET found is not of this attempt, whose Pod would have been adopted.
     if not draft.is_gone(ObjectKind.POD, name, None):
         ownership.request_live_get(
             draft, ObjectKind.POD, name, "the Task ends before its Pod is known"

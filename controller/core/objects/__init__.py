@@ -1,1 +1,1 @@
-"""The objects of an attempt: which exist, who created them, and how they are rendered."""
+"""The objects of an attempt: their existence, their owners and creators, and their bodies."""

@@ -5,7 +5,8 @@ The public keys are in the status of the attempt, so that the next controller re
 whose create was answered to a controller that has stopped.
 
 1. A controller's key is stored before its first create. Any status write adds it.
-2. A new attempt takes the keys of the one before, because a create of it may arrive late.
+2. A new attempt keeps the keys of the last attempt, because the server may carry out a create of
+   that attempt late.
 3. An attempt without keys began under the Go original or an older version. When the first key is
    added, the objects that it waits for are marked: they need no proof, until the next attempt of
    the Framework or of the Task.

@@ -1,8 +1,15 @@
 """The gang key: a Secret of the attempt, created only if a Pod template refers to it.
 
-The controller may create Secrets but not read them. Only the answer to its own create shows that
-the Secret exists, so a new controller process creates it again before it creates a Pod. The
-attempt's ConfigMap owns the Secret, which is therefore gone before the next attempt starts.
+1. If no Pod template refers to the gang key, Pods need none.
+2. The controller may create Secrets but not read them. Only the answer to its own create shows that
+   the Secret exists, so a new controller process creates it again before it creates a Pod.
+3. No Pod of the attempt is created before that answer (``ensure_gang_key``).
+4. The attempt's ConfigMap owns the Secret, which is therefore gone before the next attempt starts.
+
+If another client deletes the Secret, the controller does not notice. Pods that are created later
+do not start until a new controller process, or the next attempt, creates it with a new key.
+
+Rules: docs/rendezvous.md, "Gang key"; docs/design/invariants.md, I16.
 """
 
 from controller.core.actions import CreateGangKey, find_urgency

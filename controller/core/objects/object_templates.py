@@ -82,7 +82,7 @@ def build_configmap(framework: Framework) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class GangSecrets:
-    """What the Pods of an attempt share, in texts. The last two are PEM."""
+    """The secrets that the Pods of an attempt share. Certificate and private key are PEM."""
 
     key: str
     certificate: str
@@ -193,7 +193,8 @@ def _augment_container(container: Any, env: list[Object]) -> Any:
 def _prepend(ours: list[Object], theirs: Any) -> Any:
     if theirs is None or isinstance(theirs, (list, tuple)):
         return [*ours, *_list(theirs)]
-    return theirs  # The API server refuses it; without it, the Pod would lack the user's values.
+    # Not a list: the API server refuses it. Without it, the Pod would lack the user's values.
+    return theirs
 
 
 def _build_owner(framework: Framework) -> Object:

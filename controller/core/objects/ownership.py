@@ -140,7 +140,7 @@ def delete_unclaimed_pods(draft: Draft, *, spares_adoptable: bool = True) -> Non
     A Pod whose name has a create in flight is left: the answer may prove it.
 
     Args:
-        draft: of the decision.
+        draft: the decision.
         spares_adoptable: leave the Pods that Tasks wait for; they are adopted later, or deleted
             with the ConfigMap.
     """
@@ -170,7 +170,7 @@ def force_overdue_deletion(draft: Draft, role: RoleDraft, pod: PodView) -> None:
 def is_attempt_empty(draft: Draft) -> bool:
     """Return whether no Pod of the attempt exists or can still be created.
 
-    The server may carry out a create late whose answer was lost.
+    The server may carry out a create after its answer was lost.
     """
     unanswered = [key for key, failure in draft.snapshot.failures.items() if failure.is_unknown]
     is_any_to_come = draft.is_any_pod_create_in_flight or any(

@@ -54,7 +54,7 @@ def add_refusal_event(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
 def is_role_refused(draft: Draft, role: RoleDraft) -> bool:
     """Return whether a Task of the role was refused and has not ended."""
     indexes = _classify(draft).indexes.get(role.name, [])
-    # A Task that no longer waits for this create will not wait for it again.
+    # Drop it: a Task that no longer waits for this create does not wait for it again.
     while indexes and not _is_refused(draft, role, indexes[-1]):
         indexes.pop()
     return bool(indexes)

@@ -16,7 +16,7 @@ attempt fails with the exit code of Task 2. With minFailedTaskCount -1 (never), 
 when all four are Completed.
 
 The Framework's machine calls it before it moves the Tasks, because the policy or the scale may have
-changed, and after it if a Task became Completed. Rules: docs/design/failure-handling.md,
+changed, and again after that if a Task became Completed. Rules: docs/design/failure-handling.md,
 "Completion policy"; ``syncTaskState`` and ``syncFrameworkAttemptCompletionPolicy`` of the Go
 original.
 """
@@ -41,9 +41,10 @@ def find_trigger(draft: Draft, *, is_after_tasks: bool) -> Completion | None:
     """Find the completion of an attempt that is over; None if it goes on.
 
     Args:
-        draft: of the decision.
-        is_after_tasks: Tasks became Completed in this decision, one after the other. The message
-            then has the count that the trigger reached, otherwise the count of all such Tasks.
+        draft: the decision.
+        is_after_tasks: whether Tasks became Completed in this decision, each at its own step. The
+            message then has the count that the trigger reached, otherwise the count of all such
+            Tasks.
     """
     earliest: tuple[TaskStatus, Completion] | None = None
     for role in _in_spec_order(draft):
@@ -79,7 +80,7 @@ def _find_role_triggers(
 
 def _find_last_completed(draft: Draft) -> Completion | None:
     if draft.hold is not None and draft.hold.is_temporary:
-        # More Tasks are wanted than are counted: they wait for memory.
+        # The user wants more Tasks than the draft has: these wait for memory.
         return None
     completed, total = _count_completed(draft)
     if total < 1 or completed < total:

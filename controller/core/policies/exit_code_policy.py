@@ -1,9 +1,9 @@
 """The exit code policy: whether the exit code of one container makes a failure permanent.
 
 A Pod template may say which exit codes of a container are retried
-(``framework.api.retryable_codes``). It judges the exit code that the program of this container
-chose. Every other end is judged by the rules about what ended the program; the annotation never
-makes it permanent. ``complete_failed`` applies the first rule that matches:
+(``framework.api.retryable_codes``). This annotation decides only if the program of this container
+chose the exit code. In all other cases the cause of the end decides, and the annotation never makes
+the failure permanent. ``complete_failed`` applies the first rule that matches:
 
 1. Without that annotation, or if the container has not ended or has ended with 0: the completion
    is that of the predefined codes and of podFailureSpec.
@@ -12,7 +12,8 @@ makes it permanent. ``complete_failed`` applies the first rule that matches:
    Pod without its containers if Kubernetes ended the Pod (it has a reason), and to this container
    alone if the container runtime or an agent of ours ended it. If they say neither transient nor
    permanent, a code in the range is transient, and any other an unknown failure.
-4. An exit code in the range is transient, any other is permanent, whatever podFailureSpec says.
+4. An exit code in the range is transient, any other is permanent, even if podFailureSpec says
+   otherwise.
 
 In 2 and 4, a completion that agrees with the rule stays as it is, with its code and phrase.
 
@@ -114,7 +115,7 @@ def _is_chosen(pod: PodView, ended: Terminated) -> bool:
 def _complete_other_end(
     pod: PodView, container: str, rules: Sequence[CompletionCodeRule]
 ) -> TaskAttemptCompletionStatus:
-    """Build the completion of an end that the program did not choose, from what ended it."""
+    """Build the completion of an end that the program did not choose, by its cause."""
     alone = replace(pod, containers=tuple(c for c in pod.containers if c.name == container))
     if pod.reason:
         completion = complete_failed_pod(replace(pod, containers=()), rules)
@@ -151,8 +152,8 @@ def _is_agent_message(ended: Terminated) -> bool:
 
 
 def _explain(codes: RetryableCodes, ended: Terminated, attribute: str) -> str:
-    said = f"Container {codes.container} ended with exit code {ended.code}"
+    end = f"Container {codes.container} ended with exit code {ended.code}"
     if ended.reason == OOM_KILLED:
-        return f"{said}, {OOM_KILLED}, which is not retried"
+        return f"{end}, {OOM_KILLED}, which is not retried"
     verb = "is" if attribute == TRANSIENT else "is not"
-    return f"{said}, which {verb} retried by {constants.RETRYABLE_CODES_ANNOTATION}={codes}"
+    return f"{end}, which {verb} retried by {constants.RETRYABLE_CODES_ANNOTATION}={codes}"

@@ -1,9 +1,9 @@
 """Lifetime: the suspension of a Framework, its deadline, and its deletion after the end.
 
-1. ``executionType: Stop`` comes first: it ends the attempt with -210, for ever.
+1. ``executionType: Stop`` comes first: it ends the attempt with -210, without a retry.
 2. ``suspend: true`` ends the attempt with -250, and its retry waits until ``suspend`` is false
    (``find_suspension``, ``is_suspended``). A Framework without an attempt creates none.
-3. ``activeDeadlineSeconds`` ends a Framework that is active for too long with -240, for ever
+3. ``activeDeadlineSeconds`` ends a Framework that is active for too long with -240, without a retry
    (``find_final_end``). It counts from ``activeStartTime``, which ``track_activity`` sets when the
    Framework is started or resumed, and removes when it is suspended.
 4. ``ttlSecondsAfterFinished`` replaces the retention of the controller's config
@@ -74,7 +74,7 @@ def is_waiting_for_start(draft: Draft) -> bool:
 
 
 def find_final_end(draft: Draft) -> FrameworkAttemptCompletionStatus | None:
-    """Find why the Framework must end now and for ever; None if it may go on."""
+    """Find why the Framework must end now, without a retry; None if it may go on."""
     if draft.spec.execution_type is ExecutionType.STOP:
         return complete_framework(STOP_FRAMEWORK_REQUESTED, STOP_DIAGNOSTICS)
     start, seconds = draft.status.active_start_time, draft.spec.active_deadline_seconds

@@ -1,7 +1,7 @@
 """Limits: whether a Framework may grow to the roles and Tasks that its spec asks for.
 
-``decide`` asks before it builds a status, because the CRD may lack its limits, or have got them
-after the object was stored.
+``decide`` checks them before it builds a status: the CRD may lack its limits, or the object may be
+older than these.
 
 1. Compare the spec with the status. If it asks for no more roles and Tasks, it is within limits.
 2. Otherwise count its roles and Tasks, and estimate the bytes of the object and of the memory.
@@ -34,7 +34,7 @@ TOO_MANY_TASKS = "TooManyTasks"
 TOO_LARGE = "TooLarge"
 MEMORY_BUDGET = "MemoryBudget"
 
-# Least bytes of a Task, and of an absent one, in a stored status. So the server would also refuse
+# Least bytes of a Task, and of an absent index, in a stored status. So the server would also refuse
 # each object that is estimated as too large.
 _COMPRESSED_BYTES = 128, 24
 _PLAIN_BYTES = 640, 512
@@ -88,21 +88,21 @@ def estimate_memory_bytes(tasks: int) -> int:
 
 
 class Growth(NamedTuple):
-    """What a Framework needs memory for."""
+    """The growth of a Framework, which needs memory."""
 
     tasks: int
-    """That its status lacks."""
+    """Number of Tasks that its status lacks."""
     json_bytes: int
-    """Of an object that has no Tasks yet, else 0: it has room already."""
+    """Size of the object if its status has no Tasks. Otherwise 0: it has its memory already."""
 
     def fits(self, memory: MemoryBudget) -> bool:
-        """Return whether there is memory for it."""
+        """Return whether the memory is enough."""
         needed = estimate_memory_bytes(self.tasks)
         return needed <= memory.free_bytes and self.json_bytes <= memory.free_json_bytes
 
 
 def measure_growth(framework: Framework, object_bytes: int) -> Growth:
-    """Measure what a Framework needs memory for, to be as its spec asks for."""
+    """Measure how much a Framework grows to the roles and Tasks of its spec."""
     is_new = not _count_tasks(framework.status)
     tasks = _count_growth(framework.spec, framework.status)
     return Growth(tasks or 0, object_bytes if is_new else 0)
@@ -116,7 +116,7 @@ def _count_tasks(status: FrameworkStatus | None) -> dict[str, int]:
 def _count_growth(spec: FrameworkSpec, status: FrameworkStatus | None) -> int | None:
     """Count the Tasks that the status lacks; None if no role is new and none grows."""
     known = _count_tasks(status)
-    # Of roles with one name, the first one counts, as in all other code.
+    # Of roles with the same name, the first counts, as in all other code.
     wanted = {role.name: role.task_number for role in reversed(spec.task_roles)}
     if all(number <= known.get(name, -1) for name, number in wanted.items()):
         return None
@@ -127,7 +127,7 @@ def _check_counts(spec: FrameworkSpec, limits: Limits) -> Hold | None:
     fault = check_role_count(spec, limits.max_roles)
     if fault is not None:
         return Hold(TOO_MANY_ROLES, str(fault))
-    # The agents read no index above the limit of a role, whatever the configuration allows.
+    # Agents refuse an index above the limit of a role, even if the configuration allows it.
     fault = check_task_count(spec, limits.max_tasks) or check_task_numbers(spec)
     return Hold(TOO_MANY_TASKS, str(fault)) if fault is not None else None
 

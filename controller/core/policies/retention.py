@@ -58,7 +58,7 @@ def is_attempt_retained(draft: Draft) -> bool:
 def end_pods(draft: Draft, urgency: Urgency) -> bool:
     """Delete the Pods of a retained attempt that do not stay; return whether none is left.
 
-    Live Pods do not stay, and no Pods of roles without Retain.
+    Live Pods, and the Pods of roles without Retain, do not stay.
 
     A Pod with the wrapper gets its termination grace period to end by itself. An unclaimed Pod must
     be gone, too: the ConfigMap stays, so the garbage collector does not delete it.

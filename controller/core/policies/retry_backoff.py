@@ -1,4 +1,4 @@
-"""The pause before the retry of an attempt that ends at once, again and again.
+"""The pause before a retry, if the last attempts all ended within seconds of their start.
 
 The retry policy of the Go original retries at once, without end: a Task that runs ``false`` with
 maxRetryCount -1 would keep the API server, the scheduler and a Node busy.
@@ -12,8 +12,10 @@ maxRetryCount -1 would keep the API server, the scheduler and a Node busy.
 
 Example: quick ends 1 to 6 are followed by pauses of 0, 0, 1, 2, 4 and 8 s.
 
-Attempts without a Pod, and those that a user suspends or retries, are no quick ends; ``draft`` has
-the pause after refused creates. Rules: docs/design/failure-handling.md, "Pauses".
+The ends of attempts without a Pod, and of attempts that a user suspends or retries, are not quick
+ends. The pause after refused creates is in ``draft``.
+
+Rules: docs/design/failure-handling.md, "Pauses".
 """
 
 from datetime import timedelta

@@ -6,8 +6,8 @@ The annotation ``frameworkbarrier.io/retry`` lists UIDs of Pods.
 2. The retry of an attempt whose Pod is listed is due at once, without its pause.
 
 A UID names one Pod of one attempt for ever. So a request takes effect at most once, in every order
-of crashes and repeated decisions, and nobody must remove it: the next attempt has another Pod. A
-UID that is not that of a current attempt has no effect.
+of crashes and repeated decisions, and may stay in the annotation: the next attempt has another Pod.
+A UID of no current attempt has no effect.
 
 Example: worker/2 hangs in attempt 0. A user lists its Pod. The decision ends the attempt with -260;
 when that is stored, the Pod is deleted, and attempt 1 begins with a new Pod, which is not listed.

@@ -7,16 +7,16 @@
 2. Without such a report, change nothing but the refusals of Pods that are gone.
 3. Refuse a report if its role has no restart in place, if its code is permanent, or if the budget
    of its role is used up.
-4. Start the next epoch. It counts for each role with a report, unless a report is refused: then the
-   retry policy of a Task pays for it.
+4. Start the next epoch. It counts for each role with a report, unless a report is refused: then a
+   Pod ends, and the retry policy of its Task counts that.
 
-While the gang waits for a Task that leaves its node, an epoch may be one that does not count
-(``missing_peers``). It needs no budget.
+While the gang waits for a Task that leaves its node, an epoch may not count (``missing_peers``).
+Such an epoch needs no budget.
 
 Invariants:
 
 - The epoch increases by at most 1 in a decision. The same reports decided again change nothing.
-- A Pod is refused once: what it reports after that starts no epoch.
+- A Pod is refused once: its later reports start no epoch.
 - In each window of ``within_seconds``, at most ``max_restarts`` restarts are counted for a role.
 
 Example: epoch 4 runs, and worker 1 reports ``4 137``: epoch 5, with one restart counted for the
@@ -59,7 +59,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class EpochState:
-    """What the status of an attempt stores about its epochs."""
+    """The epochs of an attempt, as its status stores them."""
 
     epoch: int = 0
     """The current epoch."""

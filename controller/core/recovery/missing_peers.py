@@ -3,6 +3,13 @@
 When a Pod leaves a gang that is not complete without it, the processes of its peers lose their
 connections, and many end with an error. They start again in the next complete generation.
 
+Steps of ``is_waiting_for_left``; without a match, the failures count:
+
+1. Before the current epoch has started, the failures count.
+2. If the published roster is not complete, and has a failed member that left (-280), they do not.
+3. If a Task is marked to leave, they do not count while the published roster is not complete, or
+   still has its Pod as a member.
+
 Invariant: at most one epoch does not count for each epoch that a complete gang has started. Reports
 of an epoch that has not started are not from agents, and count.
 
@@ -44,6 +51,6 @@ def _has_started(draft: Draft) -> bool:
 
 
 def _has_members(published: Roster, pod_uids: Iterable[str]) -> bool:
-    """Return whether the published roster does not say yet that one of these Pods leaves."""
+    """Return whether one of these Pods is still a member of the published roster."""
     fingerprints = {fingerprint_uid(uid) for uid in pod_uids}
     return any(m.fingerprint in fingerprints for role in published.roles for m in role.members)

@@ -83,14 +83,14 @@ def _read_version(pod: PodView) -> tuple[int, str]:
 
 def _read_report(draft: Draft, key: TaskKey, pod: PodView, state: EpochState) -> Iterator[Report]:
     end = parse_end(pod.annotations[PROCESS_ENDED_ANNOTATION])
-    # Reports of earlier epochs stay at their Pods, and whether a code is permanent is slow to find.
+    # Reports of earlier epochs stay at their Pods. Skip them: _is_permanent is slow.
     if end is not None and end.epoch == state.epoch:
         is_permanent = _is_permanent(draft, key.role, pod, end.code)
         yield Report(key, fingerprint_uid(pod.uid), end.epoch, end.code, is_permanent)
 
 
 def _is_permanent(draft: Draft, role: str, pod: PodView, code: int) -> bool:
-    """Return whether the Pod would fail permanently if its running containers ended so.
+    """Return whether the Pod would fail permanently if its running containers ended with the code.
 
     Retryable exit codes judge the reported process only if their container runs it.
     """

@@ -1,4 +1,7 @@
-"""Which Pods and roles take part in restarts in place."""
+"""The roles and Pods that take part in restarts in place.
+
+Rules: docs/design/recovery.md, "Restart in place".
+"""
 
 from collections.abc import Collection, Mapping
 
@@ -26,7 +29,8 @@ def list_policies(draft: Draft) -> Mapping[str, InPlaceSpec]:
 def find_roles(draft: Draft) -> Collection[str] | None:
     """Find the roles that take part: those of the first roster of the attempt.
 
-    Agents look at them at their start only. None if no roster is published.
+    Agents read them only at their start, so a later change of the spec adds no role. None if no
+    roster is published.
     """
     published = draft.snapshot.published.roster
     if published is None:

@@ -1,7 +1,15 @@
-"""What the roster says of restarts in place.
+"""The part of the roster for restarts in place: roles, epoch, since, refused Pods.
 
 ``since`` names the members: two rosters with the same number have the same members of these roles,
 apart from those that succeeded in between. Agents restart processes when it or the epoch changes.
+
+Steps of ``build_recovery``:
+
+1. The roles are those of the first roster of the attempt. For the first roster, they are those of
+   the spec with restart in place. Without such a role, the roster has no such part.
+2. The epoch and the refused Pods are those of the drafted status.
+3. ``since`` is 1 in the first roster. Later it stays if these roles have the members of the
+   published roster, without some that succeeded. Otherwise it is the number of the next generation.
 
 Invariants:
 
@@ -11,6 +19,8 @@ Invariants:
 
 Example: workers 0 to 2 in generation 1: since 1. Worker 1 succeeds: generation 2, since 1. Worker 2
 fails: generation 3, since 3. Its next Pod has an address: generation 4, since 4.
+
+Rules: docs/design/recovery.md, "Restart in place".
 """
 
 from collections.abc import Sequence
@@ -60,7 +70,7 @@ def _find_since(draft: Draft, roles: Sequence[RoleRoster], published: Roster | N
 
 
 def _has_same_members(draft: RoleDraft, role: RoleRoster, before: RoleRoster | None) -> bool:
-    """Return whether the members are those before, without some that succeeded."""
+    """Return whether the members are the former ones, without some that succeeded."""
     if before is None:
         return False
     if role.members == before.members:

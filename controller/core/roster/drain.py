@@ -1,6 +1,6 @@
 """Drain: the Pod of a scaled-down Task is deleted when the gang has acknowledged, or at a deadline.
 
-1. When a Task is marked ``deletionPending``, its deadline is set (``set_deadline``).
+1. When a Task is marked ``deletionPending``, its deadline is set (``compute_deadline``).
 2. The next generation of the roster lists the Task as leaving, ``since`` its number
    (``list_leaving``).
 3. The agents acknowledge each generation that they have applied by an annotation on their Pod.
@@ -40,7 +40,7 @@ _NEVER = datetime.max.replace(microsecond=0, tzinfo=UTC)
 _MAX_NAMED = 10
 
 
-def set_deadline(draft: Draft, role: RoleDraft, task: TaskStatus) -> datetime | None:
+def compute_deadline(draft: Draft, role: RoleDraft, task: TaskStatus) -> datetime | None:
     """Compute the deadline of a Task that is marked now; None for no drain."""
     if role.spec is None or role.spec.drain is None or task.attempt_status.run_time is None:
         return None
@@ -53,7 +53,7 @@ def set_deadline(draft: Draft, role: RoleDraft, task: TaskStatus) -> datetime | 
         deadline = _NEVER
     if leaving is None or leaving.deadline_time is None:
         return deadline
-    # The node may go after that.
+    # The node may be removed after the deadline of leaving.
     return min(deadline, leaving.deadline_time)
 
 
@@ -62,12 +62,12 @@ def is_draining(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -
     deadline = task.drain_deadline_time
     if deadline is None or draft.snapshot.published.roster is None or is_skipped(draft):
         return False
-    late = find_late(draft, pod)
-    if late is not None and not late.count:
+    silent = find_unacknowledged(draft, pod)
+    if silent is not None and not silent.count:
         return False
     if not draft.has_elapsed(deadline, 0):
         return True
-    why = f"not acknowledged by {late}" if late else "the roster could not be published"
+    why = f"not acknowledged by {silent}" if silent else "the roster could not be published"
     key = naming.TaskKey(role.name, task.index)
     draft.add_event(EventType.WARNING, "DrainTimedOut", f"{key} is deleted at its deadline: {why}")
     return False
@@ -110,7 +110,7 @@ def _find_shown_deadline(task: TaskStatus, pod: PodView) -> datetime | None:
     return attempt.leaving.deadline_time
 
 
-def find_late(
+def find_unacknowledged(
     draft: Draft, pod: PodView, *, needs_complete: bool = False
 ) -> "Unacknowledged | None":
     """Find the agents that have not acknowledged that a Pod leaves; None before it is published.
@@ -126,7 +126,7 @@ def find_late(
         return None
     is_kept = needs_complete and not published.complete
     staying = [] if is_kept else _list_acknowledgements(draft)
-    return _find_unacknowledged(staying, pod, entry.since)
+    return _count_unacknowledged(staying, pod, entry.since)
 
 
 def is_skipped(draft: Draft) -> bool:
@@ -157,7 +157,7 @@ class Unacknowledged:
         return ", ".join(self.first) + (f" and {more} more" if more else "")
 
 
-def _find_unacknowledged(
+def _count_unacknowledged(
     staying: list[Acknowledgement], leaving_pod: PodView, since: int
 ) -> Unacknowledged:
     """Find the Pods whose agents are expected to acknowledge ``since`` and have not."""

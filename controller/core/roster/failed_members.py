@@ -57,7 +57,7 @@ def list_failed(
     rosters = {role.name: role for role in roles}
     for role in draft.roles:
         built = rosters.get(role.name)
-        # Most gangs are whole most of the time: their Tasks are not examined.
+        # Usually all Tasks of a role are members: then none of them is examined.
         if built is not None and len(built.members) < len(role.tasks):
             yield from _list_failed_of_role(role, built, published, known, left)
 

@@ -6,14 +6,14 @@ Steps of ``decide_roster``, after the machines have moved:
    Pods), and its recorded ConfigMap exists and is not terminating.
 2. Build the roster from the drafted status and the Pods.
 3. If none was published and the gang is incomplete, publish only the progress.
-4. If it differs from the published one, publish the next generation, at least 200 ms after the one
-   before. If no live Pod could read it, publish nothing.
+4. If it differs from the published one, publish the next generation, at least 200 ms after the
+   last. If no live Pod could read it, publish nothing.
 5. If it is the same and the gang is incomplete, publish the progress.
 
 Invariants:
 
 - The first generation is complete, and each later one has the next number.
-- A Task is at most in one of members, completed and leaving.
+- A Task is in at most one of members, completed and leaving.
 - Equal gangs give equal rosters, so a restart of the controller publishes nothing.
 
 Example: workers 0 and 1. When both have addresses, generation 1 has both. Worker 1 fails and is
@@ -49,21 +49,22 @@ _PUBLISHING = (FrameworkState.ATTEMPT_PREPARING, FrameworkState.ATTEMPT_RUNNING)
 
 @dataclass(frozen=True, slots=True)
 class RosterOutcome:
-    """What is to be published, and what is known of the gang.
-
-    ``urgency``: how soon the publication needs the status. ``is_complete`` None: there is no gang.
-    ``progress``: set when it was looked at now.
-    """
+    """The publication of this decision, and the state of the gang."""
 
     publication: Publication | None = None
+    """None if the roster and the progress stay as they are."""
     urgency: Urgency = Urgency.NOW
+    """How soon the status that the publication relies on must be written."""
     progress_checked_at: datetime | None = None
+    """When the progress was computed; None if it was not."""
     is_complete: bool | None = None
+    """Whether the gang is complete; None if there is no gang."""
     progress: Progress | None = None
+    """The progress, if it was computed in this decision."""
 
 
 def decide_roster(draft: Draft) -> RosterOutcome:
-    """Decide what to publish now, and request a wake for what is due later."""
+    """Decide the publication, and request a wake if one is due later."""
     if not _is_publishing(draft):
         return RosterOutcome()
     # The ConfigMap with the recorded UID, not any object of the name.
@@ -148,7 +149,7 @@ def _decide_progress(
 
 
 def _is_due(checked_at: datetime | None, due: datetime, now: datetime) -> bool:
-    # A time in the future is from before the clock was set back.
+    # A check in the future was made before the clock was set back: it does not count.
     return checked_at is None or not due <= checked_at <= now
 
 

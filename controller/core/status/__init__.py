@@ -1,1 +1,1 @@
-"""Parts of the status that no machine moves: new entries, conditions and the size of texts."""
+"""The parts of the status that do not belong to a machine, and the Events of its changes."""

@@ -5,15 +5,15 @@ Suspended, once a user has suspended the Framework. Conditions of other types ar
 calls ``update_conditions`` after all steps. Blocked has the first reason that applies:
 
 1. a limit holds the growth;
-2. two roles have one name;
+2. two roles have the same name;
 3. a create that is still wanted has failed three times, or was refused over several attempts;
 4. a Pod whose name is needed is terminating and still exists;
 5. retries pause, because attempts end at once.
 
 A suspended Framework waits for its user only, so 3 to 5 do not apply to it.
 
-Invariant: a condition changes only with its answer, so it causes no write of its own. Exceptions
-are Blocked and the missing Tasks of GangReady, which inform the user.
+Invariant: a condition follows from the states and members of the status, so it causes no write of
+its own. Exceptions are Blocked and the missing Tasks of GangReady, which inform the user.
 
 Example: a quota refuses the Pod of worker/0 three times. Blocked becomes True with the reason
 CreationRefused and the server's message, and an Event says the same once. When the Pod is created,
@@ -139,11 +139,11 @@ def _answer_gang_ready(draft: Draft, outcome: RosterOutcome, old: Condition | No
         return _Answer(is_true=True, reason="GangComplete")
     if outcome.progress is not None:
         return _Answer(is_true=False, reason="TasksMissing", message=_describe(outcome.progress))
-    is_told = old is not None and old.reason == "TasksMissing"
+    is_known = old is not None and old.reason == "TasksMissing"
     return _Answer(
         is_true=False,
         reason="TasksMissing",
-        message=old.message if old and is_told else "",
+        message=old.message if old and is_known else "",
     )
 
 
@@ -310,22 +310,21 @@ def _is_awaited_pod(
     """Return whether a Task still needs the Pod of a failed create."""
     if task is None:
         return False
-    if (
-        failure.consecutive_failures >= draft.settings.free_refusals
-    ):  # In vain attempt after attempt; the next one will be refused.
+    if failure.consecutive_failures >= draft.settings.free_refusals:
+        # Creates failed in several attempts; expect the next to fail.
         return task.attempt_status.pod_uid is None and task.state is not TaskState.COMPLETED
     is_pending = task.state is TaskState.ATTEMPT_CREATION_PENDING
     return is_pending and key.identity == ownership.build_pod_identity(task)
 
 
 def _describe_failure(key: ActionKey, failure: Failure) -> _Answer:
-    what = f"{key.kind} {key.name} cannot be created"
+    problem = f"{key.kind} {key.name} cannot be created"
     if failure.code == _CONFLICT:
         remedy = "delete or rename the object of that name, which does not belong to this attempt"
-        message = f"{what}: {remedy} ({failure.message})"
+        message = f"{problem}: {remedy} ({failure.message})"
         return _Answer(is_true=True, reason=constants.NAME_TAKEN_REASON, message=message)
     refused = constants.CREATION_REFUSED_REASON
-    message = f"{what}: {failure.message}"
+    message = f"{problem}: {failure.message}"
     if key.kind is ObjectKind.SECRET and _LACKS_RIGHT in failure.message:
         message = f"{message[: MAX_MESSAGE - len(_SECRETS_REMEDY)]}{_SECRETS_REMEDY}"
     return _Answer(is_true=True, reason=refused, message=message)

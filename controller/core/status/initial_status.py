@@ -124,7 +124,7 @@ def derive_instance_uid(framework: Framework, attempt_id: int, *path: str | int)
     """Derive the UID of a role (``path``: role) or of a Task (``path``: role, index).
 
     The resourceVersion is the precondition of the status write. So equal input gives an equal UID,
-    and a decision from a newer Framework gives a new one.
+    and a decision from a newer Framework gives another UID.
     """
     meta = framework.metadata
     parts = (meta.uid, meta.resource_version, attempt_id, *path)
@@ -132,7 +132,7 @@ def derive_instance_uid(framework: Framework, attempt_id: int, *path: str | int)
 
 
 def _distinct_roles(roles: tuple[TaskRoleSpec, ...]) -> list[TaskRoleSpec]:
-    # An old CRD lets two roles have one name. The first one counts, as in all other code.
+    # An old CRD lets two roles have the same name. The first role counts, as in all other code.
     distinct: dict[str, TaskRoleSpec] = {}
     for role in roles:
         distinct.setdefault(role.name, role)

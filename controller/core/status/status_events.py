@@ -1,4 +1,4 @@
-"""The Events of a status change: what a user must know of it, in words.
+"""The Events of a status change, for users.
 
 ``list_events`` compares the stored status with the new one. In this order it reports:
 
@@ -8,7 +8,7 @@
 4. the Tasks that leave, with the reason;
 5. a new epoch of the processes: a Warning with the first failed process;
 6. the gang that became complete;
-7. an end that was asked for: Stop, suspension, deadline; and the resumption of the Framework;
+7. a requested end: Stop, suspension, deadline; and the resumption of the Framework;
 8. the state that the Framework entered: AttemptRunning, AttemptCompleted, Completed.
 
 Invariants: the Events are reported after the status is stored, so each change is reported once,
@@ -60,7 +60,7 @@ SCALED = "Scaled"
 STOPPING = "Stopping"
 RESTART_REFUSED = "RestartRefused"
 
-# By completion code, the Event at the start of an end that was asked for.
+# By completion code, the Event at the start of a requested end.
 _REQUESTED_ENDS = {
     STOP_FRAMEWORK_REQUESTED: Event(EventType.NORMAL, STOPPING, "A user stops the Framework"),
     SUSPEND_FRAMEWORK_REQUESTED: Event(
@@ -96,7 +96,7 @@ def list_events(before: FrameworkStatus | None, after: FrameworkStatus) -> Itera
     yield from _list_leaving(select_new_marks(changed))
     yield from _list_epochs(old, after.attempt_status)
     is_new = before is None or not _is_gang_ready(before)
-    # A Framework without Tasks is complete, too, and nothing has happened.
+    # A Framework without Tasks is complete, too, but there is nothing to report.
     if is_new and _is_gang_ready(after) and any(r.tasks for r in after.attempt_status.task_roles):
         message = f"The gang is complete: {_count_members(after)} Tasks have addresses"
         yield Event(EventType.NORMAL, GANG_READY, message)
@@ -217,7 +217,7 @@ def _list_requested(before: FrameworkStatus | None, after: FrameworkStatus) -> I
 def _is_end_new(before: FrameworkStatus | None, after: FrameworkStatus) -> bool:
     """Return whether the attempt has no completion in the stored status.
 
-    A retry that must end may start and end in one write.
+    One write may start and end an attempt, for example if a user stops the Framework.
     """
     old = before.attempt_status if before is not None else None
     return old is None or old.completion_status is None or old.id != after.attempt_status.id

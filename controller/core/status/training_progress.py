@@ -1,16 +1,22 @@
 """The progress of the training in the status, copied from the Pod of rank 0.
 
-1. Read the annotation of the first member of each role in the published roster: only agents know
-   which one has rank 0. Take that of the newest generation, of those that are published.
-2. Copy it if the status is written anyway, or if the last copy is 15 s old. The Pod of rank 0 may
-   have ended: the last report of its agent comes with the status of its end.
+Steps of ``follow_training``:
 
-Nothing is decided by it: whoever has the token of the Pod may have written it.
+1. Read the annotation of the first member of each role in the published roster, because only agents
+   know which of them has rank 0. Ignore a generation that is not published, and take the report of
+   the newest one.
+2. Copy it if the status is written anyway, or if the last copy is 15 s old. So the status of the
+   end of rank 0 contains the last report of its agent.
 
 Invariants:
 
+- No decision reads it, because any holder of the Pod's token can write it.
 - A status has only numbers within the limits of the annotation, and names of members.
 - Two writes of the status that only the progress needs are at least 15 s apart.
+
+Example: worker/0 reports step 100 of generation 2, and the status has step 80, copied 5 s ago. The
+decision asks for a wake in 10 s, and changes nothing. If worker/1 fails before that, the status of
+its failure has step 100.
 
 Rules: docs/design/recovery.md, "Progress in the status".
 """
@@ -39,7 +45,7 @@ _MAX_SECONDS = 10**9 - 1
 def follow_training(draft: Draft, status: FrameworkStatus) -> FrameworkStatus:
     """Return the status with the newest progress of the training, if it is due."""
     published = draft.snapshot.published.roster
-    # Also for the decision that ends the attempt.
+    # The stored state counts: the decision that ends the attempt copies the last report.
     if published is None or not draft.is_persisted(*_RUNNING):
         return status
     known = status.attempt_status.training
@@ -63,7 +69,7 @@ def _is_due(draft: Draft, known: TrainingStatus) -> bool:
 
 
 def _walk_reports(draft: Draft, published: Roster) -> Iterator[TrainingProgress]:
-    """Walk what the first members of the roles report."""
+    """Walk the reports of the first members of the roles."""
     roles = {role.name: role for role in draft.roles}
     for role in published.roles:
         drafted = roles.get(role.name)
@@ -76,7 +82,7 @@ def _walk_reports(draft: Draft, published: Roster) -> Iterator[TrainingProgress]
                 continue
             text = pod.annotations.get(TRAINING_PROGRESS_ANNOTATION, "")
             reported = parse_training_progress(text)
-            # A greater number, which no agent can know, would hide all reports that follow.
+            # A greater generation is not from an agent, and would hide all later reports.
             if reported is not None and reported.generation <= published.generation:
                 yield reported
 

@@ -1,4 +1,4 @@
-"""What is logged before it is replaced: docs/design/failure-handling.md, "History"."""
+"""The logged copies of replaced objects: docs/design/failure-handling.md, "History"."""
 
 from dataclasses import replace
 

@@ -208,7 +208,7 @@ def test_elastic_gang_goes_on_without_the_task_and_grows_back() -> None:
     gang.acknowledge(2)
     gang.settle()
     assert not gang.is_kept(1)
-    assert gang.list_failed() == [], "nobody waits for it"
+    assert gang.list_failed() == [], "no member waits for it"
     gang.replace_worker(1)
     assert gang.list_members() == [0, 1, 2]
 
