@@ -120,7 +120,7 @@ class Draft:
         # Set if the Framework exceeds a limit: no role or Task is added, no attempt starts.
         self.hold: Hold | None = None
         # Computed at the first use in this decision: see refusals, gang_keys, drain,
-        # retry_requests and start_deadline.
+        # retry_requests and late_members.
         self.refusals: Refusals | None = None
         self.has_gang_key: bool | None = None
         self.retry_requests: frozenset[str] | None = None

@@ -1,6 +1,16 @@
 """Waits of decisions, measured by the monotonic clock of the controller."""
 
+from enum import StrEnum
 from typing import NamedTuple
+
+
+class WaitSubject(StrEnum):
+    """The event that the members of a gang wait for."""
+
+    START_BARRIER = "StartBarrier"
+    """The start barrier of the epoch releases its members."""
+    REFUSED_PODS = "RefusedPods"
+    """The Pods whose reports are refused end."""
 
 
 class Wait(NamedTuple):
@@ -15,5 +25,4 @@ class Wait(NamedTuple):
     """Generation since which the gang has these members."""
     epoch: int
     """Epoch of the processes of these members."""
-    subject: str
-    """Names the event that the members wait for."""
+    subject: WaitSubject

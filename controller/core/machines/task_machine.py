@@ -10,7 +10,7 @@ Steps of ``sync_task``, which the Framework's machine calls for each Task in sta
      ``retention`` keeps stays, and its Task moves to AttemptCompleted.
    - Live: move to AttemptPreparing or AttemptRunning. If the Task is scaled down, delete the Pod
      as soon as ``drain`` allows. If a user asked for a retry, end the attempt with -260; if it is
-     late for the start of an epoch (``start_deadline``), with -270; if it has left its node
+     late for the start of an epoch (``late_members``), with -270; if it has left its node
      (``leaving_policy``), with -280.
 3. AttemptCompleted: move to Completed, or to AttemptCreationPending with the next attempt when the
    end is stored, and the pause is over or ended by a user.
@@ -50,7 +50,7 @@ from controller.core.policies import retention, retry_backoff, retry_requests
 from controller.core.policies.coalescing import may_coalesce_end
 from controller.core.policies.exit_code_policy import complete_failed
 from controller.core.policies.retry_policy import decide_retry
-from controller.core.recovery import start_deadline
+from controller.core.recovery import late_members
 from controller.core.roster import drain
 from controller.core.status import initial_status
 from framework.api.completion import (
@@ -150,8 +150,8 @@ def _observe_live(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView)
     elif not task.deletion_pending and leaving_policy.should_delete_pod(draft, role, task, pod):
         task = completing.begin_task_end(draft, role, task, leaving_policy.complete_left(task))
         _delete_pod(draft, role, task)
-    elif start_deadline.is_late(draft, pod):
-        completion = complete_task(EPOCH_START_TIMEOUT, start_deadline.DIAGNOSTICS)
+    elif late_members.is_late(draft, pod):
+        completion = complete_task(EPOCH_START_TIMEOUT, late_members.DIAGNOSTICS)
         task = completing.begin_task_end(draft, role, task, completion)
         _delete_pod(draft, role, task)
     return task

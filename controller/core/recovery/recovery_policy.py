@@ -5,8 +5,8 @@ Steps of ``decide_recovery``, after the machines have moved:
 1. Do nothing unless a published roster has restart in place, and Tasks may run.
 2. Read the report of each live Pod of the roles in the roster (``framework.api.epochreports``).
 3. Decide the epoch (``epochs.decide_epoch``), and put it into the status.
-4. Put into the status which start barrier is waited for, and whether it has released its members
-   (``start_deadline``).
+4. Record in the status at which start barrier the gang waits, and whether it has released its
+   members (``late_members``).
 
 Invariants:
 
@@ -26,9 +26,9 @@ from controller.core.actions import Urgency
 from controller.core.draft import Draft
 from controller.core.policies.exit_code_policy import complete_failed
 from controller.core.recovery.epochs import EpochState, Report, decide_epoch
+from controller.core.recovery.late_members import follow_start
 from controller.core.recovery.missing_peers import is_waiting_for_left
 from controller.core.recovery.restartable_pods import find_live_pod, find_roles, list_policies
-from controller.core.recovery.start_deadline import follow_start
 from framework.api.completion import PERMANENT
 from framework.api.constants import PROCESS_ENDED_ANNOTATION
 from framework.api.epochreports import parse_end

@@ -6,7 +6,7 @@ One that is set forward ends no wait that the controller measures itself.
 import pytest
 
 from controller.core.actions import ObjectKind
-from controller.core.recovery.start_deadline import DEADLINE_SECONDS
+from controller.core.recovery.late_members import CONTROLLER_SECONDS
 from framework.api import constants
 from framework.api.completion import EPOCH_START_TIMEOUT
 from framework.api.epochreports import ProcessEnd, encode_end
@@ -80,7 +80,7 @@ async def test_start_that_is_awaited_is_measured_by_the_monotonic_clock() -> Non
     assert shell.status["attemptStatus"]["recovery"]["epoch"] == 1
     shell.clock.skew_seconds = HOUR_SECONDS
     shell.edit(retryPolicy={"maxRetryCount": 1})
-    await shell.run(DEADLINE_SECONDS - 10.0)
+    await shell.run(CONTROLLER_SECONDS - 10.0)
     assert [task["state"] for task in shell.tasks] == ["AttemptRunning"] * 2
     await shell.run(20.0)
     assert shell.tasks[0]["attemptStatus"]["completionStatus"]["code"] == EPOCH_START_TIMEOUT

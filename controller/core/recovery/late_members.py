@@ -1,0 +1,227 @@
+"""Late members: Pods that do not come to the start barrier of an epoch in time. Their Tasks end.
+
+1. The gang waits at a start barrier as soon as a complete roster is published of which all members
+   run. The status gets the time, for users (``follow_start``).
+2. The agent of the lowest rank serves the start barrier. It reports when the start barrier has
+   released its members, and the status records that: no member is late then.
+3. Until then, late Pods are chosen after deadlines (``is_late``). The first choice counts:
+
+       after  chosen by                               may choose             only if
+       0 s    the first members of the roles          members                all wanted Pods run
+       300 s  the first members of the roles          members
+       600 s  other members, which wait for the agent the first members
+              that serves
+       900 s  the controller                          the first member of    agents report
+                                                      the first role
+
+   Only agents know which first member has rank 0 and serves. In a full gang, agents measure the
+   deadline of their own first choice.
+4. A Pod whose report is refused, and which does not end in 600 s, is late, too.
+
+Invariants:
+
+- Only a complete gang with the stored epoch in its roster has late members.
+- Only reports about the newest since and the stored epoch count.
+- No member is late for a start barrier that has released its members, also after the Pod that
+  reported it is gone.
+- Before a report of an agent of the attempt, the controller chooses no Pod: the containers may run
+  no agent, or that of an older release, or the agents have no right to report.
+- A change of the wall clock makes no Pod late: this controller measures how long it has waited.
+
+Example: epoch 5 is published, and worker 2 hangs in the kernel. The agent of worker 0 reports
+``7 5 89abcdef``. The Task of worker 2 ends with -270, and its retry policy decides.
+
+Rules: docs/design/recovery.md, "Steps".
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from enum import Enum, auto
+from typing import NamedTuple
+
+from controller.core.draft import Draft
+from controller.core.recovery.restartable_pods import find_live_pod
+from controller.core.waits import Wait, WaitSubject
+from framework.api.constants import EPOCH_STARTED_ANNOTATION
+from framework.api.epochreports import SERVER_SECONDS, START_SECONDS, EpochStart, parse_start
+from framework.api.pods import PodPhase, PodView
+from framework.api.recovery import RecoveryStatus, StartBarrierStatus
+from framework.api.roster import RoleRoster, fingerprint_uid
+
+DIAGNOSTICS = "The Pod did not come to the start barrier of the epoch in time"
+# Longer than the deadlines of the agents: it applies only if no agent reports anything.
+CONTROLLER_SECONDS = 900.0
+# Agents whose report is refused end at once.
+REFUSED_SECONDS = 600.0
+
+
+class _Chooser(Enum):
+    """A source of choices, with its own trust: see the table."""
+
+    FIRST_MEMBERS = auto()
+    OTHER_MEMBERS = auto()
+    CONTROLLER = auto()
+
+
+class _Deadline(NamedTuple):
+    """A row of the table."""
+
+    seconds: float
+    chooser: _Chooser
+    needs_full_gang: bool = False
+
+
+_DEADLINES = (
+    _Deadline(0.0, _Chooser.FIRST_MEMBERS, needs_full_gang=True),
+    _Deadline(START_SECONDS, _Chooser.FIRST_MEMBERS),
+    _Deadline(SERVER_SECONDS, _Chooser.OTHER_MEMBERS),
+    _Deadline(CONTROLLER_SECONDS, _Chooser.CONTROLLER),
+)
+
+
+class _StartBarrier(NamedTuple):
+    """The start barrier of the published roster; all members of this complete gang run."""
+
+    since: int
+    epoch: int
+    roles: Sequence[RoleRoster]
+    """The roles that take part."""
+
+    @property
+    def firsts(self) -> list[str]:
+        """The fingerprints of the first members of the roles."""
+        return [member.fingerprint for role in self.roles for member in role.members[:1]]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all wanted Pods run, so that agents know since when all members run."""
+        return all(role.running for role in self.roles)
+
+
+class _Reports(NamedTuple):
+    """The reports of Pods about the start barrier."""
+
+    has_released: bool
+    choices: Mapping[_Chooser, Collection[str]]
+    """Fingerprints of the Pods that agents choose, as far as they may."""
+
+
+def follow_start(draft: Draft, recovery: RecoveryStatus) -> RecoveryStatus:
+    """Record in the status at which start barrier the gang waits, and whether it has released."""
+    barrier = _find_barrier(draft)
+    if barrier is None:
+        return recovery
+    known = recovery.start_barrier
+    if known is None or known.since != barrier.since:
+        is_served = known is not None and known.is_served
+        known = StartBarrierStatus(barrier.since, draft.now, is_served=is_served)
+    if known.started_epoch != barrier.epoch:
+        if _read_reports(draft, barrier).has_released:
+            known = replace(known, started_epoch=barrier.epoch, is_served=True)
+        else:
+            _list_passed_deadlines(draft, barrier)  # Requests the wake at the next deadline.
+    return replace(recovery, start_barrier=known)
+
+
+def is_late(draft: Draft, pod: PodView) -> bool:
+    """Return whether a live Pod is late for the current epoch."""
+    if draft.late is None:
+        draft.late = _find_late(draft)
+    # Usually no Pod is late, and a fingerprint is a hash.
+    return bool(draft.late) and fingerprint_uid(pod.uid) in draft.late
+
+
+def _find_late(draft: Draft) -> frozenset[str]:
+    recovery = draft.status.attempt_status.recovery
+    if recovery is None or draft.is_completing:
+        return frozenset()
+    late = frozenset(_choose_late(draft, recovery))
+    return late.union(recovery.refused) if _is_end_of_refused_due(draft, recovery) else late
+
+
+def _is_end_of_refused_due(draft: Draft, recovery: RecoveryStatus) -> bool:
+    if not recovery.refused:
+        return False
+    wait = _build_wait(draft, 0, recovery.epoch, WaitSubject.REFUSED_PODS)
+    return draft.has_waited(wait, REFUSED_SECONDS)
+
+
+def _choose_late(draft: Draft, recovery: RecoveryStatus) -> Collection[str]:
+    """Choose the members that are late for the start barrier, by the table."""
+    barrier, known = _find_barrier(draft), recovery.start_barrier
+    if barrier is None or known is None or known.started_epoch == recovery.epoch:
+        return ()
+    if (barrier.since, barrier.epoch) != (known.since, recovery.epoch):
+        return ()
+    reports = _read_reports(draft, barrier)
+    if reports.has_released:
+        return ()
+    choices = dict(reports.choices)
+    # An epoch after the first one answers reports, so there are agents.
+    if known.is_served or barrier.epoch > 0:
+        choices[_Chooser.CONTROLLER] = barrier.firsts[:1]
+    for deadline in _list_passed_deadlines(draft, barrier):
+        chosen = choices.get(deadline.chooser)
+        if chosen and (barrier.is_full or not deadline.needs_full_gang):
+            return chosen
+    return ()
+
+
+def _list_passed_deadlines(draft: Draft, barrier: _StartBarrier) -> list[_Deadline]:
+    """List the deadlines that have passed, and request a wake at each of the others."""
+    wait = _build_wait(draft, barrier.since, barrier.epoch, WaitSubject.START_BARRIER)
+    return [each for each in _DEADLINES if draft.has_waited(wait, each.seconds)]
+
+
+def _build_wait(draft: Draft, since: int, epoch: int, subject: WaitSubject) -> Wait:
+    return Wait(draft.status.attempt_status.instance_uid or "", since, epoch, subject)
+
+
+def _find_barrier(draft: Draft) -> _StartBarrier | None:
+    published = draft.snapshot.published.roster
+    if published is None or published.recovery is None or not published.complete:
+        return None
+    recovery = published.recovery
+    roles = [role for role in published.roles if role.name in recovery.roles]
+    barrier = _StartBarrier(recovery.since, recovery.epoch, roles)
+    return barrier if barrier.is_full or _do_members_run(draft, barrier) else None
+
+
+def _do_members_run(draft: Draft, barrier: _StartBarrier) -> bool:
+    tasks = {role.name: {task.index: task for task in role.tasks} for role in draft.roles}
+    pods = (
+        find_live_pod(draft, task) if task else None
+        for role in barrier.roles
+        for task in (tasks.get(role.name, {}).get(member.index) for member in role.members)
+    )
+    return all(pod is not None and pod.phase is PodPhase.RUNNING for pod in pods)
+
+
+def _read_reports(draft: Draft, barrier: _StartBarrier) -> _Reports:
+    members = {member.fingerprint for role in barrier.roles for member in role.members}
+    firsts = frozenset(barrier.firsts)
+    has_released, by_firsts, by_others = False, set[str](), set[str]()
+    for reporter, start in _walk_reports(draft):
+        if (start.since, start.epoch) != (barrier.since, barrier.epoch) or reporter not in members:
+            continue
+        if reporter in firsts:
+            has_released = has_released or not start.missing
+            by_firsts.update(start.missing)
+        else:
+            by_others.update(start.missing)
+    choices = {
+        _Chooser.FIRST_MEMBERS: members & by_firsts,
+        _Chooser.OTHER_MEMBERS: firsts & by_others,
+    }
+    return _Reports(has_released, choices)
+
+
+def _walk_reports(draft: Draft) -> Iterator[tuple[str, EpochStart]]:
+    """Walk the reports about start barriers, each with the fingerprint of its Pod."""
+    for _, task in draft.walk_tasks():
+        pod = find_live_pod(draft, task)
+        if pod is None or EPOCH_STARTED_ANNOTATION not in pod.annotations:
+            continue
+        start = parse_start(pod.annotations[EPOCH_STARTED_ANNOTATION])
+        if start is not None:
+            yield fingerprint_uid(pod.uid), start
