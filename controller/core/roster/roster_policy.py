@@ -35,7 +35,7 @@ from controller.core.policies.coalescing import may_coalesce_generation
 from controller.core.recovery.roster_recovery import build_recovery
 from controller.core.roster import drain
 from controller.core.roster.failed_members import list_failed
-from controller.core.roster.progress import build_progress, find_check_times
+from controller.core.roster.missing_tasks import find_check_times, list_missing
 from controller.core.settings import PROGRESS_AGES_SECONDS, ROSTER_DEBOUNCE_SECONDS
 from framework.api import roster
 from framework.api.pods import ConfigMapView, PodPhase, PodView
@@ -135,7 +135,7 @@ def _decide_progress(
     ):
         publication = None if published.has_version_annotation else _publish(configmap, None, "")
         return RosterOutcome(publication)
-    progress = build_progress(draft)
+    progress = list_missing(draft)
     text = encode_progress(progress)
     is_known = text == published.progress and published.has_version_annotation
     publication = None

@@ -1,11 +1,12 @@
-"""Progress of an incomplete gang: how many Tasks are ready, which are missing, and why.
+"""The missing Tasks of a gang that is not complete, with reasons: its progress.
 
-A reason may change with every event, so the progress is checked only when the gang has been
-incomplete for 2, 5, 10 and 20 s, and then every 30 s.
+A reason may change with every event, so the Tasks are listed only when the gang has been incomplete
+for 2, 5, 10 and 20 s, and then every 30 s (``find_check_times``). The annotation with the progress
+changes only if the list does. The steps of the training are not here, but in
+``status.training_progress``.
 
 Example: a gang of 3 waits for an image. After 2 s its annotation says that 2 of 3 Tasks are ready,
-and that worker/2 waits with ContainerCreating. It changes at the next age at which the reason is
-another one.
+and that worker/2 waits with ContainerCreating. It changes at the next check with another reason.
 
 Rules: docs/design/roster.md, "Progress".
 """
@@ -43,8 +44,8 @@ def find_check_times(base: datetime, now: datetime) -> tuple[datetime | None, da
     return _after(base, reached[-1]) if reached else None, _after(base, following)
 
 
-def build_progress(draft: Draft) -> Progress:
-    """Build the progress of the gang as it is drafted."""
+def list_missing(draft: Draft) -> Progress:
+    """Count the ready Tasks of the drafted gang, and list the first missing Tasks."""
     ready = 0
     missing: list[Missing] = []
     for role, task in draft.walk_tasks():
@@ -88,5 +89,5 @@ def _after(base: datetime, seconds: float) -> datetime:
     try:
         return base + timedelta(seconds=seconds)
     except OverflowError:
-        # The clock was wrong by millennia when it set the base.
+        # The clock was wrong by thousands of years when it set the base.
         return datetime.max.replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Which Tasks are missing, and when that is looked at: docs/design/roster.md, "Progress"."""
+"""The missing Tasks of a gang, and when they are listed: docs/design/roster.md, "Progress"."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller.core.actions import ActionKey, ObjectKind, Verb
-from controller.core.roster.progress import build_progress, explain_missing, find_check_times
+from controller.core.roster.missing_tasks import explain_missing, find_check_times, list_missing
 from framework.api.pods import PodView
 from framework.api.states import TaskState
 from framework.api.types import TaskStatus
@@ -29,7 +29,7 @@ CREATE = ActionKey(Verb.CREATE, ObjectKind.POD, "gang-worker-0", "task-worker-0/
 
 
 @pytest.mark.parametrize(
-    ("age", "look", "following"),
+    ("age", "check", "following"),
     [
         (-5, None, 2),
         (0, None, 2),
@@ -44,14 +44,14 @@ CREATE = ActionKey(Verb.CREATE, ObjectKind.POD, "gang-worker-0", "task-worker-0/
         (3679, 3650, 3680),
     ],
 )
-def test_ladder_steps_grow_to_half_a_minute(
-    age: float, look: float | None, following: float
+def test_check_times_grow_to_half_a_minute(
+    age: float, check: float | None, following: float
 ) -> None:
-    expected = None if look is None else at(look)
+    expected = None if check is None else at(check)
     assert find_check_times(at(0), at(age)) == (expected, at(following))
 
 
-def test_ladder_steps_are_reached_in_order_and_the_next_one_is_in_the_future() -> None:
+def test_check_times_are_reached_in_order_and_the_next_is_in_the_future() -> None:
     checks = set()
     for half_seconds in range(220):
         age = half_seconds / 2
@@ -61,7 +61,7 @@ def test_ladder_steps_are_reached_in_order_and_the_next_one_is_in_the_future() -
     assert checks == {None, *(at(s) for s in (2, 5, 10, 20, 50, 80))}
 
 
-def test_ladder_at_the_end_of_time_raises_nothing() -> None:
+def test_check_times_at_the_end_of_time_raise_nothing() -> None:
     end = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
     find_check_times(end, at(0))
     find_check_times(at(0), end)
@@ -125,6 +125,6 @@ def test_progress_counts_wanted_tasks_only() -> None:
     )
     status = build_status(build_role_status(tasks=tasks), build_role_status("old"))
     draft = build_draft(build_spec(build_role(number=2)), status, pods=[build_pod()])
-    progress = build_progress(draft)
+    progress = list_missing(draft)
     assert (progress.ready, progress.total) == (1, 2)
     assert [(m.role, m.index) for m in progress.missing] == [("worker", 1)]
