@@ -3,62 +3,45 @@
 ``decide`` makes one draft, and each step gets it. Its parts are frozen: a change replaces a part,
 and an unchanged part is shared with the stored status. States move only here, along the tables of
 ``framework.api.states``.
+
+A policy that needs a fact for each of ten thousand Tasks computes it once (``compute_once``).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeVar, TypeVarTuple
 
 from controller.core.actions import Action, ActionKey, ObjectKind, Urgency, Verb
-from controller.core.decision import Event, EventType, LoggedPart, ObjectSnapshot
+from controller.core.decision import Event, EventType, ObjectSnapshot
+from controller.core.facts import build_facts
 from controller.core.settings import LONGEST_PAUSE_SECONDS, Settings
 from controller.core.snapshot import Failure, Snapshot
 from controller.core.waits import Wait
 from framework.api import states
 from framework.api.naming import TaskKey
-from framework.api.roster import Leaving
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import (
     FrameworkAttemptStatus,
     FrameworkSpec,
     FrameworkStatus,
-    TaskAttemptCompletionStatus,
     TaskAttemptStatus,
     TaskRoleSpec,
     TaskRoleStatus,
     TaskStatus,
 )
 
-Refused: TypeAlias = dict[ActionKey, TaskAttemptCompletionStatus]
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 
-@dataclass(slots=True)
-class Refusals:
-    """Pods that the server will never create.
-
-    Each fact is computed once in a decision: there may be ten thousand refusals.
-    """
-
-    completions: Refused
-    """By create, the completion of the attempt."""
-    indexes: dict[str, list[int]]
-    """By role, the indexes of the Tasks that were refused and still wait."""
-    answered: dict[str, bool] = field(default_factory=dict)
-    """By role, whether all of its creates are answered, and no refused create left a Pod."""
-    reported: set[str] = field(default_factory=set)
-    """The roles that have an Event."""
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RoleDraft:
     """A role's status being changed. ``spec`` is None when the role left the spec."""
 
     status: TaskRoleStatus
     spec: TaskRoleSpec | None
     tasks: list[TaskStatus] = field(default_factory=list)
-    logged_spec: LoggedPart | None = None
-    """The logged part of its Tasks' spec; None until a Task is recorded."""
 
     @property
     def name(self) -> str:
@@ -92,13 +75,6 @@ class Hold(NamedTuple):
     is_temporary: bool = False
 
 
-class Acknowledgement(NamedTuple):
-    """The newest generation that the agent of a Pod has applied."""
-
-    generation: int
-    pod_name: str
-
-
 class Draft:
     """The draft of one decision about one Framework."""
 
@@ -114,29 +90,26 @@ class Draft:
         self.snapshots: list[ObjectSnapshot] = []
         self.wake_at: datetime | None = None
         self.waits: set[Wait] = set()
+        self.urgency = Urgency.NONE
         # Whether a Task became Completed, so that the completion policy must be applied again.
         self.has_newly_completed = False
-        self.urgency = Urgency.NONE
         # Set if the Framework exceeds a limit: no role or Task is added, no attempt starts.
         self.hold: Hold | None = None
-        # Computed at the first use in this decision: see refusals, gang_keys, drain,
-        # retry_requests and late_members.
-        self.refusals: Refusals | None = None
-        self.has_gang_key: bool | None = None
-        self.retry_requests: frozenset[str] | None = None
-        self.leaving: dict[str, Leaving] | None = None
-        self.acknowledgements: list[Acknowledgement] | None = None
-        self.late: frozenset[str] | None = None
-        self._task_count: int | None = None
-        self._creates_in_flight = {
-            (key.kind, key.name) for key in snapshot.in_flight if key.verb is Verb.CREATE
-        }
-        self._repeated_creates = {
-            (key.kind, key.name): failure
-            for key, failure in snapshot.failures.items()
-            if key.verb is Verb.CREATE and failure.consecutive_failures >= settings.free_refusals
-        }
-        self._persisted = _index_tasks(snapshot.framework.status)
+        # Whether this decision has asked for the gang key, which its Pods wait for.
+        self.lacks_gang_key = False
+        self._facts = build_facts(snapshot, settings)
+        self._computed: dict[tuple[Any, ...], Any] = {}
+
+    def compute_once(self, compute: "Callable[[Draft, *Args], T]", *args: *Args) -> T:
+        """Return ``compute(self, *args)``, computed at its first use in this decision.
+
+        Later changes of the draft do not change the result.
+        """
+        key = (compute, *args)
+        if key not in self._computed:
+            self._computed[key] = compute(self, *args)
+        result: T = self._computed[key]
+        return result
 
     @property
     def spec(self) -> FrameworkSpec:
@@ -176,13 +149,11 @@ class Draft:
     @property
     def task_count(self) -> int:
         """Number of Tasks, counted once. A decision that adds or drops Tasks does not read it."""
-        if self._task_count is None:
-            self._task_count = sum(len(role.tasks) for role in self.roles)
-        return self._task_count
+        return self.compute_once(_count_tasks)
 
     def find_persisted(self, role: str, index: int) -> TaskStatus | None:
         """Find a Task in the stored status."""
-        return self._persisted.get(TaskKey(role, index))
+        return self._facts.stored_tasks.get(TaskKey(role, index))
 
     def is_persisted(self, *states: FrameworkState) -> bool:
         """Return whether the drafted attempt of the Framework is stored, in one of the states."""
@@ -207,17 +178,17 @@ class Draft:
 
     def is_create_in_flight(self, kind: ObjectKind, name: str) -> bool:
         """Return whether a create of this name is sent and unanswered."""
-        return (kind, name) in self._creates_in_flight
+        return (kind, name) in self._facts.creates_in_flight
 
     @property
     def is_any_pod_create_in_flight(self) -> bool:
         """Return whether a create of any Pod is sent and unanswered."""
-        return any(kind is ObjectKind.POD for kind, _ in self._creates_in_flight)
+        return any(kind is ObjectKind.POD for kind, _ in self._facts.creates_in_flight)
 
     def is_gone(self, kind: ObjectKind, name: str, uid: str | None) -> bool:
         """Return whether the instance is known not to exist; ``uid`` None: any instance."""
         key = (kind, name)
-        if key in self._creates_in_flight or key not in self.snapshot.live:
+        if key in self._facts.creates_in_flight or key not in self.snapshot.live:
             return False
         return uid is None or self.snapshot.live[key] != uid
 
@@ -284,7 +255,7 @@ class Draft:
 
     def _is_pause_over(self, key: ActionKey) -> bool:
         """Return whether the pause after refused creates of earlier attempts is over."""
-        failure = self._repeated_creates.get((key.kind, key.name))
+        failure = self._facts.refused_creates.get((key.kind, key.name))
         if failure is None or failure.failed_at is None or failure.is_unknown:
             return True
         return self.is_wait_over(failure.failed_at, failure.failed_at + self._pause(failure))
@@ -351,9 +322,5 @@ def _is_same_attempt(
     return stored.id == drafted.id and is_end_stored
 
 
-def _index_tasks(status: FrameworkStatus | None) -> dict[TaskKey, TaskStatus]:
-    if status is None:
-        return {}
-    return {
-        TaskKey(role.name, task.index): task for role, task in status.attempt_status.walk_tasks()
-    }
+def _count_tasks(draft: Draft) -> int:
+    return sum(len(role.tasks) for role in draft.roles)

@@ -82,7 +82,7 @@ def _record_task(
         role_name=role.name,
         role_uid=role.status.instance_uid,
         task=task,
-        spec=_select_spec(role),
+        spec=draft.compute_once(_select_spec, role),
         deleted_at=draft.now if is_deleted else None,
     )
     key = naming.TaskKey(role.name, task.index)
@@ -150,8 +150,6 @@ class _TaskSource:
         }
 
 
-def _select_spec(role: RoleDraft) -> LoggedPart | None:
-    """Select the logged part of the spec of a role's Tasks, once in a decision."""
-    if role.logged_spec is None and role.spec is not None:
-        role.logged_spec = select_task_spec(codec.encode_task_spec(role.spec.task))
-    return role.logged_spec
+def _select_spec(_: Draft, role: RoleDraft) -> LoggedPart | None:
+    """Select the logged part of the spec of a role's Tasks."""
+    return None if role.spec is None else select_task_spec(codec.encode_task_spec(role.spec.task))

@@ -27,15 +27,17 @@ def is_gang_key_wanted(draft: Draft) -> bool:
 def ensure_gang_key(draft: Draft) -> bool:
     """Return whether Pods may be created: the Secret exists, or no template refers to it.
 
-    If not, ask for its create. Computed once in a decision: there may be ten thousand Tasks.
+    If not, ask for its create, once in a decision.
     """
-    if draft.has_gang_key is None:
-        uid = draft.status.attempt_status.configmap_uid
-        is_there = draft.snapshot.gang_key_owner == uid
-        draft.has_gang_key = is_there or not is_gang_key_wanted(draft)
-        if not draft.has_gang_key:
-            _create(draft, uid or "")
-    return draft.has_gang_key
+    if not draft.lacks_gang_key and not draft.compute_once(_is_gang_key_ready):
+        draft.lacks_gang_key = True
+        _create(draft, draft.status.attempt_status.configmap_uid or "")
+    return not draft.lacks_gang_key
+
+
+def _is_gang_key_ready(draft: Draft) -> bool:
+    is_there = draft.snapshot.gang_key_owner == draft.status.attempt_status.configmap_uid
+    return is_there or not is_gang_key_wanted(draft)
 
 
 def _create(draft: Draft, configmap_uid: str) -> None:

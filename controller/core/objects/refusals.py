@@ -15,9 +15,12 @@ Rules: docs/design/failure-handling.md, "Refused creations"; ``createPod`` and
 ``syncTaskRoleStatuses`` of the Go original.
 """
 
-from controller.core.actions import ObjectKind, Verb
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from controller.core.actions import ActionKey, ObjectKind, Verb
 from controller.core.decision import EventType
-from controller.core.draft import Draft, Refusals, Refused, RoleDraft
+from controller.core.draft import Draft, RoleDraft
 from controller.core.objects import ownership
 from framework.api import naming
 from framework.api.completion import (
@@ -31,10 +34,24 @@ from framework.api.types import TaskAttemptCompletionStatus, TaskStatus
 # Reason of the Event, as in the controllers of Kubernetes.
 FAILED_CREATE = "FailedCreate"
 
+Refused: TypeAlias = dict[ActionKey, TaskAttemptCompletionStatus]
+
+
+@dataclass(slots=True)
+class _Refusals:
+    """The refused creates of Pods: there may be ten thousand."""
+
+    completions: Refused
+    """By create, the completion of the attempt."""
+    indexes: dict[str, list[int]]
+    """By role, the indexes of the Tasks that were refused and still wait."""
+    reported: set[str] = field(default_factory=set)
+    """The roles that have an Event."""
+
 
 def find_refusal(draft: Draft, task: TaskStatus) -> TaskAttemptCompletionStatus | None:
     """Find the completion of a Task whose Pod will never be created; None if it may be."""
-    refused = _classify(draft).completions
+    refused = draft.compute_once(_classify).completions
     if not refused or task.state is not TaskState.ATTEMPT_CREATION_PENDING:
         return None
     return refused.get(ownership.build_creation_key(task))
@@ -42,7 +59,7 @@ def find_refusal(draft: Draft, task: TaskStatus) -> TaskAttemptCompletionStatus 
 
 def add_refusal_event(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
     """Add an Event for the first refused Task of a role; all of them have one template."""
-    reported = _classify(draft).reported
+    reported = draft.compute_once(_classify).reported
     if role.name in reported:
         return
     reported.add(role.name)
@@ -53,8 +70,8 @@ def add_refusal_event(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
 
 def is_role_refused(draft: Draft, role: RoleDraft) -> bool:
     """Return whether a Task of the role was refused and has not ended."""
-    indexes = _classify(draft).indexes.get(role.name, [])
-    # Drop it: a Task that no longer waits for this create does not wait for it again.
+    indexes = draft.compute_once(_classify).indexes.get(role.name, [])
+    # Forget the last index when its Task no longer waits: it never waits for this create again.
     while indexes and not _is_refused(draft, role, indexes[-1]):
         indexes.pop()
     return bool(indexes)
@@ -62,11 +79,12 @@ def is_role_refused(draft: Draft, role: RoleDraft) -> bool:
 
 def is_role_answered(draft: Draft, role: RoleDraft) -> bool:
     """Return whether all creates of the role are answered, and no refused one left a Pod."""
-    answered = _classify(draft).answered
-    # Computed once in a decision: the end of a Task does not change the answer.
-    if role.name not in answered:
-        answered[role.name] = all(_is_answered(draft, task) for task in role.tasks)
-    return answered[role.name]
+    # The end of a Task does not change the result of its role.
+    return draft.compute_once(_are_all_answered, role)
+
+
+def _are_all_answered(draft: Draft, role: RoleDraft) -> bool:
+    return all(_is_answered(draft, task) for task in role.tasks)
 
 
 def _is_refused(draft: Draft, role: RoleDraft, index: int) -> bool:
@@ -81,21 +99,18 @@ def _is_answered(draft: Draft, task: TaskStatus) -> bool:
     return not is_refused or draft.is_gone(ObjectKind.POD, name, None)
 
 
-def _classify(draft: Draft) -> Refusals:
-    """Classify the failures, once in a decision: a quota may have refused a thousand Pods."""
-    if draft.refusals is None:
-        creates = {
-            key: classify_creation_error(CreationError(f.code, f.message, f.body))
-            for key, f in draft.snapshot.failures.items()
-            if (key.verb, key.kind) == (Verb.CREATE, ObjectKind.POD)
-        }
-        refused = {
-            key: completion
-            for key, completion in creates.items()
-            if completion.code != POD_CREATION_TRANSIENT_ERROR
-        }
-        draft.refusals = Refusals(refused, _index_by_role(refused))
-    return draft.refusals
+def _classify(draft: Draft) -> _Refusals:
+    creates = {
+        key: classify_creation_error(CreationError(f.code, f.message, f.body))
+        for key, f in draft.snapshot.failures.items()
+        if (key.verb, key.kind) == (Verb.CREATE, ObjectKind.POD)
+    }
+    refused = {
+        key: completion
+        for key, completion in creates.items()
+        if completion.code != POD_CREATION_TRANSIENT_ERROR
+    }
+    return _Refusals(refused, _index_by_role(refused))
 
 
 def _index_by_role(refused: Refused) -> dict[str, list[int]]:

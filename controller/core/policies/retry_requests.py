@@ -26,9 +26,7 @@ DIAGNOSTICS = "User has requested to retry the Task"
 
 def is_retry_requested(draft: Draft, task: TaskStatus) -> bool:
     """Return whether a user asked for the end of the current attempt of a Task."""
-    if draft.retry_requests is None:
-        draft.retry_requests = _read_requests(draft)
-    return task.attempt_status.pod_uid in draft.retry_requests
+    return task.attempt_status.pod_uid in draft.compute_once(_read_requests)
 
 
 def _read_requests(draft: Draft) -> frozenset[str]:

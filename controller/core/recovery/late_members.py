@@ -125,10 +125,9 @@ def follow_start(draft: Draft, recovery: RecoveryStatus) -> RecoveryStatus:
 
 def is_late(draft: Draft, pod: PodView) -> bool:
     """Return whether a live Pod is late for the current epoch."""
-    if draft.late is None:
-        draft.late = _find_late(draft)
+    late = draft.compute_once(_find_late)
     # Usually no Pod is late, and a fingerprint is a hash.
-    return bool(draft.late) and fingerprint_uid(pod.uid) in draft.late
+    return bool(late) and fingerprint_uid(pod.uid) in late
 
 
 def _find_late(draft: Draft) -> frozenset[str]:

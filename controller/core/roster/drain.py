@@ -23,9 +23,10 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from controller.core.decision import EventType
-from controller.core.draft import Acknowledgement, Draft, RoleDraft
+from controller.core.draft import Draft, RoleDraft
 from framework.api import constants, naming
 from framework.api.pods import PodPhase, PodView
 from framework.api.roster import Leaving, Roster, fingerprint_uid
@@ -85,7 +86,7 @@ def list_leaving(draft: Draft, published: Roster | None) -> Iterator[Leaving]:
         if pod is None or deadline is None:
             continue
         fingerprint = fingerprint_uid(pod.uid)
-        known = _index_leaving(draft, published).get(fingerprint)
+        known = draft.compute_once(_index_leaving).get(fingerprint)
         yield Leaving(
             role.name,
             task.index,
@@ -119,13 +120,11 @@ def find_unacknowledged(
     gang is not complete: the others keep their generation.
     """
     published = draft.snapshot.published.roster
-    entry = None
-    if published is not None:
-        entry = _index_leaving(draft, published).get(fingerprint_uid(pod.uid))
+    entry = draft.compute_once(_index_leaving).get(fingerprint_uid(pod.uid))
     if published is None or entry is None:
         return None
     is_kept = needs_complete and not published.complete
-    staying = [] if is_kept else _list_acknowledgements(draft)
+    staying = [] if is_kept else draft.compute_once(_list_acknowledgements)
     return _count_unacknowledged(staying, pod, entry.since)
 
 
@@ -138,11 +137,18 @@ def is_skipped(draft: Draft) -> bool:
     )
 
 
-def _index_leaving(draft: Draft, roster: Roster) -> dict[str, Leaving]:
-    """Index the published leaving Tasks by the fingerprints of their Pods, once in a decision."""
-    if draft.leaving is None:
-        draft.leaving = {entry.fingerprint: entry for entry in reversed(roster.leaving)}
-    return draft.leaving
+def _index_leaving(draft: Draft) -> dict[str, Leaving]:
+    """Index the published leaving Tasks by the fingerprints of their Pods."""
+    published = draft.snapshot.published.roster
+    leaving = () if published is None else published.leaving
+    return {entry.fingerprint: entry for entry in reversed(leaving)}
+
+
+class _Acknowledgement(NamedTuple):
+    """The newest generation that the agent of a Pod has applied."""
+
+    generation: int
+    pod_name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +164,7 @@ class Unacknowledged:
 
 
 def _count_unacknowledged(
-    staying: list[Acknowledgement], leaving_pod: PodView, since: int
+    staying: list[_Acknowledgement], leaving_pod: PodView, since: int
 ) -> Unacknowledged:
     """Find the Pods whose agents are expected to acknowledge ``since`` and have not."""
     count = bisect_left(staying, (since, ""))
@@ -169,17 +175,15 @@ def _count_unacknowledged(
     return Unacknowledged(count, first)
 
 
-def _list_acknowledgements(draft: Draft) -> list[Acknowledgement]:
-    """List the acknowledgements of the Tasks that stay, the oldest first; once in a decision."""
-    if draft.acknowledgements is None:
-        pods = draft.snapshot.pods
-        tasks = [t for _, t in draft.walk_tasks() if not t.deletion_pending]
-        staying = [t.attempt_status for t in tasks if t.attempt_status.leaving is None]
-        live = [pod for a in staying if (pod := pods.get(a.pod_name)) and pod.uid == a.pod_uid]
-        draft.acknowledgements = sorted(
-            Acknowledgement(_read_acknowledged(pod), pod.name) for pod in live if _has_agent(pod)
-        )
-    return draft.acknowledgements
+def _list_acknowledgements(draft: Draft) -> list[_Acknowledgement]:
+    """List the acknowledgements of the Tasks that stay, the oldest first."""
+    pods = draft.snapshot.pods
+    tasks = [t for _, t in draft.walk_tasks() if not t.deletion_pending]
+    staying = [t.attempt_status for t in tasks if t.attempt_status.leaving is None]
+    live = [pod for a in staying if (pod := pods.get(a.pod_name)) and pod.uid == a.pod_uid]
+    return sorted(
+        _Acknowledgement(_read_acknowledged(pod), pod.name) for pod in live if _has_agent(pod)
+    )
 
 
 def _has_agent(pod: PodView) -> bool:

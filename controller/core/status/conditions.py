@@ -301,7 +301,7 @@ def _is_awaited_configmap(draft: Draft, key: ActionKey) -> bool:
 
 def _is_awaited_gang_key(draft: Draft, key: ActionKey) -> bool:
     is_own = key.identity == draft.status.attempt_status.configmap_uid
-    return is_own and draft.state in _CREATING and draft.has_gang_key is False
+    return is_own and draft.state in _CREATING and draft.lacks_gang_key
 
 
 def _is_awaited_pod(
