@@ -108,18 +108,16 @@ def _delete_expired(draft: Draft) -> None:
         draft.raise_urgency(Urgency.AGAIN)
         return
     cause = f"Completed for {retained.seconds} s or more ({retained.setting})"
-    is_sent = draft.add_action(
-        DeleteObject(
-            ObjectKind.FRAMEWORK,
-            meta.name,
-            meta.uid,
-            cause,
-            propagation=Propagation.FOREGROUND,
-            # A user may change the TTL: delete only the version that this decision has read.
-            resource_version=meta.resource_version,
-        ),
+    deletion = DeleteObject(
+        ObjectKind.FRAMEWORK,
+        meta.name,
+        meta.uid,
+        cause,
+        propagation=Propagation.FOREGROUND,
+        # A user may change the TTL: delete only the version that this decision has read.
+        resource_version=meta.resource_version,
     )
-    if is_sent:
+    if draft.add_action(deletion):
         object_snapshots.record_framework(draft, SnapshotTrigger.FRAMEWORK_DELETION)
         draft.add_event(EventType.NORMAL, _EXPIRED, f"The Framework is deleted: {cause}")
 
@@ -225,27 +223,33 @@ def _create(draft: Draft) -> bool:
         return False
     if draft.spec.execution_type is ExecutionType.CREATE or _delete_other_configmap(draft):
         return False
-    name = draft.status.attempt_status.configmap_name
     end = lifetime.find_final_end(draft)
     if end is not None:
-        return _end_before_creation(draft, name, end)
-    if draft.hold is not None or lifetime.is_suspended(draft.spec):
-        return False
-    # If another object has the name, the create fails, and the condition Blocked says so.
-    is_name_in_use = (
-        draft.snapshot.configmap is not None and draft.snapshot.configmap.is_terminating
-    )
-    if not is_name_in_use and not draft.is_create_in_flight(ObjectKind.CONFIGMAP, name):
-        draft.add_action(
-            CreateConfigMap(
-                draft.snapshot.framework,
-                name,
-                ownership.build_configmap_identity(draft),
-                f"attempt {draft.status.attempt_status.id} starts",
-                find_urgency(is_persisted=draft.is_persisted(_S.ATTEMPT_CREATION_PENDING)),
-            ),
-        )
+        return _end_before_creation(draft, end)
+    if draft.hold is None and not lifetime.is_suspended(draft.spec):
+        _create_configmap(draft)
     return False
+
+
+def _create_configmap(draft: Draft) -> None:
+    """Create the ConfigMap, unless a create is in flight or an older one is being deleted.
+
+    If another object has the name, the create fails, and the condition Blocked says so.
+    """
+    attempt, older = draft.status.attempt_status, draft.snapshot.configmap
+    if older is not None and older.is_terminating:
+        return
+    if draft.is_create_in_flight(ObjectKind.CONFIGMAP, attempt.configmap_name):
+        return
+    draft.add_action(
+        CreateConfigMap(
+            draft.snapshot.framework,
+            attempt.configmap_name,
+            ownership.build_configmap_identity(draft),
+            f"attempt {attempt.id} starts",
+            find_urgency(is_persisted=draft.is_persisted(_S.ATTEMPT_CREATION_PENDING)),
+        ),
+    )
 
 
 def _delete_other_configmap(draft: Draft) -> bool:
@@ -258,9 +262,8 @@ def _delete_other_configmap(draft: Draft) -> bool:
     return True
 
 
-def _end_before_creation(
-    draft: Draft, name: str, completion: FrameworkAttemptCompletionStatus
-) -> bool:
+def _end_before_creation(draft: Draft, completion: FrameworkAttemptCompletionStatus) -> bool:
+    name = draft.status.attempt_status.configmap_name
     if not draft.is_gone(ObjectKind.CONFIGMAP, name, None):
         cause = "the attempt ends before its ConfigMap is known"
         ownership.request_live_get(draft, ObjectKind.CONFIGMAP, name, cause)

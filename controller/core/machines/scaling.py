@@ -119,21 +119,21 @@ def _mark_unwanted(draft: Draft, role: RoleDraft) -> bool:
     for task in list(role.tasks):
         if task.deletion_pending or (task.index < wanted and task.index not in absent):
             continue
-        attempt = task.attempt_status
-        if attempt.completion_status is None:
-            completion = complete_task(DELETE_TASK_REQUESTED, initial_status.SCALE_DOWN_DIAGNOSTICS)
-            attempt = replace(attempt, completion_status=completion)
-        draft.put_task(
-            role,
-            replace(
-                task,
-                deletion_pending=True,
-                attempt_status=attempt,
-                drain_deadline_time=drain.compute_deadline(draft, role, task),
-            ),
-        )
+        _mark(draft, role, task)
         changed = True
     return changed
+
+
+def _mark(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
+    attempt = task.attempt_status
+    if attempt.completion_status is None:
+        completion = complete_task(DELETE_TASK_REQUESTED, initial_status.SCALE_DOWN_DIAGNOSTICS)
+        attempt = replace(attempt, completion_status=completion)
+    deadline = drain.compute_deadline(draft, role, task)
+    draft.put_task(
+        role,
+        replace(task, deletion_pending=True, attempt_status=attempt, drain_deadline_time=deadline),
+    )
 
 
 def _drop_tail(draft: Draft, role: RoleDraft) -> bool:

@@ -139,22 +139,26 @@ def _observe_live(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView)
     if pod.phase is PodPhase.RUNNING:
         task = draft.move_task(role, task, TaskState.ATTEMPT_RUNNING)
     task = leaving_policy.mark_leaving(draft, role, task, pod)
-    if task.deletion_pending and not drain.is_draining(draft, role, task, pod):
-        completion = complete_task(DELETE_TASK_REQUESTED, initial_status.SCALE_DOWN_DIAGNOSTICS)
-        task = completing.begin_task_end(draft, role, task, completion)
-        _delete_pod(draft, role, task)
-    elif _should_retry_now(draft, role, task):
-        completion = complete_task(RETRY_TASK_REQUESTED, retry_requests.DIAGNOSTICS)
-        task = completing.begin_task_end(draft, role, task, completion)
-        _delete_pod(draft, role, task)
-    elif not task.deletion_pending and leaving_policy.should_delete_pod(draft, role, task, pod):
-        task = completing.begin_task_end(draft, role, task, leaving_policy.complete_left(task))
-        _delete_pod(draft, role, task)
-    elif late_members.is_late(draft, pod):
-        completion = complete_task(EPOCH_START_TIMEOUT, late_members.DIAGNOSTICS)
-        task = completing.begin_task_end(draft, role, task, completion)
+    end = _find_requested_end(draft, role, task, pod)
+    if end is not None:
+        task = completing.begin_task_end(draft, role, task, end)
         _delete_pod(draft, role, task)
     return task
+
+
+def _find_requested_end(
+    draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView
+) -> TaskAttemptCompletionStatus | None:
+    """Find why a live Pod is to be deleted; None if it is not."""
+    if task.deletion_pending and not drain.is_draining(draft, role, task, pod):
+        return complete_task(DELETE_TASK_REQUESTED, initial_status.SCALE_DOWN_DIAGNOSTICS)
+    if _should_retry_now(draft, role, task):
+        return complete_task(RETRY_TASK_REQUESTED, retry_requests.DIAGNOSTICS)
+    if not task.deletion_pending and leaving_policy.should_delete_pod(draft, role, task, pod):
+        return leaving_policy.complete_left(task)
+    if late_members.is_late(draft, pod):
+        return complete_task(EPOCH_START_TIMEOUT, late_members.DIAGNOSTICS)
+    return None
 
 
 def _should_retry_now(draft: Draft, role: RoleDraft, task: TaskStatus) -> bool:
@@ -287,23 +291,29 @@ def _create(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus:
     refusal = refusals.find_refusal(draft, task)
     if refusal is not None:
         return _end_refused(draft, role, task, refusal)
+    if _may_create_pod(draft, role, task):
+        _create_pod(draft, role, task)
+    return task
+
+
+def _may_create_pod(draft: Draft, role: RoleDraft, task: TaskStatus) -> bool:
     name = task.attempt_status.pod_name
-    is_busy = ownership.must_wait_for_name(draft, name) or draft.is_create_in_flight(
-        ObjectKind.POD, name
-    )
-    if is_busy or refusals.is_role_refused(draft, role) or not ensure_gang_key(draft):
-        return task
+    if ownership.must_wait_for_name(draft, name) or draft.is_create_in_flight(ObjectKind.POD, name):
+        return False
+    return not refusals.is_role_refused(draft, role) and ensure_gang_key(draft)
+
+
+def _create_pod(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
     draft.add_action(
         CreatePod(
             draft.snapshot.framework,
             TaskKey(role.name, task.index),
-            name,
+            task.attempt_status.pod_name,
             ownership.build_pod_identity(task),
             f"{role.name}/{task.index} attempt {task.attempt_status.id} starts",
             find_urgency(is_persisted=_is_pending_persisted(draft, role, task)),
         )
     )
-    return task
 
 
 def _end_refused(

@@ -51,14 +51,7 @@ class _Growth:
 def build_configmap(framework: Framework) -> Object:
     """Build the ConfigMap of the current attempt, still without a roster."""
     meta, attempt = framework.metadata, _attempt(framework)
-    owner = {
-        "apiVersion": constants.API_VERSION,
-        "kind": constants.FRAMEWORK_KIND,
-        "name": meta.name,
-        "uid": meta.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    owner = _build_owner(constants.API_VERSION, constants.FRAMEWORK_KIND, meta.name, meta.uid)
     return {
         "apiVersion": "v1",
         "kind": constants.CONFIGMAP_KIND,
@@ -104,7 +97,7 @@ def build_gang_key(framework: Framework, secrets: GangSecrets) -> Object:
             "name": naming.build_gang_key_name(meta.name),
             "namespace": meta.namespace,
             "labels": {constants.FRAMEWORK_NAME: meta.name},
-            "ownerReferences": [_build_owner(framework)],
+            "ownerReferences": [_build_configmap_owner(framework)],
         },
         "type": "Opaque",
         "immutable": True,
@@ -124,25 +117,40 @@ def build_pod(framework: Framework, key: TaskKey) -> Object:
     if role is None:
         raise LookupError(f"role {key.role} is not in the spec")
     template = _replace_placeholders(role.task.pod, names, growth)
-    meta = dict(_mapping(template.get("metadata")))
-    meta["name"] = names[constants.POD_NAME]
-    meta["namespace"] = framework.metadata.namespace
-    annotations = {**_mapping(meta.get("annotations")), **names}
+    return {
+        "apiVersion": "v1",
+        "kind": constants.POD_KIND,
+        "metadata": _augment_metadata(template.get("metadata"), framework, names),
+        "spec": _augment_spec(template.get("spec"), names, growth),
+    }
+
+
+def _augment_metadata(template: Any, framework: Framework, names: Mapping[str, str]) -> Object:
+    meta = _mapping(template)
     labels = {
         name: names[name]
         for name in (constants.FRAMEWORK_NAME, constants.TASKROLE_NAME, constants.TASK_INDEX)
     }
-    meta["annotations"] = annotations
-    meta["labels"] = {**_mapping(meta.get("labels")), **labels}
-    meta["ownerReferences"] = [*_list(meta.get("ownerReferences")), _build_owner(framework)]
-    spec = dict(_mapping(template.get("spec")))
+    owners = [*_list(meta.get("ownerReferences")), _build_configmap_owner(framework)]
+    return {
+        **meta,
+        "name": names[constants.POD_NAME],
+        "namespace": framework.metadata.namespace,
+        "annotations": {**_mapping(meta.get("annotations")), **names},
+        "labels": {**_mapping(meta.get("labels")), **labels},
+        "ownerReferences": owners,
+    }
+
+
+def _augment_spec(template: Any, names: Mapping[str, str], growth: _Growth) -> Object:
+    spec = dict(_mapping(template))
     env = _build_env(names)
     chars = sum(len(name) + len(value) + _VARIABLE_CHARS for name, value in names.items())
     for field in ("containers", "initContainers"):
         if isinstance(spec.get(field), list):
             growth.add(len(spec[field]) * chars, field)
             spec[field] = [_augment_container(container, env) for container in spec[field]]
-    return {"apiVersion": "v1", "kind": constants.POD_KIND, "metadata": meta, "spec": spec}
+    return spec
 
 
 def _build_names(framework: Framework, key: TaskKey) -> dict[str, str]:
@@ -197,13 +205,19 @@ def _prepend(ours: list[Object], theirs: Any) -> Any:
     return theirs
 
 
-def _build_owner(framework: Framework) -> Object:
+def _build_configmap_owner(framework: Framework) -> Object:
     attempt = _attempt(framework)
+    return _build_owner(
+        "v1", constants.CONFIGMAP_KIND, attempt.configmap_name, attempt.configmap_uid
+    )
+
+
+def _build_owner(api_version: str, kind: str, name: str, uid: str | None) -> Object:
     return {
-        "apiVersion": "v1",
-        "kind": constants.CONFIGMAP_KIND,
-        "name": attempt.configmap_name,
-        "uid": attempt.configmap_uid,
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": name,
+        "uid": uid,
         "controller": True,
         "blockOwnerDeletion": True,
     }

@@ -95,21 +95,14 @@ def decide_epoch(
         is_counted: whether the epoch counts, and needs a budget.
     """
     refused = state.refused.intersection(live)
-    current = [
-        report
-        for report in reports
-        if report.epoch == state.epoch and report.fingerprint not in state.refused
-    ]
+    current = _select_current(state, reports)
     if not current:
         return state if refused == state.refused else replace(state, refused=refused)
     roles = {report.key.role for report in current}
     recent = {role: _list_recent(state, role, policies.get(role), now) for role in roles}
-    refusals = {
-        report.fingerprint: reason
-        for report in current
-        if (reason := _find_refusal(policies.get(report.key.role), recent, report))
-        and (is_counted or reason != BUDGET_USED_UP)
-    }
+    refusals = _find_refusals(current, policies, recent)
+    if not is_counted:
+        refusals = {pod: why for pod, why in refusals.items() if why != BUDGET_USED_UP}
     restarts = dict(state.restarts)
     if is_counted and not refusals:
         restarts |= {role: (*times, now) for role, times in recent.items()}
@@ -121,6 +114,15 @@ def decide_epoch(
         first_failed=current[0],
         reason=next(iter(refusals.values()), RESTARTED),
     )
+
+
+def _select_current(state: EpochState, reports: Sequence[Report]) -> list[Report]:
+    """Select the reports of the current epoch, without those of Pods that are refused."""
+    return [
+        report
+        for report in reports
+        if report.epoch == state.epoch and report.fingerprint not in state.refused
+    ]
 
 
 def _list_recent(
@@ -135,12 +137,25 @@ def _list_recent(
     return tuple(time for time in times if now - time < window)
 
 
-def _find_refusal(
-    policy: InPlaceSpec | None, recent: Mapping[str, tuple[datetime, ...]], report: Report
-) -> str:
+def _find_refusals(
+    reports: Sequence[Report],
+    policies: Mapping[str, InPlaceSpec],
+    recent: Mapping[str, tuple[datetime, ...]],
+) -> dict[str, str]:
+    """Find the reports that are refused: by fingerprint of the Pod, the reason."""
+    refusals: dict[str, str] = {}
+    for report in reports:
+        role = report.key.role
+        reason = _find_refusal(report, policies.get(role), len(recent[role]))
+        if reason:
+            refusals[report.fingerprint] = reason
+    return refusals
+
+
+def _find_refusal(report: Report, policy: InPlaceSpec | None, recent_restarts: int) -> str:
     """Find why a report is refused; "" if it is not."""
     if policy is None:
         return NOT_IN_PLACE
     if report.is_permanent:
         return PERMANENT_FAILURE
-    return "" if len(recent[report.key.role]) < policy.max_restarts else BUDGET_USED_UP
+    return "" if recent_restarts < policy.max_restarts else BUDGET_USED_UP

@@ -254,29 +254,33 @@ def _is_paused(draft: Draft, status: FrameworkStatus | TaskStatus) -> bool:
 
 def _find_failed_create(draft: Draft) -> tuple[ActionKey, Failure] | None:
     """Find a create that failed repeatedly, in one attempt or over many, and is still wanted."""
-    grave = [
+    repeated = [
         (key, failure)
         for key, failure in draft.snapshot.failures.items()
-        if key.verb is Verb.CREATE
-        and (
-            failure.count >= _BLOCKED_AFTER_FAILURES
-            or failure.consecutive_failures >= draft.settings.free_refusals
-        )
+        if key.verb is Verb.CREATE and _is_repeated(draft, failure)
     ]
-    if not grave:
+    if not repeated:
         return None
     # One index for all of them: there may be ten thousand failures and as many Tasks.
     tasks = {task.attempt_status.pod_name: task for _, task in draft.walk_tasks()}
-    for key, failure in grave:
-        if key.kind is ObjectKind.CONFIGMAP:
-            is_wanted = _is_awaited_configmap(draft, key)
-        elif key.kind is ObjectKind.SECRET:
-            is_wanted = _is_awaited_gang_key(draft, key)
-        else:
-            is_wanted = _is_awaited_pod(draft, tasks.get(key.name), key, failure)
-        if is_wanted:
-            return key, failure
-    return None
+    awaited = (item for item in repeated if _is_awaited(draft, tasks.get(item[0].name), *item))
+    return next(awaited, None)
+
+
+def _is_repeated(draft: Draft, failure: Failure) -> bool:
+    return (
+        failure.count >= _BLOCKED_AFTER_FAILURES
+        or failure.consecutive_failures >= draft.settings.free_refusals
+    )
+
+
+def _is_awaited(draft: Draft, task: TaskStatus | None, key: ActionKey, failure: Failure) -> bool:
+    """Return whether the object of a failed create is still needed. ``task``: that of the Pod."""
+    if key.kind is ObjectKind.CONFIGMAP:
+        return _is_awaited_configmap(draft, key)
+    if key.kind is ObjectKind.SECRET:
+        return _is_awaited_gang_key(draft, key)
+    return _is_awaited_pod(draft, task, key, failure)
 
 
 def _find_stuck_pod(draft: Draft) -> str | None:
