@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from controller.config.config_file import ControllerConfig
 from controller.core.decision import SnapshotTrigger
-from controller.core.settings import Limits, Settings
+from controller.core.settings import FrameworkLimits, Settings
 from controller.execute.executor import Executor
 from controller.execute.writer import Writer
 from controller.gate.crd_check import CrdGuard, check_crd
@@ -360,7 +360,7 @@ def build_settings(config: ControllerConfig) -> Settings:
         quick_end_seconds=config.retry_backoff_threshold_seconds,
         max_pause_seconds=config.retry_backoff_max_seconds,
         completed_retain_seconds=config.framework_completed_retain_seconds,
-        limits=Limits(
+        limits=FrameworkLimits(
             max_roles=config.framework_max_task_roles,
             max_tasks=config.framework_max_tasks,
             max_object_bytes=config.framework_max_bytes,

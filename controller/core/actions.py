@@ -150,7 +150,7 @@ class DeleteObject:
 
     @property
     def key(self) -> ActionKey:
-        """Identity of the action; a forced and a graceful delete have different ones."""
+        """Identity of the action; a forced delete and a graceful delete differ."""
         suffix = "" if self.grace_seconds is None else f"/{self.grace_seconds}"
         return ActionKey(Verb.DELETE, self.kind, self.name, self.uid + suffix)
 

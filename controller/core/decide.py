@@ -2,7 +2,7 @@
 
 1. Check the limits. If the Framework exceeds one, continue with a spec that asks for no more than
    the status has.
-2. Take the stored status, or build a new one.
+2. Take the stored status. A new Framework gets an initial status.
 3. Scale. If this changes the status, go to step 6: the change is stored before it is used.
 4. Move the Framework's machine, and with it the machines of its Tasks. Decide the epoch of its
    processes.

@@ -79,7 +79,7 @@ class Draft:
     """The draft of one decision about one Framework."""
 
     def __init__(self, snapshot: Snapshot, settings: Settings, status: FrameworkStatus) -> None:
-        """Start from ``status``: the stored one, or a new one for a new Framework."""
+        """Start from the stored status, or from the initial status of a new Framework."""
         self.snapshot = snapshot
         self.settings = settings
         self.status = status
@@ -95,7 +95,7 @@ class Draft:
         self.has_newly_completed = False
         # Set if the Framework exceeds a limit: no role or Task is added, no attempt starts.
         self.hold: Hold | None = None
-        # Whether this decision has asked for the gang key, which its Pods wait for.
+        # Whether Pods wait for the gang key, which this decision creates.
         self.lacks_gang_key = False
         self._facts = build_facts(snapshot, settings)
         self._computed: dict[tuple[Any, ...], Any] = {}
@@ -132,7 +132,7 @@ class Draft:
         return self.state in states.FRAMEWORK_COMPLETING
 
     def freeze(self) -> FrameworkStatus:
-        """Build the drafted status, which shares all unchanged parts with the stored one."""
+        """Build the drafted status, which shares all unchanged parts with the stored status."""
         roles = tuple(role.freeze() for role in self.roles)
         old = self.status.attempt_status.task_roles
         if len(old) != len(roles) or any(a is not b for a, b in zip(old, roles, strict=True)):

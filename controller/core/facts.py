@@ -23,7 +23,7 @@ class Facts:
     creates_in_flight: AbstractSet[Name]
     """The objects whose creates are sent and not answered."""
     refused_creates: Mapping[Name, Failure]
-    """By object, the failure of a create that failed so often that the next one must pause."""
+    """By object, the failure of a create that failed so often that the next create must wait."""
 
 
 def build_facts(snapshot: Snapshot, settings: Settings) -> Facts:

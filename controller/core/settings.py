@@ -17,7 +17,7 @@ UNPAUSED_REFUSALS = 20
 LONGEST_PAUSE_SECONDS = 30.0
 # Least time between two generations: docs/design/roster.md, "Generations".
 ROSTER_DEBOUNCE_SECONDS = 0.2
-# Ages of an incomplete gang at which its progress is checked, and the period after the last one:
+# Ages of an incomplete gang at which its progress is checked, and the period after the last age:
 # docs/design/roster.md, "Progress".
 PROGRESS_AGES_SECONDS = (2.0, 5.0, 10.0, 20.0)
 PROGRESS_PERIOD_SECONDS = 30.0
@@ -26,7 +26,7 @@ MEMORY_WAIT_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FrameworkLimits:
     """Limits of one Framework."""
 
     max_roles: int = constants.MAX_TASK_ROLES
@@ -56,10 +56,10 @@ class Settings:
     """Greatest pause before a retry after quick ends in a row; 0 for no pauses."""
     completed_retain_seconds: int | None = 30 * 24 * 3600
     """How long a Completed Framework is kept; None keeps it for ever."""
-    limits: Limits = Limits()
+    limits: FrameworkLimits = FrameworkLimits()
     """Limits of one Framework."""
 
     @property
     def free_refusals(self) -> int:
-        """Number of consecutive refused creates of one name after which the next one waits."""
+        """Number of consecutive refused creates of one name after which the next create waits."""
         return FREE_REFUSALS if self.max_pause_seconds > 0 else UNPAUSED_REFUSALS

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.core.recovery.epochs import EpochState, Report, decide_epoch
+from controller.core.recovery.epochs import EpochState, ProcessReport, decide_epoch
 from framework.api.naming import TaskKey
 from framework.api.recovery import InPlaceSpec
 from rendezvous.core.recovery import (
@@ -66,7 +66,7 @@ class Model:
         self.lost: frozenset[int] = frozenset()
         """Members of which the Pod failed, and that have no successor."""
         self.agents = [self.create() for _ in range(MEMBERS)]
-        self.seen_reports: list[Report] = []
+        self.seen_reports: list[ProcessReport] = []
         self.failed_epochs: set[int] = set()
         self.released: list[Target] = []
 
@@ -174,7 +174,7 @@ class Model:
         self.seen_reports = [r for r in self.seen_reports if r.key.index != number]
         if agent.report is not None:
             self.seen_reports.append(
-                Report(TaskKey("worker", number), str(agent.pod), *agent.report)
+                ProcessReport(TaskKey("worker", number), str(agent.pod), *agent.report)
             )
 
     def decide(self, number: int) -> None:

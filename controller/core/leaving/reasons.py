@@ -12,7 +12,7 @@ A notice of a node is a taint or its cordon, with the time at which it was added
 Invariants:
 
 - A notice that is older than the attempt is no reason: the scheduler has put the Pod there in spite
-  of it, and would do so again.
+  of the notice, and would do so again.
 - A notice whose time is unknown may be older, so a toleration without a key is enough to stay.
 - A Pod that is gone has no reason but its disruption.
 

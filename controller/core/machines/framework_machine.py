@@ -4,8 +4,8 @@ Steps of ``sync_framework``:
 
 1. Completed: delete unclaimed Pods, and the Framework itself when its retention time is over. Stop.
    Otherwise, set the time from which the deadline counts (``lifetime``).
-2. Observe the attempt ConfigMap. The machine adopts a new one, moves to AttemptDeleting when it is
-   terminating, and ends the attempt when it is known to be gone.
+2. Observe the attempt ConfigMap: adopt it when it is new, move to AttemptDeleting when it is
+   terminating, and end the attempt when it is known to be gone.
 3. AttemptCompleted: move to Completed, or start the next attempt when its delay is over and the
    Framework is not suspended.
 4. AttemptCreationPending: create the ConfigMap, or end the attempt if the user stops it or its
@@ -232,7 +232,7 @@ def _create(draft: Draft) -> bool:
 
 
 def _create_configmap(draft: Draft) -> None:
-    """Create the ConfigMap, unless a create is in flight or an older one is being deleted.
+    """Create the ConfigMap, unless a create is in flight or an older ConfigMap is being deleted.
 
     If another object has the name, the create fails, and the condition Blocked says so.
     """
@@ -321,7 +321,7 @@ def _end(draft: Draft, configmap: ConfigMapView) -> None:
 def _may_delete_in_background(draft: Draft) -> bool:
     """Return whether the ConfigMap may be deleted at once, without a search for its Pods.
 
-    Only after the last attempt: before the next one, the deletion must wait for the Pods.
+    Only after the last attempt: before a next attempt, the deletion must wait for the Pods.
     """
     is_ended = draft.status.attempt_status.completion_status is not None
     is_last = is_ended and not _decide_retry(draft).should_retry

@@ -17,10 +17,10 @@ Invariants:
 - A mark is never removed. A marked Task is dropped only when it is Completed and has no retained
   Pod.
 
-Example: ``taskNumber`` falls from 4 to 2 while all Tasks run. One decision marks Tasks 2 and 3; the
-next ones delete their Pods. If Task 2 is Completed first, its entry stays, because Task 3 is behind
-it. When Task 3 is Completed, both entries are dropped. If ``taskNumber`` is 3 by then, only Task 3
-is dropped, and a new Task replaces Task 2.
+Example: ``taskNumber`` falls from 4 to 2 while all Tasks run. One decision marks Tasks 2 and 3, and
+later decisions delete their Pods. If Task 2 is Completed first, its entry stays, because Task 3 is
+behind it. When Task 3 is Completed, both entries are dropped. If ``taskNumber`` is 3 by then, only
+Task 3 is dropped, and a new Task replaces Task 2.
 
 Rules: docs/design/scaling.md, "Scale up and down"; ``syncFrameworkScale`` and
 ``compactFrameworkScale`` of the Go original.

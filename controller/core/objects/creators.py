@@ -27,7 +27,7 @@ from framework.api.types import FrameworkAttemptStatus, TaskAttemptStatus, TaskS
 
 
 def add_key(keys: tuple[str, ...], key: str) -> tuple[str, ...]:
-    """Add a key as the newest, and drop the oldest ones beyond the limit."""
+    """Add a key as the newest, and drop the oldest keys beyond the limit."""
     if not key or key in keys:
         return keys
     return (*keys, key)[-MAX_CREATOR_KEYS:]

@@ -2,7 +2,7 @@
 
 1. A create of a Pod that failed for good is refused. The Tasks of a role have one template, so no
    more Pods of the role are created (``is_role_refused``).
-2. When all creates of the role are answered, and live GETs have shown that the refused ones left
+2. When all creates of the role are answered, and live GETs have shown that the refused creates left
    no Pod (``is_role_answered``), the Tasks whose Pods were refused end with the refusal.
 
 So the first answer does not decide the end of a gang that cannot be created: all answers do. The

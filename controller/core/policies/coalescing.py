@@ -1,10 +1,10 @@
-"""Coalescing: which changes of status and roster may wait, to share one write with later ones.
+"""Coalescing: which changes of status and roster may wait, to share one write with later changes.
 
 1. A change that a retry, the end of an attempt or the release of a gang depends on is written at
    once.
 2. The success of a Task may wait if no retry and no policy depends on it (``may_coalesce_end``).
 3. A roster may wait if no agent needs it now (``may_coalesce_generation``): it differs only by
-   successes, or it is the first one, no Pod has init containers, and a Pod is about to run.
+   successes, or it is the first roster, no Pod has init containers, and a Pod is about to run.
 4. A change that may wait does so for longer while Tasks are starting or ending, because more
    changes will follow (``is_any_task_changing``).
 
@@ -33,7 +33,7 @@ def is_any_task_changing(status: FrameworkStatus) -> bool:
 
 
 def is_any_task_unended(status: FrameworkStatus) -> bool:
-    """Return whether a Task has not ended yet, so that the attempt goes on after other ends."""
+    """Return whether a Task has not ended yet, so that the attempt continues after other ends."""
     return any(task.state in _GOING_ON for _, task in status.attempt_status.walk_tasks())
 
 

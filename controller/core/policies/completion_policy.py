@@ -7,7 +7,7 @@ Steps of ``find_trigger``:
 2. If there are triggers, the earliest completes the attempt with its own completion. Tasks are
    ordered by completion time, and within one second by the resourceVersion at which their Pods were
    first seen finished.
-3. Otherwise, if all wanted Tasks are Completed, the attempt succeeds. The last one is its trigger.
+3. Otherwise, if all wanted Tasks are Completed, the attempt succeeds. The last Task is its trigger.
 
 Invariant: a Task that is ``deletionPending`` counts neither as completed nor as wanted.
 
@@ -38,7 +38,7 @@ _Selector = Callable[[TaskStatus], bool]
 
 
 def find_trigger(draft: Draft, *, is_after_tasks: bool) -> Completion | None:
-    """Find the completion of an attempt that is over; None if it goes on.
+    """Find the completion of an attempt that is over; None if it continues.
 
     Args:
         draft: the decision.

@@ -10,8 +10,8 @@ the failure permanent. ``complete_failed`` applies the first rule that matches:
 2. The container ran out of memory (OOMKilled): permanent.
 3. The program did not choose the code. The predefined codes and podFailureSpec are applied to the
    Pod without its containers if Kubernetes ended the Pod (it has a reason), and to this container
-   alone if the container runtime or an agent of ours ended it. If they say neither transient nor
-   permanent, a code in the range is transient, and any other an unknown failure.
+   alone if the container runtime or an agent of this project ended it. If they say neither
+   transient nor permanent, a code in the range is transient, and any other an unknown failure.
 4. An exit code in the range is transient, any other is permanent, even if podFailureSpec says
    otherwise.
 
@@ -131,7 +131,7 @@ def _is_decided(completion: TaskAttemptCompletionStatus) -> bool:
 
 
 def _is_agent_end(ended: Terminated) -> bool:
-    """Return whether an agent of ours ended by its own decision.
+    """Return whether an agent of this project ended by its own decision.
 
     A hang needs no message: a report of a restart in place has none.
     """

@@ -74,7 +74,7 @@ def is_waiting_for_start(draft: Draft) -> bool:
 
 
 def find_final_end(draft: Draft) -> FrameworkAttemptCompletionStatus | None:
-    """Find why the Framework must end now, without a retry; None if it may go on."""
+    """Find why the Framework must end now, without a retry; None if it may continue."""
     if draft.spec.execution_type is ExecutionType.STOP:
         return complete_framework(STOP_FRAMEWORK_REQUESTED, STOP_DIAGNOSTICS)
     start, seconds = draft.status.active_start_time, draft.spec.active_deadline_seconds
@@ -85,7 +85,7 @@ def find_final_end(draft: Draft) -> FrameworkAttemptCompletionStatus | None:
 
 
 def find_suspension(draft: Draft) -> FrameworkAttemptCompletionStatus | None:
-    """Find the completion of an attempt that is to be suspended; None if it may go on."""
+    """Find the completion of an attempt that is to be suspended; None if it may continue."""
     if not is_suspended(draft.spec):
         return None
     return complete_framework(SUSPEND_FRAMEWORK_REQUESTED, _SUSPEND_DIAGNOSTICS)

@@ -5,9 +5,9 @@ older than these.
 
 1. Compare the spec with the status. If it asks for no more roles and Tasks, it is within limits.
 2. Otherwise count its roles and Tasks, and estimate the bytes of the object and of the memory.
-3. If one of them exceeds its limit, the growth is held: the decision goes on with a spec that has
+3. If one of them exceeds its limit, the growth is held: the decision continues with a spec that has
    no more roles and Tasks than the status, no attempt starts, and the condition Blocked says why.
-   A running attempt goes on, and Tasks that the spec no longer wants are removed. While memory is
+   A running attempt continues, and Tasks that the spec no longer wants are removed. While memory is
    missing, an attempt whose Tasks are all Completed does not end: the other Tasks start later.
 
 Invariant: the cost is in proportion to the number of roles, not of Tasks.
@@ -23,7 +23,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from controller.core.draft import Draft, Hold
-from controller.core.settings import MEMORY_WAIT_SECONDS, Limits
+from controller.core.settings import MEMORY_WAIT_SECONDS, FrameworkLimits
 from controller.core.snapshot import MemoryBudget, Snapshot
 from framework.api.states import FrameworkState
 from framework.api.types import Framework, FrameworkSpec, FrameworkStatus
@@ -46,7 +46,7 @@ POD_MEMORY_BYTES = 4 * 1024
 _MIB = 1024 * 1024
 
 
-def find_hold(snapshot: Snapshot, limits: Limits) -> Hold | None:
+def find_hold(snapshot: Snapshot, limits: FrameworkLimits) -> Hold | None:
     """Find the limit that a growing Framework exceeds; None if there is none."""
     spec, status = snapshot.framework.spec, snapshot.framework.status
     if status is not None and status.state is FrameworkState.COMPLETED:
@@ -123,7 +123,7 @@ def _count_growth(spec: FrameworkSpec, status: FrameworkStatus | None) -> int | 
     return sum(max(0, number - known.get(name, 0)) for name, number in wanted.items())
 
 
-def _check_counts(spec: FrameworkSpec, limits: Limits) -> Hold | None:
+def _check_counts(spec: FrameworkSpec, limits: FrameworkLimits) -> Hold | None:
     fault = check_role_count(spec, limits.max_roles)
     if fault is not None:
         return Hold(TOO_MANY_ROLES, str(fault))
@@ -132,7 +132,7 @@ def _check_counts(spec: FrameworkSpec, limits: Limits) -> Hold | None:
     return Hold(TOO_MANY_TASKS, str(fault)) if fault is not None else None
 
 
-def _check_bytes(spec: FrameworkSpec, object_bytes: int, limits: Limits) -> Hold | None:
+def _check_bytes(spec: FrameworkSpec, object_bytes: int, limits: FrameworkLimits) -> Hold | None:
     tasks = sum(role.task_number for role in spec.task_roles)
     absent = tasks - spec.wanted_count
     each, each_absent = _COMPRESSED_BYTES if limits.is_compressed else _PLAIN_BYTES

@@ -3,8 +3,8 @@
 1. When a Pod finishes and its Task will not be retried, the Task completes and, with Retain and
    RetainUntilEnd, the Pod stays (``should_retain``).
 2. When the last attempt of the Framework ends, and a role has Retain, its ConfigMap stays
-   (``is_attempt_retained``). Live Pods and the Pods of other roles are deleted (``end_pods``); live
-   ones with the wrapper first get their termination grace period to end by themselves.
+   (``is_attempt_retained``). Live Pods and the Pods of other roles are deleted (``end_pods``), live
+   Pods with the wrapper only after their termination grace period, so that they end by themselves.
 3. When the Task of a retained Pod is scaled down, its Pod is deleted (``delete_released_pod``), and
    then its entry goes (``is_released``).
 

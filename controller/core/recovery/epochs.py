@@ -42,7 +42,7 @@ from framework.api.recovery import (
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ProcessReport:
     """The end of a process, as its agent reported it."""
 
     key: TaskKey
@@ -69,7 +69,7 @@ class EpochState:
     """Times of the counted restarts of each role, the oldest first."""
     refused: frozenset[str] = frozenset()
     """Fingerprints of Pods whose reports are refused."""
-    first_failed: Report | None = None
+    first_failed: ProcessReport | None = None
     """The first report that led to the current epoch."""
     reason: str = ""
     """Why the epoch was decided: RESTARTED, or why a report is refused; "" for epoch 0."""
@@ -77,7 +77,7 @@ class EpochState:
 
 def decide_epoch(
     state: EpochState,
-    reports: Sequence[Report],
+    reports: Sequence[ProcessReport],
     policies: Mapping[str, InPlaceSpec],
     live: Collection[str],
     now: datetime,
@@ -116,7 +116,7 @@ def decide_epoch(
     )
 
 
-def _select_current(state: EpochState, reports: Sequence[Report]) -> list[Report]:
+def _select_current(state: EpochState, reports: Sequence[ProcessReport]) -> list[ProcessReport]:
     """Select the reports of the current epoch, without those of Pods that are refused."""
     return [
         report
@@ -138,7 +138,7 @@ def _list_recent(
 
 
 def _find_refusals(
-    reports: Sequence[Report],
+    reports: Sequence[ProcessReport],
     policies: Mapping[str, InPlaceSpec],
     recent: Mapping[str, tuple[datetime, ...]],
 ) -> dict[str, str]:
@@ -152,7 +152,7 @@ def _find_refusals(
     return refusals
 
 
-def _find_refusal(report: Report, policy: InPlaceSpec | None, recent_restarts: int) -> str:
+def _find_refusal(report: ProcessReport, policy: InPlaceSpec | None, recent_restarts: int) -> str:
     """Find why a report is refused; "" if it is not."""
     if policy is None:
         return NOT_IN_PLACE

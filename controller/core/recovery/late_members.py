@@ -156,7 +156,7 @@ def _choose_late(draft: Draft, recovery: RecoveryStatus) -> Collection[str]:
     if reports.has_released:
         return ()
     choices = dict(reports.choices)
-    # An epoch after the first one answers reports, so there are agents.
+    # An epoch after epoch 0 answers reports, so agents report.
     if known.is_served or barrier.epoch > 0:
         choices[_Chooser.CONTROLLER] = barrier.firsts[:1]
     for deadline in _list_passed_deadlines(draft, barrier):

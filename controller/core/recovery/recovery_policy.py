@@ -25,7 +25,7 @@ from dataclasses import replace
 from controller.core.actions import Urgency
 from controller.core.draft import Draft
 from controller.core.policies.exit_code_policy import complete_failed
-from controller.core.recovery.epochs import EpochState, Report, decide_epoch
+from controller.core.recovery.epochs import EpochState, ProcessReport, decide_epoch
 from controller.core.recovery.late_members import follow_start
 from controller.core.recovery.missing_peers import is_waiting_for_left
 from controller.core.recovery.restartable_pods import find_live_pod, find_roles, list_policies
@@ -69,7 +69,7 @@ def decide_recovery(draft: Draft) -> None:
 
 def _list_reports(
     draft: Draft, pods: list[tuple[TaskKey, PodView]], state: EpochState
-) -> list[Report]:
+) -> list[ProcessReport]:
     """List the reports that may count, in the order of the versions of their Pods."""
     reporting = [pod for pod in pods if PROCESS_ENDED_ANNOTATION in pod[1].annotations]
     reporting.sort(key=lambda pod: _read_version(pod[1]))
@@ -81,12 +81,14 @@ def _read_version(pod: PodView) -> tuple[int, str]:
     return len(pod.resource_version), pod.resource_version
 
 
-def _read_report(draft: Draft, key: TaskKey, pod: PodView, state: EpochState) -> Iterator[Report]:
+def _read_report(
+    draft: Draft, key: TaskKey, pod: PodView, state: EpochState
+) -> Iterator[ProcessReport]:
     end = parse_end(pod.annotations[PROCESS_ENDED_ANNOTATION])
     # Reports of earlier epochs stay at their Pods. Skip them: _is_permanent is slow.
     if end is not None and end.epoch == state.epoch:
         is_permanent = _is_permanent(draft, key.role, pod, end.code)
-        yield Report(key, fingerprint_uid(pod.uid), end.epoch, end.code, is_permanent)
+        yield ProcessReport(key, fingerprint_uid(pod.uid), end.epoch, end.code, is_permanent)
 
 
 def _is_permanent(draft: Draft, role: str, pod: PodView, code: int) -> bool:
@@ -113,7 +115,7 @@ def _load(status: RecoveryStatus) -> EpochState:
     first = None
     if failed is not None:
         key = TaskKey(failed.role, failed.index)
-        first = Report(key, failed.fingerprint, failed.epoch, failed.code)
+        first = ProcessReport(key, failed.fingerprint, failed.epoch, failed.code)
     return EpochState(
         epoch=status.epoch,
         decided_at=status.decided_time,

@@ -85,7 +85,7 @@ def _list_failed_of_role(
 
 
 def _find_left(task: TaskStatus, entry: Leaving | None) -> Member | None:
-    """Find the last Pod of a Task that is listed as leaving; None if it is the current one."""
+    """Find the last Pod of a Task that is listed as leaving; None if it is the current Pod."""
     attempt = task.attempt_status
     if entry is None or attempt.id == 0:
         return None
@@ -95,7 +95,7 @@ def _find_left(task: TaskStatus, entry: Leaving | None) -> Member | None:
 
 
 def _has_left(task: TaskStatus) -> bool:
-    """Return whether an attempt left, so that a complete gang goes on without it."""
+    """Return whether an attempt left its node, so that a complete gang continues without it."""
     completion = task.attempt_status.completion_status
     return completion is not None and completion.code == TASK_LEFT_NODE
 

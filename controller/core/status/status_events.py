@@ -1,6 +1,6 @@
 """The Events of a status change, for users.
 
-``list_events`` compares the stored status with the new one. In this order it reports:
+``list_events`` compares the stored status with the new status, and reports in this order:
 
 1. roles whose number of Tasks changed, by scaling;
 2. the Pods that were created;

@@ -7,7 +7,7 @@ import pytest
 
 from controller.core.decision import EventType
 from controller.core.policies.limits import TASK_MEMORY_BYTES
-from controller.core.settings import MEMORY_WAIT_SECONDS, Limits, Settings
+from controller.core.settings import MEMORY_WAIT_SECONDS, FrameworkLimits, Settings
 from controller.core.snapshot import MemoryBudget, Snapshot
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import Condition, ExecutionType, FrameworkSpec, RetryPolicySpec
@@ -16,7 +16,7 @@ from tests.support.builders.cases import cases
 from tests.support.builders.worlds import World
 
 MIB = 1024 * 1024
-SETTINGS = Settings(limits=Limits(max_roles=3, max_tasks=8))
+SETTINGS = Settings(limits=FrameworkLimits(max_roles=3, max_tasks=8))
 
 
 class LimitedWorld(World):
@@ -195,7 +195,7 @@ def test_completed_framework_is_left_alone() -> None:
 def test_object_that_no_server_would_store_is_not_begun(
     *, is_compressed: bool, object_bytes: int, is_blocked: bool
 ) -> None:
-    limits = Limits(max_object_bytes=10_500, is_compressed=is_compressed)
+    limits = FrameworkLimits(max_object_bytes=10_500, is_compressed=is_compressed)
     world = LimitedWorld(spec_of(8, 8), Settings(limits=limits))
     world.object_bytes = object_bytes
     world.settle()

@@ -5,7 +5,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.core.recovery.epochs import EpochState, Report, decide_epoch
+from controller.core.recovery.epochs import EpochState, ProcessReport, decide_epoch
 from framework.api.naming import TaskKey
 from framework.api.recovery import (
     BUDGET_USED_UP,
@@ -19,12 +19,14 @@ from tests.support.builders.worlds import NOW
 POLICIES = {"worker": InPlaceSpec(2, 60)}
 
 
-def report(index: int = 0, epoch: int = 0, code: int = 1, role: str = "worker") -> Report:
-    return Report(TaskKey(role, index), f"{role}-{index}", epoch, code, is_permanent=code == 210)
+def report(index: int = 0, epoch: int = 0, code: int = 1, role: str = "worker") -> ProcessReport:
+    return ProcessReport(
+        TaskKey(role, index), f"{role}-{index}", epoch, code, is_permanent=code == 210
+    )
 
 
 def decide(
-    state: EpochState, *reports: Report, seconds: float = 0, is_counted: bool = True
+    state: EpochState, *reports: ProcessReport, seconds: float = 0, is_counted: bool = True
 ) -> EpochState:
     live = {each.fingerprint for each in reports}
     moment = NOW + timedelta(seconds=seconds)
@@ -88,7 +90,9 @@ def test_refusal_stays_until_the_pod_is_gone() -> None:
         max_size=12,
     )
 )
-def test_epochs_and_budgets_hold_for_any_reports(steps: list[tuple[int, list[Report]]]) -> None:
+def test_epochs_and_budgets_hold_for_any_reports(
+    steps: list[tuple[int, list[ProcessReport]]],
+) -> None:
     state, seconds, counted = EpochState(), 0, []
     for pause, reports in steps:
         seconds += pause
