@@ -75,10 +75,11 @@ class _CreateForAttempt:
     """Create an object that each attempt of ``framework`` has once."""
 
     kind: ClassVar[ObjectKind]
-
+    """Of the object."""
     framework: Framework = field(compare=False)
     """With the status from which the object is rendered."""
     name: str
+    """Of the object."""
     identity: str
     """Of the owner and the attempt: see ``ActionKey``."""
     cause: str
@@ -113,6 +114,7 @@ class CreatePod:
     framework: Framework = field(compare=False)
     """With the status from which the Pod is rendered."""
     task: naming.TaskKey
+    """The Task, by role and index."""
     name: str
     """Of the Pod."""
     identity: str
@@ -133,7 +135,9 @@ class DeleteObject:
     """Delete one instance, by UID."""
 
     kind: ObjectKind
+    """Of the object."""
     name: str
+    """Of the object."""
     uid: str
     """The precondition: no other object of the name is deleted."""
     cause: str

@@ -37,7 +37,7 @@ Args = TypeVarTuple("Args")
 
 @dataclass(slots=True, eq=False)
 class RoleDraft:
-    """A role's status being changed. ``spec`` is None when the role left the spec."""
+    """A role's status being changed, compared by identity. ``spec``: None if the role left it."""
 
     status: TaskRoleStatus
     spec: TaskRoleSpec | None
@@ -95,7 +95,7 @@ class Draft:
         self.has_newly_completed = False
         # Set if the Framework exceeds a limit: no role or Task is added, no attempt starts.
         self.hold: Hold | None = None
-        # Whether Pods wait for the gang key, which this decision creates.
+        # Whether Pods wait for the gang key, which does not exist yet.
         self.lacks_gang_key = False
         self._facts = build_facts(snapshot, settings)
         self._computed: dict[tuple[Any, ...], Any] = {}

@@ -98,6 +98,7 @@ class _TaskSource:
     attempt: FrameworkAttemptStatus
     """Of the Framework, before the decision."""
     role_name: str
+    """Of the Task."""
     role_uid: str
     """Instance UID of the role."""
     task: TaskStatus
