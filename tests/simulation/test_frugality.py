@@ -33,7 +33,7 @@ class PlainGang(Simulation):
         self.requests: Counter[tuple[str, str]] = Counter()
         self.conflicts = 0
         self.network.draw_fate = self._draw_fate  # type: ignore[method-assign]  # as this gang wants it
-        self.network.note = self._note_answer  # type: ignore[method-assign]  # as this gang wants it
+        self.network.note = self._count_answer  # type: ignore[method-assign]  # as this gang wants it
 
     @property
     def status_writes(self) -> int:
@@ -81,7 +81,7 @@ class PlainGang(Simulation):
         self.requests[request.verb, request.resource.plural] += 1
         return Fate(0.002, 0.002)
 
-    def _note_answer(self, request: Request, outcome: str) -> None:
+    def _count_answer(self, request: Request, outcome: str) -> None:
         self.conflicts += "onflict" in outcome
         self.note(f"  {request}: {outcome}")
 

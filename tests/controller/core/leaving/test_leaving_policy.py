@@ -137,7 +137,7 @@ def test_role_without_the_field_decides_as_without_nodes() -> None:
 
 
 @pytest.mark.parametrize("execution", [ExecutionType.STOP])
-def test_nothing_leaves_when_the_attempt_ends(execution: ExecutionType) -> None:
+def test_no_task_leaves_when_the_attempt_ends(execution: ExecutionType) -> None:
     gang = Gang()
     gang.edit(replace(gang.framework.spec, execution_type=execution))
     gang.nodes["n1"] = build_notices(gang.now)

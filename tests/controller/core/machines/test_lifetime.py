@@ -17,7 +17,7 @@ from tests.support.builders import build_role
 # --- the deadline ---------------------------------------------------------------------------------
 
 
-def test_gang_that_is_active_for_too_long_fails_for_ever() -> None:
+def test_gang_that_is_active_for_too_long_fails_without_a_retry() -> None:
     gang = start(active_deadline_seconds=60, retry_policy=RetryPolicySpec(fancy_retry_policy=True))
     gang.advance(59)
     assert gang.describe() == (S.ATTEMPT_RUNNING, 0, None)

@@ -104,7 +104,7 @@ def test_deadline_counts_from_the_start_or_the_last_resumption(
 
 
 @cases("conditions", resumption=SUSPENDED, start=NOT_STARTED)
-def test_its_time_without_a_deadline_is_noted_for_one_that_comes_later(
+def test_active_start_is_stored_without_a_deadline_for_a_later_deadline(
     conditions: tuple[Condition, ...],
 ) -> None:
     status = build_status(state=PENDING, conditions=conditions)

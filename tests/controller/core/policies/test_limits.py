@@ -192,7 +192,7 @@ def test_completed_framework_is_left_alone() -> None:
     ("is_compressed", "object_bytes", "is_blocked"),
     [(True, 1000, False), (True, 10_000, True), (False, 1000, True), (False, 100, False)],
 )
-def test_object_that_no_server_would_store_is_not_begun(
+def test_framework_that_no_server_would_store_does_not_start(
     *, is_compressed: bool, object_bytes: int, is_blocked: bool
 ) -> None:
     limits = FrameworkLimits(max_object_bytes=10_500, is_compressed=is_compressed)

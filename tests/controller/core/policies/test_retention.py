@@ -416,7 +416,7 @@ def test_role_that_retains_keeps_its_pods_whatever_the_framework_says(
     assert_completed_with(world, WORKER_POD, *stay)
 
 
-def test_nothing_stays_if_no_role_retains_though_the_framework_does() -> None:
+def test_no_pod_is_retained_if_no_role_retains_although_the_framework_does() -> None:
     policy = CompletedPodPolicy.RETAIN_UNTIL_END
     role = build_role(number=2, completed_pod_policy=policy)
     world = World(build_spec(role, completed_pod_policy=CompletedPodPolicy.RETAIN))

@@ -69,7 +69,7 @@ def test_fancy_decision_follows_the_type_whatever_the_limit(
 
 @pytest.mark.parametrize("code", [-210, -220, -230, -240])
 @pytest.mark.parametrize("kind", [FAILED, IS_TRANSIENT])
-def test_an_asked_end_is_never_retried(code: int, kind: CompletionType) -> None:
+def test_requested_end_is_never_retried(code: int, kind: CompletionType) -> None:
     policy = RetryPolicySpec(fancy_retry_policy=True, max_retry_count=-2)
     assert not decide_retry(policy, RetryPolicyStatus(), code, kind).should_retry
 

@@ -158,7 +158,7 @@ def test_new_members_have_a_start_barrier_of_their_own() -> None:
     assert gang.get_codes() == [EPOCH_START_TIMEOUT, None, None]
 
 
-def test_missing_members_are_believed_of_the_first_member_until_the_start_only() -> None:
+def test_choice_of_the_first_member_counts_until_the_start_only() -> None:
     gang = Gang()
     gang.start(2, 0, gang.mark(0), gang.mark(1))
     gang.pause(1)

@@ -107,7 +107,7 @@ def test_gang_gets_no_first_roster_with_a_member(last: TaskStatus, pod: PodView 
     assert publication is None or publication.roster is None
 
 
-def test_incomplete_gang_is_a_new_generation_after_a_first_one() -> None:
+def test_incomplete_gang_is_a_new_generation_after_the_first_generation() -> None:
     roster = get_roster(gang(published=publish(3), pods=(FIRST_POD,)))
     assert (roster.generation, roster.complete) == (4, False)
 
@@ -175,7 +175,7 @@ def test_further_addresses_are_those_of_the_cached_pod() -> None:
     assert member.addresses == ("10.0.0.2", "fd00::2")
 
 
-def test_generations_keep_their_distance() -> None:
+def test_generations_are_published_at_least_200_ms_apart() -> None:
     draft = gang(published=publish(2, 99.9), pods=(FIRST_POD,))
     outcome = decide_roster(draft)
     assert (outcome.publication, outcome.progress_checked_at) == (None, None)
@@ -206,7 +206,7 @@ def test_configmap_without_the_version_annotation_is_annotated() -> None:
     assert waiting.publication is not None
 
 
-def test_progress_is_published_at_a_step_of_the_ladder_if_it_changed() -> None:
+def test_progress_is_published_at_a_check_time_if_it_changed() -> None:
     draft = gang(published=ANNOTATED, pods=(FIRST_POD,))
     outcome = decide_roster(draft)
     assert outcome.progress_checked_at == NOW
@@ -232,7 +232,7 @@ def test_progress_is_checked(configmap: Any, wake_at: Any) -> None:
     assert draft.wake_at == wake_at
 
 
-def test_progress_ladder_begins_anew_when_a_published_gang_turns_incomplete() -> None:
+def test_check_times_begin_anew_when_a_published_gang_is_incomplete_again() -> None:
     role = build_role_roster(number=2, members=build_role_roster(number=1).members)
     known = build_published(build_roster(role, generation=2, complete=False), seconds=97)
     draft = gang(published=known, pods=(FIRST_POD,))

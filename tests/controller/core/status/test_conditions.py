@@ -76,7 +76,7 @@ def test_condition_changes_its_time_only_with_its_status() -> None:
     assert after["Theirs"] == known[2]
 
 
-def test_missing_tasks_are_named_at_the_steps_of_the_ladder_only() -> None:
+def test_missing_tasks_are_named_at_the_check_times_only() -> None:
     def find(seconds: float, **fields: Any) -> Condition:
         configmap = replace(build_configmap(), creation_time=at(seconds))
         return find_conditions(configmap=configmap, **fields)["GangReady"]
@@ -222,7 +222,7 @@ def test_configmap_that_cannot_be_created_blocks() -> None:
     assert "gang-attempt" in blocked.message
 
 
-def test_two_roles_of_one_name_block() -> None:
+def test_two_roles_with_the_same_name_block() -> None:
     blocked = find_blocked(build_status(), spec=build_spec(build_role(), build_role()))
     assert (blocked.status, blocked.reason) == ("True", "InvalidSpec")
 

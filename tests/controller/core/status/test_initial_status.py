@@ -31,7 +31,7 @@ def test_new_attempt_has_every_role_and_task_of_the_spec_in_its_order() -> None:
     ]
 
 
-def test_new_attempt_takes_the_first_of_two_roles_of_one_name() -> None:
+def test_new_attempt_takes_the_first_of_two_roles_with_the_same_name() -> None:
     spec = build_spec(build_role("a", 1), build_role("b", 1), build_role("a", 5))
     attempt = new_attempt_status(build_framework(spec), 0, AT)
     assert [(role.name, len(role.tasks)) for role in attempt.task_roles] == [("a", 1), ("b", 1)]

@@ -52,7 +52,7 @@ def gang() -> Gang:
     return Gang()
 
 
-def test_without_reports_there_is_nothing(gang: Gang) -> None:
+def test_gang_without_reports_has_no_training_status(gang: Gang) -> None:
     assert gang.training is None
 
 
@@ -72,7 +72,7 @@ def test_report_of_the_first_member_is_copied(gang: Gang) -> None:
     )
 
 
-def test_one_write_in_15_seconds(gang: Gang) -> None:
+def test_progress_causes_at_most_one_write_in_15_seconds(gang: Gang) -> None:
     steps = set()
     for second in range(60):
         gang.report_step(second)
@@ -82,7 +82,7 @@ def test_one_write_in_15_seconds(gang: Gang) -> None:
     assert len(steps) == 4
 
 
-def test_the_next_decision_comes_when_the_copy_is_due(gang: Gang) -> None:
+def test_decision_requests_a_wake_when_the_copy_is_due(gang: Gang) -> None:
     gang.report_step(1)
     gang.settle()
     begin = gang.now
@@ -92,7 +92,7 @@ def test_the_next_decision_comes_when_the_copy_is_due(gang: Gang) -> None:
     assert (decision.status, decision.wake_at) == (None, begin + timedelta(seconds=15))
 
 
-def test_another_write_takes_it_along(gang: Gang) -> None:
+def test_write_for_another_change_includes_the_progress(gang: Gang) -> None:
     gang.report_step(1)
     gang.settle()
     gang.pause(1)
@@ -103,7 +103,7 @@ def test_another_write_takes_it_along(gang: Gang) -> None:
     assert gang.training.step == 2
 
 
-def test_clock_that_was_set_back_stops_nothing(gang: Gang) -> None:
+def test_progress_is_copied_after_the_clock_was_set_back(gang: Gang) -> None:
     gang.report_step(1)
     gang.settle()
     gang.jump(-3600)
@@ -113,7 +113,7 @@ def test_clock_that_was_set_back_stops_nothing(gang: Gang) -> None:
     assert gang.training.step == 2
 
 
-def test_only_first_members_are_believed(gang: Gang) -> None:
+def test_report_of_another_than_the_first_member_is_ignored(gang: Gang) -> None:
     gang.report(TEXT, "gang-worker-1")
     gang.settle()
     assert gang.training is None
@@ -183,7 +183,7 @@ def test_last_report_comes_with_the_end_of_the_attempt_and_stays(gang: Gang, cod
     assert gang.training.step == 1000
 
 
-def test_a_total_that_is_passed_has_no_rest(gang: Gang) -> None:
+def test_step_after_the_total_has_no_remaining_time(gang: Gang) -> None:
     gang.report("1 2000 1000 2 - 0")
     gang.settle()
     assert gang.training is not None
