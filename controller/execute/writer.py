@@ -18,7 +18,7 @@ import msgspec
 from controller.core.actions import ObjectKind
 from controller.core.decision import Publication
 from controller.core.leaving.marks import select_new_marks, walk_changed
-from controller.core.status.conditions import BLOCKED, MAX_MESSAGE
+from controller.core.status.blocked import BLOCKED, MAX_MESSAGE
 from controller.gate.write_gate import ALWAYS_OPEN, WriteGate
 from controller.report.repeat_filter import RepeatFilter
 from controller.serve.metrics import Metrics

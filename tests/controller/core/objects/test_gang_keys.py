@@ -17,7 +17,7 @@ from controller.core.actions import (
 from controller.core.decide import decide
 from controller.core.decision import Decision
 from controller.core.objects.object_templates import GangSecrets, build_gang_key
-from controller.core.status.conditions import BLOCKED
+from controller.core.status.blocked import BLOCKED
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import Condition, FrameworkSpec, TaskSpec
 from tests.support.builders import (
