@@ -1,9 +1,12 @@
 """Members that come late to a start barrier end: docs/design/recovery.md, "Steps"."""
 
+import pytest
+
 from controller.core.recovery.late_members import CONTROLLER_SECONDS
 from framework.api.completion import EPOCH_START_TIMEOUT
-from framework.api.constants import ACKNOWLEDGED_GENERATION_ANNOTATION
+from framework.api.constants import ACKNOWLEDGED_GENERATION_ANNOTATION, EPOCH_STARTED_ANNOTATION
 from framework.api.epochreports import SERVER_SECONDS, START_SECONDS
+from framework.api.recovery import StartBarrierStatus
 from framework.api.roster import fingerprint_uid
 from framework.api.states import TaskState
 from framework.api.types import RetryPolicySpec, TaskSpec
@@ -23,6 +26,15 @@ def test_member_that_does_not_come_ends() -> None:
     gang.pause(1)
     assert get_code(get_task(gang.status, 2)) == EPOCH_START_TIMEOUT
     assert get_code(get_task(gang.status, 1)) is None
+
+
+@pytest.mark.parametrize("text", ["", "1", "0 0", "1 0 worker", "1 0 89ABCDEF", "1 0  89abcdef"])
+def test_text_that_is_no_report_chooses_no_pod(text: str) -> None:
+    gang = Gang()
+    gang.annotate(0, EPOCH_STARTED_ANNOTATION, text)
+    gang.pause(1)
+    assert gang.stored.start_barrier == StartBarrierStatus(1, gang.stored_begin)
+    assert gang.get_codes() == [None] * 3
 
 
 def test_serving_agent_that_reports_nothing_ends() -> None:
