@@ -13,7 +13,7 @@ import yaml
 from framework.api.constants import FRAMEWORK_NAME
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
-from framework.kube.resources import EVENTS, NODES, Object
+from framework.kube.resources import EVENTS, FRAMEWORKS, NODES, Object
 from tests.support.fakes.kubelet import FakeKubelet, FakePod
 from tests.support.fakes.kubeletserver import Contents, Ended, open_kubelet_server
 from tests.support.servers.childprocess import ChildProcess
@@ -129,6 +129,15 @@ class Stage:
             return body if (name, body.get("reason")) == (framework, reason) else None
 
         await watch_until(self._kube, EVENTS, self._namespace, find)
+
+    async def wait_for_state(self, framework: str, state: str) -> None:
+        """Wait until the controller has written this state of a Framework."""
+
+        def find(_: str, body: Object) -> Object | None:
+            is_named = body["metadata"].get("name") == framework
+            return body if is_named and (body.get("status") or {}).get("state") == state else None
+
+        await watch_until(self._kube, FRAMEWORKS, self._namespace, find)
 
     async def refuse_image(self, *names: str) -> None:
         """Let Pods wait for an image that the registry does not have."""

@@ -65,7 +65,7 @@ async def tell(terminal: Terminal, stage: Stage) -> None:
     """Type the whole story."""
     terminal.say(INTRODUCTION)
     await run_first_gang(terminal, stage)
-    await start_own_gang(terminal)
+    await start_own_gang(terminal, stage)
     await look_at_gang(terminal, stage)
     await repair_gang(terminal, stage)
     await look_into_pods(terminal)
@@ -106,7 +106,7 @@ async def run_first_gang(terminal: Terminal, stage: Stage) -> None:
             await run.see(f"worker/{index}  Succeeded")
 
 
-async def start_own_gang(terminal: Terminal) -> None:
+async def start_own_gang(terminal: Terminal, stage: Stage) -> None:
     """`inject`, `get`, `start`."""
     terminal.say(
         "## A file of your own: inject, get, start",
@@ -117,6 +117,7 @@ async def start_own_gang(terminal: Terminal) -> None:
     await terminal.type(
         "framework inject train.yaml -o injected.yaml", "kubectl apply -f injected.yaml"
     )
+    await stage.wait_for_state("train", "AttemptCreationPending")
     await terminal.type("framework get", "framework start train")
 
 
