@@ -1,4 +1,4 @@
-"""The rendezvous agent's program: reads settings, wires the parts, ends with an exit code."""
+"""The rendezvous agent's program: reads the settings, connects the parts, gives the exit code."""
 
 import os
 import sys
@@ -69,10 +69,10 @@ class EndError(Exception):
 
 
 class _Watch(NamedTuple):
-    """What looks for hangs and reports progress; the defaults: nothing does."""
+    """Calls to the part that finds hangs and reports progress. The defaults do nothing."""
 
     get_verdict: Callable[[], str] = str
-    """Returns the last hang that was found; "" if there was none."""
+    """Returns the last hang that was found, as a message; "" if there was none."""
     finish: Callable[[], object] = str
     """Reports the last steps."""
 
@@ -81,7 +81,7 @@ class Program:
     """One run of the program."""
 
     def __init__(self, arguments: Arguments, env: Mapping[str, str], clock: AgentClock) -> None:
-        """Take over command line and environment."""
+        """Run with this command line and environment."""
         self._arguments = arguments
         self._env = env
         self._clock = clock
@@ -188,7 +188,7 @@ class Program:
                     self._reporter.say(UNPUBLISHED, "warning")
                 wrapper.start(agent.env)
             agent.notifiers = notifiers
-            # Its thread ends with the program.
+            # It runs until the program ends.
             run_sidecar(agent, Ending(), self._reporter, self._clock)
 
         code = wrapper.run(run_agent)
@@ -203,7 +203,7 @@ class Program:
     def _prepare_watch(
         self, setup: Setup, access: Access, agent: Agent, wrapper: Wrapper
     ) -> Callable[[Optional[Recovery]], _Watch]:
-        """Prepare what looks for hangs and reports progress, if it is wanted; return its start."""
+        """Prepare the search for hangs and the report of progress; return their start."""
         if not setup.options.progress_seconds and setup.options.progress_status != "on":
             return lambda _: _Watch()
         from rendezvous.progress import hangsetup  # loads hashlib, sockets and selectors
@@ -219,7 +219,7 @@ class Program:
         return start
 
     def _prepare_endpoint(self, setup: Setup) -> Tuple[Callable[[], None], Callable[[], None]]:
-        """Check what remote commands need, if they are wanted; return what opens and closes."""
+        """Prepare the endpoint of remote commands; return how to open and close it."""
         if setup.options.rsh == "off":
             return _do_nothing, _do_nothing
         from rendezvous.rsh.program import PreparedEndpoint  # loads ssl, 2 MB
@@ -345,7 +345,7 @@ class Program:
         )
 
     def _find_directory(self) -> str:
-        """Flag, variable, the volume the zipapp lies in, or the default."""
+        """Use the flag, the variable, the volume that contains the zipapp, or the default."""
         given = self._arguments.flags.get("directory")
         return (
             given
@@ -365,13 +365,13 @@ class Program:
             ) from e
 
     def _fail(self, end: EndError) -> int:
-        for line in str(end).split("\n"):  # of several bad settings, each has its own
+        for line in str(end).split("\n"):  # several bad settings have a line each
             self._reporter.say(line, "error", reason=end.reason)
         self._write_end(end)
         return end.code.value
 
     def _write_end(self, end: EndError) -> None:
-        """Say what the controller does, and write the message that it and kubectl show."""
+        """Log the next step of the controller, and write the termination message."""
         self._reporter.say(end.code.describe(), "error")
         path = self._env.get(constants.TERMINATION_LOG_ENV) or constants.TERMINATION_LOG
         fields = {"exitCode": end.code.value, "reason": end.reason, "message": str(end)}
@@ -407,5 +407,5 @@ def main() -> NoReturn:
     """Run as a program."""
     code = run(sys.argv[1:], os.environ, AgentClock())
     sys.stdout.flush()
-    # Not through the interpreter's own end: threads of the agent may be in the middle of a wait.
+    # Skip the shutdown of the interpreter: threads of the agent may be in the middle of a wait.
     os._exit(code)

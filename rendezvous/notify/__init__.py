@@ -1,1 +1,1 @@
-"""How processes of the Pod, and the controller, are notified of a generation."""
+"""Notifies processes of the Pod, and the controller, of a generation."""

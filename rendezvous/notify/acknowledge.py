@@ -1,8 +1,8 @@
 """Acknowledges to the controller which generation was applied, in an annotation of the own Pod.
 
-A drain of the controller waits for it. The right to patch is given only where a role drains, so its
-lack is no error: it is logged once. The result of a scaler goes the same way. Rules:
-docs/design/agents.md, "Acknowledgement" and "Scalers".
+A drain of the controller waits for it. The right to patch is granted only where a role drains, so a
+missing right is no error: it is logged once. Results of scalers and reports of restarts and of
+progress are annotations, too. Rules: docs/design/agents.md, "Acknowledgement" and "Scalers".
 """
 
 import json
@@ -40,7 +40,7 @@ class Acknowledger:
     """Writes the annotations; if that fails, the newest values are sent again later.
 
     Refused values are dropped, unless ``repeats_refused``: a restart in place waits for them, and a
-    right, a policy or a token that was missing may come.
+    missing right, policy or token may be added later.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Acknowledger:
         *,
         repeats_refused: bool = False,
     ) -> None:
-        """Acknowledge for the Pod of ``target``; ``effect``: what a refused write leads to."""
+        """Acknowledge for the Pod of ``target``; ``effect`` is the message of a refused write."""
         self._effect = effect
         self._repeats_refused = repeats_refused
         self._refused_seconds = _REFUSED_SECONDS
@@ -67,7 +67,7 @@ class Acknowledger:
 
     @property
     def is_refused(self) -> bool:
-        """Whether the API server has refused the newest write that it has answered."""
+        """Whether the API server refused the last write that it answered."""
         return self._is_refused
 
     def acknowledge(self, generation: int) -> None:
@@ -87,7 +87,7 @@ class Acknowledger:
         self._annotate(constants.EPOCH_STARTED_ANNOTATION, report)
 
     def report_progress(self, report: str) -> None:
-        """Report how far the training is, encoded."""
+        """Report the progress of the training, encoded."""
         self._annotate(constants.TRAINING_PROGRESS_ANNOTATION, report)
 
     def _annotate(self, name: str, value: str) -> None:
@@ -98,7 +98,7 @@ class Acknowledger:
             self.flush()
 
     def flush(self) -> None:
-        """Send what is pending, when it is due."""
+        """Send the pending annotations if they are due."""
         if not self._pending or self._clock.monotonic() < self._next_try_at:
             return
         try:
@@ -118,11 +118,11 @@ class Acknowledger:
                 self._pending = {}
         else:
             if answer.head.status == _UNAUTHORIZED:
-                self._connection.close()  # the next one reads the token again
+                self._connection.close()  # the next request reads the token again
             self._try_again(answer.head.retry_after_seconds or 0.0)
 
     def _try_again(self, after_seconds: float) -> None:
-        # Spread: all agents of the gang failed at the same time.
+        # A random wait, because all agents of the gang fail at the same time.
         wait = self._clock.uniform(_RETRY_SECONDS / 2, _RETRY_SECONDS) + after_seconds
         self._next_try_at = self._clock.monotonic() + wait
 
@@ -135,6 +135,6 @@ class Acknowledger:
     def _build_patch(self) -> bytes:
         metadata: Dict[str, Any] = {"annotations": self._pending}
         if self._target.identity.pod_uid:
-            # Never that of the Pod which replaces this one.
+            # A precondition: never patch the Pod that replaces this Pod.
             metadata["uid"] = self._target.identity.pod_uid
         return json.dumps({"metadata": metadata}).encode()

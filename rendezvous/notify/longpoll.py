@@ -1,24 +1,24 @@
-"""Long-polls on the loopback: ``GET /changes?after=NUMBER`` answers when there are newer ones.
+"""Long-polls on the loopback: ``GET /changes?after=NUMBER`` answers when there is a newer change.
 
-For processes that may be neither signalled nor restarted, in any language. Only this Pod can reach
-it, and with hostNetwork all processes of the node. For each connection:
+They are for processes, in any language, that may be neither signalled nor restarted. Only this Pod
+can connect; with hostNetwork, all processes of the node can. For each connection:
 
-1. Accept it. If 64 are open, end the oldest one, at first of those without a request; refuse the
-   new one if that makes no place within 1 s.
+1. Accept it. If 64 are open, close the oldest without a request, or else answer the oldest poll
+   early. If no connection ends within 1 s, refuse the new one.
 2. Read a request of at most 8 KiB, for at most 10 s.
-3. Where the agent has the gang key: ``GET /challenge?nonce=TEXT`` is answered with a nonce and the
+3. If the agent has the gang key: ``GET /challenge?nonce=TEXT`` is answered with a nonce and the
    agent's proof. ``/changes`` is answered 401 until the client has sent its proof, in the header
    ``Gang-Proof``, on the same connection.
-4. Wait until there is a change after NUMBER, at most for ``timeout`` seconds (30, at most 300), or
-   until the client hangs up or its place is needed. Answer with all changes after NUMBER.
+4. Wait until there is a change after NUMBER, at most for ``timeout`` seconds (default 30, at most
+   300), or until the client hangs up or step 1 ends the poll. Answer with all changes after NUMBER.
 
 Invariants: numbers of changes grow, also when the agent starts again; at most 100 changes of 20,000
 members together are kept, but always the newest; a client that asks with the last number it got
-misses no change, or gets ``isComplete: false``; a proof is of one connection and its nonces.
+misses no change, or gets ``isComplete: false``; a proof is valid for one connection and its nonces.
 
-Example: a client asks ``after=0`` and gets the change 100 (the first of generation 1). It asks
-``after=100`` and waits. Generation 2 comes: it gets the change 200. The agent is killed and starts
-again: ``after=200`` is answered at once with number 299 and no change, and ``after=299`` waits.
+Example: a client asks ``after=0`` and gets change 100, the first of generation 1. It asks
+``after=100`` and waits. With generation 2 it gets change 200. The agent is killed and starts again:
+``after=200`` is answered at once with number 299 and no change, and ``after=299`` waits.
 """
 
 import json
@@ -46,7 +46,7 @@ _MAX_CONNECTIONS = 64
 _REQUEST_SECONDS = 10.0
 _MAX_REQUEST_BYTES = 8192
 _MAX_NONCE_LENGTH = 128
-# How often a waiting thread looks whether its client is still there.
+# How often a waiting thread checks that its client is still connected.
 _LOOK_SECONDS = 1.0
 _PLACE_SECONDS = 1.0
 
@@ -59,14 +59,14 @@ class Key(NamedTuple):
 
 
 class Changes:
-    """The last changes, numbered as they came; several may be of one generation.
+    """The last changes, numbered in their order; a generation may have several.
 
-    The numbers follow the generations, with gaps. So they go on when the agent starts again, and
+    The numbers follow the generations, with gaps. So they continue when the agent starts again, and
     a client that asks with its last number misses no change and gets none twice.
     """
 
     def __init__(self, generation: int = 0) -> None:
-        """Start with none; ``generation`` is the last one that an earlier agent reported."""
+        """Start without changes; an earlier agent has reported up to ``generation``."""
         self._arrived = threading.Condition()
         self._kept: List[Dict[str, Any]] = []
         self._kept_members = 0
@@ -91,9 +91,9 @@ class Changes:
     def wait(
         self, after: int, timeout_seconds: float, is_over: Callable[[], bool] = lambda: False
     ) -> Dict[str, Any]:
-        """Wait for changes numbered higher than ``after``; without any in time there are none.
+        """Wait for changes with a number above ``after``; after the timeout there may be none.
 
-        ``is_over`` is asked now and then, and ends the wait early.
+        ``is_over`` is called about each second, and ends the wait early.
         """
         deadline = time.monotonic() + timeout_seconds
         with self._arrived:
@@ -111,7 +111,7 @@ class Changes:
             }
 
     def wake(self) -> None:
-        """Have all waiting polls ask whether their wait is over."""
+        """Wake all waiting polls, so that they call ``is_over``."""
         with self._arrived:
             self._arrived.notify_all()
 
@@ -123,7 +123,7 @@ def _count_members(wire: Mapping[str, Any]) -> int:
 
 
 class _Poll:
-    """One connection. It is reading its request, or waits for changes."""
+    """One connection: it reads its request, or waits for changes."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -131,19 +131,19 @@ class _Poll:
         self.is_ended = False
 
     def is_over(self) -> bool:
-        """Return whether the answer is not needed: the place is, or the client has hung up."""
+        """Return whether the wait ends: the poll was ended, or the client has hung up."""
         if self.is_ended:
             return True
         poller = select.poll()
         try:
             poller.register(self.connection, select.POLLIN)
-            # Read only what is there: a socket with a timeout would wait for it.
+            # Read only if there are bytes: a socket with a timeout would wait for them.
             return bool(poller.poll(0)) and not self.connection.recv(1, socket.MSG_PEEK)
         except (OSError, ValueError):
             return True
 
     def end(self) -> None:
-        """Make place: answer a poll early, and close a connection without a request."""
+        """End it: answer a poll early, or close a connection without a request."""
         self.is_ended = True
         if not self.is_waiting:
             try:
@@ -164,11 +164,11 @@ class _Server(ThreadingMixIn, HTTPServer):
         super().__init__(address, handler)
 
     def find_poll(self, connection: socket.socket) -> _Poll:
-        """Find what is known of a connection."""
+        """Return the poll of a connection."""
         return self._polls[connection]
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread; where there are too many, the oldest makes place."""
+        """Serve a connection in a thread; if too many are open, end the oldest first."""
         with self._place:
             if len(self._polls) >= _MAX_CONNECTIONS:
                 self._end_oldest()
@@ -182,7 +182,7 @@ class _Server(ThreadingMixIn, HTTPServer):
             self.shutdown_request(request)
 
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection; its place is free."""
+        """Close a connection, and forget it."""
         super().shutdown_request(request)
         with self._place:
             self._polls.pop(request, None)
@@ -220,7 +220,7 @@ class _Server6(_Server):
 
 
 class _Head:
-    """Reads the lines of one request; it gives up where they take too long or are too many."""
+    """Reads the lines of one request, within limits of time and size."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -233,7 +233,7 @@ class _Head:
         self._deadline = time.monotonic() + _REQUEST_SECONDS
 
     def readline(self, _limit: int = -1) -> bytes:
-        """Read a line; socket.timeout is what the base class ends a connection at."""
+        """Read a line; at socket.timeout the base class ends the connection."""
         while b"\n" not in self._received:
             seconds = self._deadline - time.monotonic()
             if seconds <= 0 or len(self._received) >= self._left:
@@ -250,7 +250,7 @@ class _Head:
         return line + b"\n"
 
     def close(self) -> None:
-        """Do nothing: the connection is the server's."""
+        """Do nothing: the server closes the connection."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -261,7 +261,7 @@ class _Handler(BaseHTTPRequestHandler):
     _is_proven = False
 
     def setup(self) -> None:
-        """Read through what bounds a request."""
+        """Read through ``_Head``, which limits a request."""
         super().setup()
         self._poll = self.server.find_poll(self.connection)
         self._head = _Head(self.connection)

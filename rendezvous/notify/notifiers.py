@@ -1,7 +1,7 @@
 """Ways to notify processes: signal, command, HTTP POST; long-polls are in ``longpoll``.
 
-A notification that fails is logged and not repeated: the files hold the same. A notifier raises
-nothing but RuntimeError: no thread can be started.
+A failed notification is logged and not repeated: the files have the same content. A notifier raises
+only RuntimeError, if no thread can be started.
 """
 
 import contextlib
@@ -29,9 +29,9 @@ Notifier = Callable[[Notify, Mapping[str, str]], None]
 def build_command_notifier(
     command: str, timeout_seconds: float, children: Children, reporter: LineReporter
 ) -> Notifier:
-    """Run a command of the shell, with the change in variables and as JSON on its input.
+    """Run a shell command, with the change in variables and as JSON on its input.
 
-    It is waited for, and killed after the timeout.
+    The notifier waits for its end, and kills it after the timeout.
     """
 
     def notify(notification: Notify, env: Mapping[str, str]) -> None:
@@ -100,7 +100,7 @@ def build_signal_notifier(
 
 
 def _post(url: str, body: bytes) -> None:
-    # Only here: it loads ``email``, which takes longer than the rest of the agent.
+    # Imported here: it loads ``email``, which takes longer than the rest of the agent.
     from http.client import HTTPConnection, HTTPException
 
     authority, _, path = url[len("http://") :].partition("/")
@@ -109,12 +109,12 @@ def _post(url: str, body: bytes) -> None:
         connection = HTTPConnection(authority, timeout=_POST_TIMEOUT_SECONDS)
         if not 0 < connection.port <= MAX_PORT:
             raise ValueError(f"{connection.port} is not a port")
-        # A server that sends a byte now and then must not hold the agent.
+        # A server that sends single bytes slowly must not block the agent.
         timer = threading.Timer(_POST_TIMEOUT_SECONDS, _cut_off, [connection, is_late])
         timer.start()
         try:
             connection.connect()
-            if is_late.is_set():  # it was not connected yet when the time was over
+            if is_late.is_set():  # the timer found no socket to close
                 raise OSError("no answer in time")
             connection.request("POST", "/" + path, body, {"Content-Type": "application/json"})
             status = connection.getresponse().status

@@ -1,6 +1,6 @@
-"""Child processes of an agent that may be PID 1: every one is reaped, also those it inherits.
+"""Child processes of an agent that may be PID 1. It also reaps the orphans that it inherits.
 
-``subprocess`` alone would lose the exit codes of its children to the code that reaps all of them.
+``subprocess`` does not wait for these children: ``reap`` would take their exit codes from it.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _NOT_EXECUTABLE_CODE = 126
 
 
 class StartError(Exception):
-    """A command cannot be started; ``exit_code`` is what a shell would end with."""
+    """A command cannot be started; ``exit_code`` is that of a shell in this case."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class StartError(Exception):
 
 
 class Pipes(NamedTuple):
-    """A child with pipes as its streams; the descriptors are the caller's to close."""
+    """A child with pipes as its streams. The caller closes the descriptors."""
 
     pid: int
     stdin: int
@@ -43,7 +43,7 @@ class Children:
     """Starts, awaits and reaps child processes."""
 
     def __init__(self, clock: AgentClock) -> None:
-        """Know of none."""
+        """Start without children."""
         self._clock = clock
         self._changed = threading.Condition()
         self._awaited: Set[int] = set()
@@ -63,9 +63,9 @@ class Children:
         Args:
             argv: the command.
             env: its variables.
-            stdin: its input; None: that of the agent.
-            output: descriptor of its output; None: that of the agent.
-            errors: descriptor of its errors; None: that of its output.
+            stdin: its input; None: the input of the agent.
+            output: descriptor of its output; None: the output of the agent.
+            errors: descriptor of its errors; None: its output.
 
         Raises:
             StartError: There is no such program, or it cannot be executed.
@@ -75,7 +75,7 @@ class Children:
             stderr = output if errors is None else errors
             child = self._open(argv, env, stdin=pipe, stdout=output, stderr=stderr)
         if child.stdin is not None:
-            # A thread, because a command that never reads its input must not block us.
+            # A thread, because a command that never reads its input must not block the agent.
             feed = threading.Thread(target=_feed, args=(child.stdin, stdin), daemon=True)
             feed.start()
         return child.pid
@@ -85,7 +85,7 @@ class Children:
     ) -> Pipes:
         """Start a command in a session of its own, with pipes as its streams.
 
-        ``on_end`` is called once, by the thread that reaps it, and must return at once.
+        The thread that reaps it calls ``on_end`` once; it must return at once.
 
         Raises:
             StartError: There is no such program, or it cannot be executed.
@@ -112,11 +112,11 @@ class Children:
         except (OSError, ValueError) as e:
             raise StartError(f"{argv[0]}: {e}", _NOT_EXECUTABLE_CODE) from e
         self._awaited.add(child.pid)
-        child.returncode = 0  # so that subprocess never waits for it: we do
+        child.returncode = 0  # so that subprocess never waits for it: ``reap`` does
         return child
 
     def reap(self) -> None:
-        """Reap all that have ended."""
+        """Reap all children that have ended."""
         with self._changed:
             while True:
                 try:
@@ -131,7 +131,7 @@ class Children:
                     self._on_end.pop(pid, _do_nothing)()
 
     def take_code(self, pid: int) -> Optional[int]:
-        """Return the exit code of a child that was reaped, once; None if it was not."""
+        """Return the exit code of a reaped child, once; None if it was not reaped."""
         with self._changed:
             code = self._codes.pop(pid, None)
             if code is not None:
@@ -156,8 +156,8 @@ class Children:
     def kill(self, pid: int, number: int = signal.SIGKILL) -> None:
         """Send a signal to a child that was not reaped yet.
 
-        One that has become another user (sudo) may not be signalled; its end is awaited all the
-        same.
+        A child that has become another user (sudo) may not be signalled. The agent still waits for
+        its end.
         """
         with self._changed, contextlib.suppress(PermissionError):
             if pid in self._awaited and pid not in self._codes:
@@ -170,22 +170,23 @@ class Children:
                 os.killpg(pid, number)
 
     def kill_session(self, pid: int) -> None:
-        """Kill what is left of a child's process group, also when the child itself is gone."""
+        """Kill the process group of a child, also after the child itself has ended."""
         try:
             os.killpg(pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             return
 
     def kill_leftovers(self, *, with_piped: bool = False) -> bool:
-        """Kill what a child that has ended has left behind, whatever sessions it made.
+        """Kill the processes that a child has left behind when it ended, in any session.
 
-        They are children of PID 1 or of the subreaper, and so become children of theirs.
+        They are orphans, so they are children of this process: PID 1, or the subreaper.
 
         Args:
-            with_piped: whether also to kill those of ``start_piped``, which are remote commands.
+            with_piped: whether to kill also the children of ``start_piped``: remote commands.
 
         Returns:
-            Whether all are gone. One that waits in the kernel, for example for a device, is not.
+            Whether all are gone. A process that waits in the kernel, for example for a device, is
+            not.
         """
         for _ in range(_LEFTOVER_ROUNDS):
             self.reap()
@@ -202,7 +203,7 @@ class Children:
 
 
 def become_subreaper() -> None:
-    """Inherit the orphans of the own descendants, as PID 1 does anyway."""
+    """Inherit the orphans of the own descendants. PID 1 inherits them without this."""
     if os.getpid() == 1:
         return
     with contextlib.suppress(ImportError, OSError, AttributeError):
@@ -212,7 +213,7 @@ def become_subreaper() -> None:
 
 
 def _list_children() -> List[int]:
-    """List the own children that run."""
+    """List the running children of this process."""
     found = []
     for pid in list_processes():
         state, parent, *_ = read_stat(pid) or (b"X", b"0")
@@ -222,7 +223,7 @@ def _list_children() -> List[int]:
 
 
 def _do_nothing() -> None:
-    """No caller waits for the end of this child."""
+    """Do nothing: no caller waits for the end of this child."""
 
 
 def _feed(pipe: IO[bytes], content: bytes) -> None:

@@ -1,16 +1,16 @@
-"""How a sidecar learns that it is no longer needed; chosen once, at its start.
+"""How a sidecar detects that it is no longer needed; chosen once, at its start.
 
-A native sidecar is ended by the kubelet. Any other container that runs on keeps its Pod from ever
-completing, so it must learn when the others have ended. ``choose_ending`` takes these steps:
+The kubelet ends a native sidecar. A Pod never completes while any other sidecar runs, so this one
+must detect when the other containers have ended. ``choose_ending`` takes these steps:
 
-1. Take what FB_SIDECAR_END names. ``shared`` needs a process namespace that is shared.
+1. Take the ending that FB_SIDECAR_END names. ``shared`` needs a shared process namespace.
 2. With ``auto`` or ``pod``, fetch the own Pod. While the API server is away, wait.
-3. Where reading it is denied for 10 s: end by processes if PID 1 is the Pod's pause process and
-   FB_SIDECAR_END is ``auto``, else refuse to start.
+3. If reading it is denied for 10 s: with ``auto``, and the Pod's pause process as PID 1, end by
+   processes (``shared``); otherwise refuse to start.
 4. With ``auto``, choose by the Pod's spec: a native sidecar; the annotation of the wrapper; a
    shared process namespace; else the status of the Pod.
 
-Invariants: a sidecar that can never learn of the end does not start; an ending that is over stays
+Invariants: a sidecar that can never detect the end does not start; an ending that is over stays
 over; without ``native`` and ``pod``, a sidecar that has seen no container to serve for
 FB_TIMEOUT_SEC ends.
 
@@ -49,7 +49,7 @@ ENDED_FILE = ".ended"
 RUNNING_FILE = ".running"
 _SETTLED_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
-# Names of commands and images that run this program.
+# Names of the commands and images of this program.
 _NAMES = (
     images.RENDEZVOUS,
     images.IMAGE_PREFIX + images.RENDEZVOUS,
@@ -58,27 +58,28 @@ _NAMES = (
 
 
 class EndingError(Exception):
-    """This sidecar cannot learn when to end; the message names the remedies."""
+    """This sidecar cannot detect when to end; the message names the remedies."""
 
 
 class Ending:
     """Never over: the kubelet ends a native sidecar by SIGTERM."""
 
     name = END_NATIVE
-    # Whether the containers it serves were seen, and the line of the log at the end.
+    # Whether it has seen the containers that it serves.
     was_seen = True
+    # The log line at the end.
     farewell = "the containers it served are done"
 
     def is_over(self) -> bool:
-        """Return whether the containers this one serves are done."""
+        """Return whether the containers that this sidecar serves are done."""
         return False
 
 
 class WrapperEnding(Ending):
-    """The wrapper of the main container leaves a file when its command has ended.
+    """The wrapper of the main container writes a file when its command has ended.
 
-    It may be killed before it can do so, for example by lack of memory. So it holds a lock as long
-    as it runs.
+    The kernel may kill it before that, for example when memory is short. So the wrapper also holds
+    a lock as long as it runs.
     """
 
     name = END_WRAPPER
@@ -90,7 +91,7 @@ class WrapperEnding(Ending):
         self.was_seen = False
 
     def is_over(self) -> bool:
-        """Return whether the wrapper was there and has ended."""
+        """Return whether the wrapper has run and has ended."""
         if os.path.exists(self._ended_path):
             return True
         try:
@@ -108,18 +109,18 @@ class WrapperEnding(Ending):
 
 
 class SharedEnding(Ending):
-    """In a shared process namespace the processes of the other containers are seen."""
+    """In a shared process namespace, the sidecar sees the processes of the other containers."""
 
     name = END_SHARED
 
     def __init__(self, process: str, proc: str = "/proc") -> None:
-        """Look for ``process``, or for any that is not ours."""
+        """Look for ``process``; if it is "", for any process of another container."""
         self._process = process
         self._proc = proc
         self.was_seen = False
 
     def is_over(self) -> bool:
-        """Return whether the processes were there and have ended."""
+        """Return whether the processes were seen and have ended."""
         found = find_processes(self._process, self._proc) if self._process else self._list_others()
         is_over = self.was_seen and not found
         self.was_seen = self.was_seen or bool(found)
@@ -205,7 +206,7 @@ def is_pod_done(pod: Mapping[str, Any], container: str) -> bool:
 
 
 def choose_ending(options: Options, target: Target, access: Access, clock: AgentClock) -> Ending:
-    """Choose; waits while the API server is away and the Pod must be looked at.
+    """Choose the ending. Waits while the API server is unreachable, if it needs the Pod.
 
     Raises:
         EndingError: No ending applies.
@@ -240,7 +241,7 @@ def _build_ending(end: str, options: Options, clock: AgentClock) -> Ending:
 
 
 def _choose_without_pod(options: Options, target: Target, clock: AgentClock) -> Ending:
-    """Choose where the Pod cannot be read."""
+    """Choose the ending if the Pod cannot be read."""
     if options.end == END_AUTO and os.getpid() != 1 and read_file(1, "comm").strip() == b"pause":
         return _build_ending(END_SHARED, options, clock)
     right = Permission("watch", "", "pods", target.namespace, target.pod)
@@ -273,7 +274,7 @@ def find_own_container(pod: Mapping[str, Any], name: str) -> str:
     """Find the name of the container that runs this program.
 
     Raises:
-        EndingError: No container or several could be it, or none has this ``name``.
+        EndingError: No container matches, or several do.
     """
     found = []
     for container in _list_containers(pod, "initContainers", "containers"):
@@ -287,15 +288,15 @@ def find_own_container(pod: Mapping[str, Any], name: str) -> str:
         if is_own:
             found.append(str(container.get("name")))
     if len(found) != 1:
-        what = (
+        fault = (
             f"there is no container {name!r}" if name else "the name of this container is unknown"
         )
-        raise EndingError(f"{what}: set FB_CONTAINER_NAME to the name of this container")
+        raise EndingError(f"{fault}: set FB_CONTAINER_NAME to the name of this container")
     return found[0]
 
 
 def choose_by_pod(pod: Mapping[str, Any], container: str) -> str:
-    """Choose by the Pod's spec.
+    """Choose the ending by the Pod's spec.
 
     Raises:
         EndingError: The Pod would never complete.

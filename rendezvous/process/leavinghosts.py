@@ -1,8 +1,8 @@
-"""Members that leave their nodes while processes of the launcher still reach them.
+"""Members that leave their nodes while processes of the launcher are still connected to them.
 
-No scaler asks for these members, so no request names them. Their drain waits for the processes as
-that of a ScaleIn does (``process.scaler``): the launcher's agent acknowledges no generation before
-they have ended. The controller deletes the Pods at their deadline in any case.
+No scaler asks for these members, so no request names them. Their drain waits for these processes,
+like the drain of a ScaleIn (``process.scaler``): the launcher's agent acknowledges no generation
+before they have ended. The controller deletes the Pods at their deadline in any case.
 
 Rules: docs/design/agents.md, "Scalers".
 """
@@ -16,9 +16,9 @@ from rendezvous.process.processes import list_processes_naming
 
 
 class LeavingHosts:
-    """The members that leave, and the names and addresses under which processes reach them.
+    """The members that leave, and the names and addresses that processes use for them.
 
-    A roster has no addresses of those that leave: they are remembered from the one before.
+    A roster has no addresses of members that leave. They are kept from the roster before.
     """
 
     def __init__(self, framework: str) -> None:
@@ -31,8 +31,8 @@ class LeavingHosts:
     def observe(self, roster: Optional[Roster], request: Optional[ScaleRequest]) -> None:
         """Take the current generation, and the request of a scaler.
 
-        A member of a ScaleIn is that request's to wait for, also after it was removed: a ScaleIn
-        that has failed does not wait.
+        The request of a ScaleIn waits for its own members, so they are never listed as busy here,
+        also after the request was removed: a failed ScaleIn does not wait.
         """
         if roster is None:
             return
@@ -45,7 +45,7 @@ class LeavingHosts:
             self._requested = frozenset(known & (self._requested | requested))
 
     def list_busy(self) -> List[str]:
-        """List the processes of this container that reach a member which leaves its node."""
+        """List the processes of this container that use a member which leaves its node."""
         leaving = self._roster.leaving if self._roster is not None else ()
         hosts = [
             host

@@ -1,13 +1,15 @@
 """The step of a command whose code cannot be changed: from a file, or from its output.
 
-With a pattern, output and errors of the command go through pipes. A thread for each copies them
-unchanged, and then looks for the newest step. It never holds more than 68 KiB.
+With a pattern, output and errors of the command go through pipes. A thread for each copies the
+bytes unchanged, and then looks for the newest step. It never holds more than 68 KiB.
 
-A program may write a progress bar into one line for ever: it returns to the begin of the line by
-CR, by backspaces or by a sequence for the cursor. So each of these also ends a *line* here, and
-counts in a line that is not ended yet, unless it is the last character so far: of ``step 12``, only
-``step 1`` may have come. In each line the first step counts. Of a line that is not ended, a later
-one counts, too, if it is greater and its total is the same: a program may never end its line.
+A program may write its progress bar into one endless line: it returns to the start of the line by
+CR, by backspaces or by a sequence for the cursor. So each of these also ends a line here. In each
+line the first step counts.
+
+Steps of a line that has not ended yet count, too, except a step at its very end: of ``step 12``,
+only ``step 1`` may have arrived. In such a line, a later step replaces the first one if it is
+greater and its total is the same.
 """
 
 import contextlib
@@ -18,17 +20,17 @@ from typing import List, Optional, Tuple
 
 from rendezvous.settings.progresspattern import StepPattern, TextStep, parse_content
 
-# To a column, up or down a line, or erase: ECMA-48.
+# Sequences of ECMA-48: to a column, up or down a line, erase.
 _CURSOR = re.compile(rb"\x1b\[[0-9;]{0,16}[A-HJKSTf]")
 _CHUNK_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 4096
 _MAX_FILE_BYTES = 64 * 1024
-# What the command has written last is passed on, but not what its daemons write later.
+# Long enough for the last output of the command; daemons that it has left may write for ever.
 _DRAIN_SECONDS = 2.0
 
 
 def read_step(path: str) -> Optional[TextStep]:
-    """Read the step from the last line of a file that has one; None if none has."""
+    """Read the step from the last line of a file with a step; None if no line has a step."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -60,7 +62,7 @@ class OutputTap:
         return self._found
 
     def open(self) -> Tuple[int, int]:
-        """Open pipes for output and errors; the descriptors are the caller's to close."""
+        """Open pipes for output and errors. The caller closes the descriptors."""
         self._found = None
         self._threads = [each for each in self._threads if each.is_alive()]
         writers = []
@@ -73,7 +75,7 @@ class OutputTap:
         return writers[0], writers[1]
 
     def drain(self) -> None:
-        """Wait until what the command has written is passed on, for 2 s at most."""
+        """Wait until the output of the command is copied, for 2 s at most."""
         for thread in self._threads:
             thread.join(_DRAIN_SECONDS / 2)
 
@@ -89,7 +91,7 @@ class OutputTap:
 
 
 class Line:
-    """The line of a stream that is not ended yet, at most its last 4 KiB."""
+    """The line of a stream that has not ended yet, at most its last 4 KiB."""
 
     def __init__(self, pattern: StepPattern) -> None:
         self._pattern = pattern
@@ -97,7 +99,7 @@ class Line:
         self._found: Optional[TextStep] = None
 
     def take(self, chunk: bytes) -> Optional[TextStep]:
-        """Take what was written; return the newest step in it, None if there is none."""
+        """Take the next bytes of the stream; return their newest step, None without a step."""
         content = (self._rest + chunk).replace(b"\r", b"\n").replace(b"\b", b"\n")
         if b"\x1b" in content:
             content = _CURSOR.sub(b"\n", content)
@@ -112,7 +114,7 @@ class Line:
 
 
 def _write(target: int, chunk: bytes) -> None:
-    # If nobody reads the log, the command must not wait for it.
+    # If the log cannot be written, the command must still not block.
     with contextlib.suppress(OSError):
         while chunk:
             chunk = chunk[os.write(target, chunk) :]

@@ -1,4 +1,4 @@
-"""What /proc says of processes."""
+"""Reads facts about processes from /proc."""
 
 import os
 from typing import Collection, Iterator, List
@@ -22,17 +22,17 @@ def read_stat(pid: int, root: str = "/proc") -> List[bytes]:
     Returns:
         The fields; [] if there is no such process.
     """
-    # The name is in parentheses and may hold anything.
+    # The name is in parentheses and may contain any character.
     return read_file(pid, "stat", root).rpartition(b")")[2].split()
 
 
 def find_processes(name: str, root: str = "/proc") -> List[int]:
-    """Find processes by their program's name: of the command line, or of its first script."""
+    """Find processes by name: that of the program, or of the first script it runs."""
     found = []
     for pid in list_processes(root):
         command = read_file(pid, "cmdline", root)[:_MAX_COMMAND_BYTES]
         words = command.decode("utf-8", "replace").split("\0")
-        # "python3 -u /app/train.py" is called train.py by all but the kernel.
+        # Users call "python3 -u /app/train.py" by the name train.py.
         script = next((word for word in words[1:] if word and not word.startswith("-")), "")
         if name in {os.path.basename(words[0]), os.path.basename(script)} and pid != os.getpid():
             found.append(pid)
@@ -60,5 +60,5 @@ def list_processes_naming(hosts: Collection[str], root: str = "/proc") -> List[s
 
 
 def list_processes(root: str = "/proc") -> Iterator[int]:
-    """List all processes that can be seen."""
+    """List the ids of all visible processes."""
     return (int(name) for name in os.listdir(root) if name.isdigit())

@@ -1,11 +1,12 @@
-"""Restart in place: carries out what ``core.recovery`` decides about the command of ``run``.
+"""Restart in place: executes the decisions of ``core.recovery`` about the command of ``run``.
 
-A thread of its own, so that neither a slow API server nor the wait for news delays it:
+It has a thread of its own, so that a slow API server or the wait for a roster does not delay it:
 
 1. Wait for an event: a roster (the agent's thread), the end of the command (the main thread), the
    release of the start barrier (its thread); or for 1 s.
-2. Decide, and carry out the actions in their order.
-3. If the start barrier has not released in time, report who has not come (``startdeadline``).
+2. Decide, and execute the actions in their order.
+3. If the start barrier has not released its members in time, report the Pods that have not come
+   (``barrierdeadline``).
 
 Invariants: only this thread changes the memory; the command starts only by its order.
 
@@ -45,32 +46,32 @@ from rendezvous.core.recovery import (
     step,
 )
 from rendezvous.notify.acknowledge import Acknowledger
+from rendezvous.process.barrierdeadline import BarrierDeadline, Gathering, assess
 from rendezvous.process.sharedmemory import find_shared_memory
 from rendezvous.process.startbarrier import StartBarrier
-from rendezvous.process.startdeadline import Gathering, StartDeadline, assess
 from rendezvous.process.wrapper import Wrapper
 
 EPOCH_ENV = "FB_EPOCH"
 _TICK_SECONDS = 1.0
-# When a process is killed, those of its peers fail, too. Their reports are spread over this time,
-# and most are not needed any more when they are due.
+# When a process is killed, the processes of its peers often fail, too. Their reports are spread
+# over this time: most are no longer needed when they are due, because the next epoch has come.
 _SPREAD_SECONDS_PER_MEMBER = 0.002
 _LONGEST_SPREAD_SECONDS = 2.0
 
 
 class Site(NamedTuple):
-    """What the recovery of a Pod needs to know."""
+    """The facts and settings of a Pod that its recovery needs."""
 
     pod_uid: str
     """UID of the own Pod."""
     stop_grace_seconds: float
-    """How long the command of a member may take to end."""
+    """How long the command may take to end after SIGTERM."""
     get_env: Callable[[], Mapping[str, str]]
     """Returns the variables of the current generation."""
 
 
 class Recovery:
-    """The recovery of one Pod. ``see`` and ``follow_...`` are called by other threads."""
+    """The recovery of one Pod. Other threads call ``observe`` and ``follow_...``."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class Recovery:
         self._clock = clock
         self._memory = RecoveryMemory()
         self._events: queue.Queue[Event] = queue.Queue()
-        self._barrier = StartBarrier(self._note_released, reporter, clock)
+        self._barrier = StartBarrier(self._follow_release, reporter, clock)
         self._shared_memory = find_shared_memory()
         self._seen: Optional[RosterSeen] = None
         self._members = 0
@@ -99,9 +100,9 @@ class Recovery:
         self._serving: Optional[Target] = None
         self._gathering = Gathering()
         grace = site.stop_grace_seconds
-        self._deadline = StartDeadline(self._barrier, reports.report_start, grace, clock)
+        self._deadline = BarrierDeadline(self._barrier, reports.report_start, grace, clock)
 
-    def see(self, roster: Roster, is_ready: bool) -> None:  # noqa: FBT001  a callback
+    def observe(self, roster: Roster, is_ready: bool) -> None:  # noqa: FBT001  a callback
         """Take a roster; ``is_ready``: it is complete, and its members are shown."""
         recovery = roster.recovery
         if recovery is None:
@@ -124,15 +125,15 @@ class Recovery:
             self._events.put(seen)
 
     def follow_end(self, code: int) -> None:
-        """Take the end of the command, which may have left processes."""
+        """Take that the command has ended with this code. It may have left processes."""
         self._events.put(ProcessEnded(code))
 
     def follow_gone(self) -> None:
-        """Take that nothing is left of the command."""
+        """Take that all processes of the command have ended."""
         self._events.put(ProcessGone())
 
     def follow_hang(self, run: Tuple[int, int]) -> None:
-        """Take that the other members wait for the process of this run."""
+        """Take that the process of this run hangs: the other members wait for it."""
         self._events.put(ProcessHung(Target(*run), ExitCode.HUNG))
 
     @property
@@ -140,7 +141,7 @@ class Recovery:
         """The run of the process: its generation and epoch."""
         return self._memory.running
 
-    def _note_released(self, target: Target, is_serving: bool) -> None:  # noqa: FBT001  a callback
+    def _follow_release(self, target: Target, is_serving: bool) -> None:  # noqa: FBT001  a callback
         if is_serving:
             self._serving = target
         self._events.put(Released(target))
@@ -155,7 +156,7 @@ class Recovery:
             self._wrapper.give_up(ExitCode.UNKNOWN)
 
     def turn(self, wait_seconds: float = 0.0) -> None:
-        """Wait so long for an event, and do what it leads to."""
+        """Wait at most ``wait_seconds`` for an event, decide, and execute the actions."""
         if self._unsent:
             left = self._send_at - self._clock.monotonic()
             wait_seconds = min(wait_seconds, max(0.0, left))

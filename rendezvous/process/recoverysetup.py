@@ -1,8 +1,8 @@
-"""Whether the processes of this Pod restart in place, and what that needs.
+"""Starts the recovery of this Pod, if the roster says that its role restarts in place.
 
-The roster names the roles. A Pod of such a role needs the gang key, because the start barrier
-authenticates its connections; a rank, because the start barrier waits for those that compute; and
-acknowledgements, because reports are written as they are.
+Such a Pod needs the gang key, because the start barrier authenticates its connections; a rank,
+because the start barrier waits for the ranks; and acknowledgements, because reports use the same
+right.
 """
 
 import os
@@ -27,13 +27,13 @@ def start_recovery(
     """Start the recovery of this Pod; None if its role does not restart in place.
 
     Raises:
-        RefusedError: Something that it needs is missing.
+        RefusedError: One of the things that it needs is missing.
     """
     roster = agent.roster
     if roster is None or not _is_wanted(setup, roster):
         return None
     _check(setup, env, roster)
-    # The package of training code finds the volume by it.
+    # The package ``peers`` finds the volume by this variable.
     os.environ[constants.WORKING_DIR_ENV] = setup.options.directory
     reports = Acknowledger(
         access, setup.clock, setup.target, setup.reporter, NO_RESTART, repeats_refused=True
@@ -41,8 +41,8 @@ def start_recovery(
     site = Site(setup.target.identity.pod_uid, setup.options.stop_grace_seconds, lambda: agent.env)
     recovery = Recovery(site, wrapper, reports, setup.reporter, setup.clock)
     wrapper.follow_ends(recovery.follow_end, recovery.follow_gone)
-    agent.on_recovery = recovery.see
-    recovery.see(roster, True)  # noqa: FBT003  a callback
+    agent.on_recovery = recovery.observe
+    recovery.observe(roster, True)  # noqa: FBT003  a callback
     threading.Thread(target=recovery.run, name="recovery", daemon=True).start()
     return recovery
 

@@ -1,10 +1,10 @@
-"""Carries out the requests of scalers in the launcher: ``core.scaling`` decides.
+"""Executes the requests of scalers in the launcher: ``core.scaling`` decides.
 
-It also holds acknowledgements while processes reach members that leave their nodes.
+It also delays acknowledgements while processes use members that leave their nodes.
 
-The script runs beside the loop of the agent, in a session of its own, so that host files are kept
-up to date meanwhile. Its output goes to that of the container; the end of it is kept for the
-message of a failure.
+The script runs beside the loop of the agent, in a session of its own, so the agent keeps the host
+files up to date meanwhile. The output of the script goes to the output of the container; its last
+bytes are kept for the message of a failure.
 """
 
 import contextlib
@@ -64,9 +64,9 @@ class Scaler:
         clock: AgentClock,
         slots: Mapping[str, int],
     ) -> None:
-        """Continue from the volume as an agent before this one left it.
+        """Continue from the record that an earlier agent has written into the volume.
 
-        ``slots``, by role, are those of the host files: the job may have other ones meanwhile.
+        ``slots``, by role, are those of the host files: the slots of the job may have changed.
         """
         self._framework = framework
         self._children = children
@@ -89,7 +89,7 @@ class Scaler:
         """Return whether no generation may be acknowledged now; ``roster`` is the current one.
 
         A drain waits for the request of a ScaleIn. The Pod of a member that leaves its node waits
-        for the processes that reach it.
+        for the processes that use it.
         """
         self._leaving.observe(roster, self._request)
         busy = self._leaving.list_busy()
@@ -129,10 +129,10 @@ class Scaler:
         self._request = request
 
     def turn(self, roster: Optional[Roster]) -> None:
-        """Do the next step; ``roster`` is the current generation.
+        """Take the next step; ``roster`` is the current generation.
 
         Raises:
-            OSError: The volume cannot be written; the step is tried again in the next turn.
+            OSError: The volume cannot be written. The next turn tries the step again.
         """
         self._leaving.observe(roster, self._request)
         if self._unstored is not None:
@@ -177,7 +177,7 @@ class Scaler:
             self._conclude(ScaleResult(request.uid, FAILED_CODE, f"the script: {e}"))
 
     def _end_script(self, script: "_Script") -> bool:
-        """Look after the script that runs; return whether it has ended."""
+        """Check the running script; return whether it has ended."""
         now = self._clock.monotonic()
         is_wanted = self._request is not None and self._request.uid == script.request.uid
         if not is_wanted:
@@ -196,7 +196,7 @@ class Scaler:
         self._publish(self._unstored)
 
     def _publish(self, record: Record) -> None:
-        """Store a result, then report it: no later agent may report another one."""
+        """Store a result before it is reported, so that no later agent reports another result."""
         self._writer.write_scaler_record(record)
         self._record, self._unstored = record, None
         if record.result is not None:
@@ -205,7 +205,7 @@ class Scaler:
 
 
 class _Script:
-    """A script that runs."""
+    """A running script."""
 
     def __init__(
         self,
@@ -234,7 +234,7 @@ class _Script:
             self._thread.start()
         except RuntimeError:
             os.close(reader)
-            # Its result will say that it failed.
+            # The result reports the failure.
             children.kill_session(self._pid)
             raise
 
@@ -245,7 +245,7 @@ class _Script:
             self._late = "the request was removed while the script ran"
 
     def poll(self, now: float) -> Optional[ScaleResult]:
-        """Return the result, once; end the script when its time is over."""
+        """Return the result, once. Ends the script when its time is over."""
         self._children.reap()
         code = self._children.take_code(self._pid)
         if code is None:
@@ -265,7 +265,7 @@ class _Script:
         return ScaleResult(uid, code, f"the script ended with {code}" + (said and f": {said}"))
 
     def _copy(self, reader: int) -> None:
-        """Copy the output to that of the container, and keep its end."""
+        """Copy the output to the output of the container, and keep its last bytes."""
         with contextlib.suppress(OSError), open(reader, "rb", buffering=0) as pipe:
             while True:
                 part = pipe.read(_READ_BYTES)

@@ -1,12 +1,12 @@
 """Shared memory that processes leave behind: files in /dev/shm.
 
-A process that is killed leaves its segments, which the next one would find full or would not fit
-beside. Files that were there before the process started belong to other containers of the Pod, and
-so do those of other users. Files that a container of the same user makes while the process runs
-cannot be told from its own: they are removed, too.
+A killed process leaves its segments. The next process would find /dev/shm full, or read the old
+segments. Files that existed before the process started, and files of other users, belong to other
+containers of the Pod and stay. Files that a container of the same user makes while the process runs
+look like those of the process, so they are removed, too.
 
-Where the agent is not PID 1, or is in the IPC namespace of the machine (hostIPC), /dev/shm is that
-of other programs: nothing is removed.
+If the agent is not PID 1, or is in the IPC namespace of the machine (hostIPC), /dev/shm belongs to
+other programs, and nothing is removed.
 """
 
 import contextlib
@@ -29,11 +29,11 @@ class SharedMemory:
         self._before: Optional[FrozenSet[str]] = None
 
     def remember(self) -> None:
-        """Note the files that are there before a process starts."""
+        """Remember the files that exist before a process starts."""
         self._before = self._list()
 
     def clean(self) -> None:
-        """Remove the own files that have appeared since ``remember``; none before the first."""
+        """Remove the own files that have appeared since ``remember``."""
         if self._before is None:
             return
         for name in self._list() - self._before:
@@ -53,7 +53,7 @@ class SharedMemory:
 
 
 def find_shared_memory(namespace: str = _NAMESPACE) -> Optional[SharedMemory]:
-    """Find the shared memory of this Pod; None if it may be that of other programs."""
+    """Find the shared memory of this Pod; None if it may belong to other programs."""
     if os.getpid() != 1:
         return None
     try:

@@ -1,15 +1,15 @@
-"""The loop of an agent: turns until the containers it serves have ended. ``watch`` and ``run``.
+"""The loop of an agent until the containers it serves have ended, for ``watch`` and ``run``.
 
-1. End if the ``Ending`` is over. If that cannot be found out now, report it and go on.
-2. Take a turn of the agent, which waits for news for at most 1 s.
-3. After any error of the turn: report it once, and pause for 1 s.
+1. End if the ``Ending`` is over. If that cannot be read now, log it once and go on.
+2. Take a turn of the agent, which waits for a change for at most 1 s.
+3. After any error of the turn: log it once, and pause for 1 s.
 
 Invariants: no error ends the loop, because in a Pod of restartPolicy Never any exit code but 0
 turns a succeeded Pod into a failed one; after an error the last good generation is current.
 
-Example: the volume is full when generation 4 is to be written. The turn raises OSError, one line is
-logged, and processes go on with generation 3. Each second the turn is tried again. When there is
-room, generation 4 comes into force, and processes are notified of it.
+Example: the volume is full when the agent writes generation 4. The turn raises OSError, the loop
+logs one line, and processes go on with generation 3. The loop tries again each second. When the
+volume has room, generation 4 becomes current, and processes are notified of it.
 """
 
 from framework.agent.clock import AgentClock
@@ -28,7 +28,7 @@ def run_sidecar(agent: Agent, ending: Ending, reporter: LineReporter, clock: Age
         except OSError as e:
             reporter.say_once(f"the volume cannot be written: {e}", "error")
             clock.sleep(_PAUSE_SECONDS)
-        except Exception as e:  # noqa: BLE001  (a fault of ours must not fail the Pod)
+        except Exception as e:  # noqa: BLE001  (a bug here must not fail the Pod)
             reporter.say_once(f"fault: {type(e).__name__}: {e}", "error")
             clock.sleep(_PAUSE_SECONDS)
 

@@ -1,8 +1,10 @@
 """The start barrier: all members come to it before their processes start.
 
-It is a barrier of ``peers`` (``site/peers/barriers/hub.py``), served by the agent of rank 0, so
-connections are authenticated by the gang key. Its name has the target. Only one target is waited
-for: the newest.
+It is a barrier of ``peers`` (``site/peers/barriers/hub.py``). The agent of rank 0 serves it, and
+the gang key authenticates connections. Its name contains the target: generation and epoch. An agent
+waits only for the newest target.
+
+Rules: docs/design/recovery.md, "Steps".
 """
 
 import threading
@@ -24,7 +26,7 @@ class StartBarrier:
         reporter: LineReporter,
         clock: AgentClock,
     ) -> None:
-        """Call ``on_released`` in a thread, with the target, and whether this agent serves."""
+        """Call ``on_released`` in a thread, with the target, and whether this agent serves it."""
         self._on_released = on_released
         self._reporter = reporter
         self._clock = clock
@@ -36,7 +38,7 @@ class StartBarrier:
         threading.Thread(target=self._wait, args=(target,), name="gather", daemon=True).start()
 
     def list_missing(self, target: Target) -> Tuple[str, ...]:
-        """List the fingerprints of the Pods that have not come, if this agent serves."""
+        """List the fingerprints of the Pods that have not come; () if another agent serves."""
         from rendezvous.site.peers import list_missing, roster  # loads sockets and selectors
 
         try:
@@ -45,7 +47,7 @@ class StartBarrier:
             return ()  # the volume cannot be read now
 
     def find_server(self) -> Optional[Tuple[int, str]]:
-        """Find the own rank, and the fingerprint of the Pod that serves; None if this one does."""
+        """Find the own rank and the fingerprint of the Pod that serves; None if this Pod serves."""
         from rendezvous.site.peers import roster  # loads sockets and selectors
 
         try:

@@ -1,18 +1,24 @@
-"""Hangs: the agents of a gang share the progress of their processes, and end one that hangs.
+"""Hangs: the agents of a gang share the progress of their processes, and end a process that hangs.
 
-A thread of its own, in each agent of ``run`` that looks for hangs or whose gang reports its
+It has a thread of its own, in each agent of ``run`` that looks for hangs or whose gang reports its
 progress to the status. Each turn:
 
 1. Read the progress of the own processes.
 2. Report it to the agent of rank 0, which answers at once.
-3. If the answer asks for stacks, print those of the own processes, and report again.
-4. If the answer has a verdict, print it. If this member is to act, end the processes: with restart
-   in place, they are killed and reported with 202; without, ``run`` ends with 202.
+3. If the answer asks for stacks, print the stacks of the own processes, and report again.
+4. If the answer has a verdict, print it. If the verdict names this Pod, end the processes: with
+   restart in place, they are killed and reported with 202; otherwise ``run`` ends with 202.
 
 The agent of rank 0 also answers all reports, in the thread of its hub (``core.hangs``). When the
-command has succeeded, each agent reports its last steps, and that of rank 0 those of the gang.
+command has succeeded, each agent reports its last steps, and the agent of rank 0 reports the last
+step of the gang.
 
-Invariant: an agent acts at most once for each verdict, and only on one that names its own Pod.
+Invariant: an agent acts at most once for each verdict, and only if the verdict names its own Pod.
+
+Example: with restart in place, worker/3 hangs in step 41, and the others wait for it. After the
+limit, rank 0 answers each report with a request for stacks, and then with the verdict that worker/3
+is behind. All agents print it. The agent of worker/3 kills its processes and reports 202, and the
+next epoch starts.
 
 Rules: docs/design/recovery.md, "Hangs".
 """
@@ -46,7 +52,7 @@ from rendezvous.site.peers.barriers.hub import answer_reports
 
 _REPORTS_PER_LIMIT = 12
 _LEAST_SECONDS, _MOST_SECONDS = 0.1, 5.0
-# An agent that starts, or a rank 0 that moves, is no fault.
+# Rank 0 is unreachable for a moment when its agent starts or another Pod becomes rank 0.
 _UNREACHABLE_SECONDS = 60.0
 _COMPARE_SECONDS = 10.0
 _LOOK_SECONDS = 0.5
@@ -57,29 +63,29 @@ PORT_TAKEN = (
 _MEASURE_SECONDS = 5.0
 _ASK_BYTES = 6
 _GRACE_REPORTS = 2
-# How long the end of a Pod may be delayed by its last report, and by the wait for those of others.
+# How long the last report, and the wait for the last reports of others, may delay the end of a Pod.
 _FINISH_SECONDS, _LEVEL_SECONDS, _LEVEL_LOOK_SECONDS = 2.0, 1.0, 0.1
 
 
 class Member(NamedTuple):
-    """The Pod of an agent, and what it can do about its processes."""
+    """The Pod of an agent, and the calls that read, end and report its processes."""
 
     task: Tuple[str, int]
     """Its role and index."""
     fingerprint: str
-    """That of the Pod."""
+    """Fingerprint of the Pod."""
     get_run: Callable[[], Tuple[int, int]]
     """Returns the run of its processes; a greater one is newer."""
     end: Callable[[Tuple[int, int]], None]
     """Ends the processes of this run, because they hang."""
     show: Callable[[TrainingProgress], None] = lambda _: None
-    """Takes how far the gang is, in rank 0; called by the thread of the hub."""
+    """In rank 0: takes the progress of the gang. The thread of the hub calls it."""
     show_last: Callable[[TrainingProgress], None] = lambda _: None
-    """Takes how far the gang was at the end, in rank 0."""
+    """In rank 0: takes the progress of the gang at its end."""
 
 
 class HangWatcher:
-    """The watch of one agent."""
+    """The part of one agent in the search for hangs."""
 
     def __init__(
         self,
@@ -99,7 +105,7 @@ class HangWatcher:
         self._seconds = min(_MOST_SECONDS, max(_LEAST_SECONDS, shortest))
         self._watch = GangWatch(limits, int.from_bytes(os.urandom(_ASK_BYTES), "big"))
         self._generation: Optional[int] = None
-        # In rank 0, the thread of the hub uses the watch, too.
+        # For the watch: in rank 0, the thread of the hub uses it, too.
         self._watching = threading.Lock()
         self._stragglers: Tuple[str, ...] = ()
         self._compared_at = clock.monotonic()
@@ -118,7 +124,7 @@ class HangWatcher:
 
     @property
     def verdict(self) -> str:
-        """What was found last, as a message; "" if no hang was found."""
+        """The last verdict as a message; "" if no hang was found."""
         return self._verdict
 
     def start(self) -> None:
@@ -129,22 +135,22 @@ class HangWatcher:
         while True:
             try:
                 self.turn()
-            except Exception as e:  # noqa: BLE001  (a fault of ours must not fail the Pod)
+            except Exception as e:  # noqa: BLE001  (a bug here must not fail the Pod)
                 self._reporter.say_once(f"progress: {type(e).__name__}: {e}", "error")
             self._rest()
 
     def _rest(self) -> None:
-        """Wait for the next turn; look often whether this Pod is rank 0 now, and serve then."""
+        """Wait for the next turn. If this Pod becomes rank 0 meanwhile, serve at once."""
         end = self._clock.monotonic() + self._seconds
         while self._clock.monotonic() < end:
             self._clock.sleep(min(_LOOK_SECONDS, self._seconds))
-            # The next turn says so. The file may also be none of the agent's for a moment.
+            # The next turn logs the error. The file may also be invalid for a moment.
             with contextlib.suppress(Exception):
                 if not self._link.serve():
                     self._reporter.say_once(PORT_TAKEN, "warning")
 
     def turn(self) -> None:
-        """Report once, and follow the answer."""
+        """Report once, and act on the answer."""
         answer = self._report()
         if answer.ask not in {0, self._answered}:
             self._pages.take_stacks()
@@ -170,7 +176,7 @@ class HangWatcher:
         self._report(processes)
         if roster().rank != 0 or not steps:
             return
-        # The others end with this one, and their last reports may be on the way.
+        # The other ranks end at the same time; their last reports may arrive in a moment.
         deadline = self._clock.monotonic() + _LEVEL_SECONDS
         while self._clock.monotonic() < deadline:
             if self._measured is not None and self._measured.step >= max(steps):
@@ -195,7 +201,7 @@ class HangWatcher:
                 self._look(now)
             answer = decode_answer(self._link.exchange(encode_report(report)))
         except NoMemberError:
-            answer = Answer()  # it waits for nobody, and nobody for it
+            answer = Answer()  # not a member: its progress is not compared
         except (OSError, ValueError, TypeError, KeyError, GangKeyError) as e:
             if now - self._reached_at >= _UNREACHABLE_SECONDS:
                 text = f"progress: rank 0 is not reached, so no hang is found: {e}"
@@ -211,13 +217,13 @@ class HangWatcher:
         own = (*self._member.task, self._member.fingerprint)
         if own in verdict.acting and verdict.run == self._member.get_run():
             if not self._is_still_true(verdict):
-                return  # or the answer was lost: then the next one has the verdict again
+                return  # if only the answer was lost, the next answer has the verdict again
             self._reporter.say("the processes of this Pod are killed, because the gang hangs")
             self._member.end(verdict.run)
         self._judged = verdict.number, verdict.run
 
     def _say(self, verdict: Verdict) -> None:
-        """Log a verdict, once; in rank 0, two threads get it."""
+        """Log a verdict once: in rank 0, two threads call this."""
         with self._saying:
             if self._said == (verdict.number, verdict.run):
                 return
@@ -226,9 +232,9 @@ class HangWatcher:
             self._reporter.say(self._verdict, "error")
 
     def _is_still_true(self, verdict: Verdict) -> bool:
-        """Return whether it is; in rank 0, after all others had the time to get it.
+        """Return whether the verdict still holds; in rank 0, after the others had time to get it.
 
-        The hub ends with this agent, and they could not say why their gang fails.
+        The hub ends with this agent. Without the wait, the other agents could not log the verdict.
         """
         if roster().rank != 0:
             return True
@@ -244,7 +250,7 @@ class HangWatcher:
             self._look(now)
             answer = self._watch.take(member[:2], report, now, member[2])
         if answer.verdict is not None:
-            # Now: when the first member acts, the gang may start again before the next report.
+            # Log it now: the gang may start again before the own next report.
             self._say(answer.verdict)
         if now - self._compared_at >= _COMPARE_SECONDS:
             self._compared_at = now
@@ -268,7 +274,7 @@ class HangWatcher:
             self._member.show(measured)
 
     def _look(self, now: float) -> None:
-        """Look at the members, also while another Pod is rank 0: this one may be it next."""
+        """Update the members, also while another Pod is rank 0: this Pod may become rank 0."""
         gang = roster()
         if gang.generation == self._generation:
             return
@@ -303,7 +309,7 @@ class HangWatcher:
 
 
 def render_verdict(verdict: Verdict) -> str:
-    """Say which ranks are behind, and which wait for them; at most 10 of each by name."""
+    """Render which ranks are behind, and which wait for them; at most 10 of each by name."""
     behind = _list_names(verdict.behind, verdict.behind_count)
     where = "before the first step" if verdict.step < 0 else f"after step {verdict.step}"
     verb = "is behind" if verdict.behind_count == 1 else "are behind"

@@ -1,7 +1,7 @@
-"""Whether hangs are looked for in this Pod, or its progress reported, and what that needs.
+"""Starts the search for hangs and the report of progress, if the settings want one of them.
 
-Only ``run`` does it, for roles that compute, because only it owns the processes. The hub of the
-reports is that of ``peers.barrier``, so the agent serves it, and no process of the Pod does.
+Only ``run`` does so, for roles that compute, because only ``run`` owns the processes. Reports go to
+the hub of ``peers.barrier``, so the agent serves this hub, and no process of the Pod does.
 """
 
 import os
@@ -53,11 +53,11 @@ def prepare_pages(
     except GangKeyError as e:
         setting = "TIMEOUT_SEC" if setup.options.progress_seconds else "STATUS"
         raise RefusedError(f"FB_PROGRESS_{setting}: {e}") from e
-    # The package of training code finds the volume by it.
+    # The package ``peers`` finds the volume by this variable.
     os.environ[constants.WORKING_DIR_ENV] = setup.options.directory
-    # Processes of the command serve no hub: theirs would take no reports.
+    # Processes of the command must serve no hub: it would take no reports.
     os.environ[SERVED_BY_ENV] = str(os.getpid())
-    # Nor do those of other containers, until this process ends.
+    # The same for processes of other containers, until this process ends.
     lock_hub(setup.options.directory)
     path = setup.options.progress_file
     read_text: Callable[[], Optional[TextStep]] = partial(read_step, path)
@@ -76,7 +76,7 @@ def prepare_pages(
         text_setting,
     )
     pages.is_command_running = lambda: wrapper.is_running
-    wrapper.follow_starts(pages.note_start)
+    wrapper.follow_starts(pages.begin_command)
     return pages
 
 
@@ -87,7 +87,7 @@ def start_watcher(
     wrapper: Wrapper,
     recovery: Optional[Recovery],
 ) -> HangWatcher:
-    """Start to look for hangs, and in rank 0 to report how far the gang is."""
+    """Start the search for hangs, and in rank 0 the report of the progress of the gang."""
     options, identity = setup.options, setup.target.identity
 
     def get_run() -> Tuple[int, int]:

@@ -1,10 +1,11 @@
 """The connection of an agent to the agent of rank 0, on which it reports progress.
 
-It is one of the barrier's hub (``site/peers/barriers/hub.py``), so the gang key authenticates it.
-It stays open. When it breaks, or when another Pod is rank 0, the next report makes a new one.
+It is a connection to the hub of the barrier (``site/peers/barriers/hub.py``), so the gang key
+authenticates it. It stays open. When it breaks, or when another Pod becomes rank 0, the next report
+opens a new one.
 
-The agent of rank 0 serves the hub. A training process of its Pod must not, because its hub would
-answer no report: ``SERVED_BY_ENV`` says so.
+The agent of rank 0 serves the hub. A training process of its Pod must not serve, because its hub
+would answer no report: ``SERVED_BY_ENV`` prevents it.
 """
 
 import os
@@ -29,7 +30,7 @@ class ProgressLink:
     """A connection to rank 0."""
 
     def __init__(self) -> None:
-        """Connect with the first report."""
+        """Prepare; the first report connects."""
         self._connection: Optional[socket.socket] = None
         self._first: Optional[Peer] = None
         self._served: Optional[Roster] = None

@@ -1,11 +1,11 @@
 """The processes of this Pod that report progress: their pages, and their stacks.
 
-``observe`` reads at most 32 pages. ``take_stacks`` sends the signal that each process has taken for
-it, and never to a process without a handler, which would end. A process that does not react within
-2 s has no stack.
+``observe`` reads at most 32 pages. ``take_stacks`` sends each process the signal for which it has
+registered its stacks, never a process without a handler, which would end. A process that does not
+react within 2 s has no stack.
 
-Any process of the Pod may replace the folder, and the agent may be root. So the folder is opened
-once for each use, never through a link, and its files are named relative to that descriptor.
+Any process of the Pod may replace the folder, and the agent may be root. So each use opens the
+folder once, never through a link, and opens its files relative to that descriptor.
 """
 
 import contextlib
@@ -36,25 +36,25 @@ _MAX_PAUSE_SECONDS = 7 * 86400.0
 _MAX_WINDOW = 64
 _STACKS_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
-# All may make files in it, but remove only their own.
+# As for /tmp: each user may create files, and remove only their own.
 _OPEN_TO_ALL = 0o1777
 
 
 class _Seen:
-    """What was seen of a process."""
+    """The pages of a process over time."""
 
     def __init__(self, page: Page, now: float) -> None:
         self.page = page
         self.changed_at = now
         self.moved_at: Optional[float] = None
-        # When the end of the pause was seen first.
+        # When the current end of the pause was first seen.
         self.paused_at = now
         self.stack = ""
         self.window: Deque[Tuple[float, int, float]] = deque(maxlen=_MAX_WINDOW)
 
 
 class ProgressPages:
-    """The pages of one Pod. One thread uses it, apart from ``note_start``."""
+    """The pages of one Pod. One thread uses it; only ``begin_command`` is called by another."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class ProgressPages:
     ) -> None:
         """Read the pages in the volume ``directory``; ``get_rank`` returns the rank of the Pod.
 
-        ``read_text`` returns the step of processes without pages, from a file or their output;
-        ``text_setting`` says from which, and "" from nothing.
+        ``read_text`` returns the step of processes without pages, from a file or their output.
+        ``text_setting`` is the setting that says so; "" if there is none.
         """
         self._directory = os.path.join(directory, DIRECTORY)
         self._get_rank = get_rank
@@ -77,17 +77,17 @@ class ProgressPages:
         self._clock = clock
         self._seen: Dict[int, _Seen] = {}
         self._newest: Dict[int, _Seen] = {}
-        # When a process with a page ran last: it may have declared a pause for the others.
+        # When a process with a page was last seen: it may have declared a pause for the others.
         self._paged_at = float("-inf")
         self.is_command_running: Callable[[], bool] = lambda: True
         self._started_at = clock.monotonic()
 
-    def note_start(self) -> None:
-        """Forget the processes of the command before; a new command is started now."""
+    def begin_command(self) -> None:
+        """Forget the processes of the earlier command: a new command starts now."""
         self._started_at, self._seen, self._newest = self._clock.monotonic(), {}, {}
         self._paged_at = float("-inf")
-        self._text.note_start()
-        # A process may run as another user than the agent, so the folder is as /tmp is.
+        self._text.begin_command()
+        # A process may run as another user than the agent, so the folder has the mode of /tmp.
         with contextlib.suppress(OSError):
             os.makedirs(self._directory, exist_ok=True)
         with self._open_folder() as folder:
@@ -99,10 +99,10 @@ class ProgressPages:
                     os.unlink(os.path.join(folder, name))
 
     def observe(self) -> Tuple[ProcessReport, ...]:
-        """Report the processes; none if no command runs, or those that had reported have ended.
+        """Report the processes; none if no command runs, or if all reporting processes have ended.
 
-        Until the first page of a command, the Pod is reported as a process before its first step.
-        If its steps come from a file or its output, it is one whenever there is no page.
+        Until the command has a page, the Pod is reported as one process before its first step. If
+        its steps come from a file or its output, this report is used whenever there is no page.
         """
         if not self.is_command_running():
             return ()
@@ -126,7 +126,7 @@ class ProgressPages:
         """Report the last steps of the processes, which have ended."""
         now, last = self._clock.monotonic(), []
         with self._open_folder() as folder:
-            # Without any that was seen running, the command was shorter than the time between two.
+            # If none was seen running, the command was shorter than the pause between two reads.
             names = [seen.page.name for seen in self._newest.values()] or _list_pages(folder)
             for name in islice(names, MAX_PROCESSES):
                 page = read_page(os.path.join(folder, name)) if folder else None
@@ -146,7 +146,7 @@ class ProgressPages:
         )
 
     def take_stacks(self) -> None:
-        """Print the stacks of all processes, and keep where their main threads are."""
+        """Print the stacks of all processes, and remember the stacks of their main threads."""
         with self._open_folder() as folder:
             if folder:
                 self._take_stacks(folder)
@@ -204,7 +204,7 @@ class ProgressPages:
 
     @contextlib.contextmanager
     def _open_folder(self) -> Iterator[str]:
-        """Open the folder; return a path of it that nobody else can replace."""
+        """Open the folder; return a path that no other process can replace."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             descriptor = os.open(self._directory, flags)
@@ -232,7 +232,7 @@ def _list_files(folder: str) -> List[str]:
 
 
 def _list_pages(folder: str) -> List[str]:
-    """List the names of the pages, one for each process: that with its user, if there is one."""
+    """List the names of the pages, one for each process; a name with its user is preferred."""
     names: Dict[str, str] = {}
     for name in _list_files(folder):  # "12" comes before "12.1000"
         pid, _, user = name.partition(".")
@@ -246,7 +246,7 @@ def _is_id(text: str) -> bool:
 
 
 def _is_of_user(folder: str, name: str, pid: str, user: str) -> bool:
-    """Return whether a process has this user, and the user has made this file."""
+    """Return whether a process has this user, and the file belongs to this user."""
     if not user.isdigit():
         return False
     try:
@@ -275,7 +275,7 @@ def _follow(seen: Optional[_Seen], page: Page, now: float) -> _Seen:
 
 
 def _compute_busy(seen: _Seen) -> float:
-    """Compute how long a step took in the last minute, without the wait for other ranks."""
+    """Compute the mean time of a step in the last minute, without the wait for other ranks."""
     if not seen.window:
         return 0.0
     _, first, busy_before = seen.window[0]
@@ -285,7 +285,7 @@ def _compute_busy(seen: _Seen) -> float:
 
 
 def _read_running(folder: str, name: str) -> Optional[Page]:
-    """Read the page of a process that runs; None if it has ended, or another one has its id."""
+    """Read the page of a process; None if it has ended, or another process has its id now."""
     fields = read_stat(int(name.partition(".")[0]))
     if len(fields) <= START_FIELD or fields[0] in {b"Z", b"X"}:
         return None

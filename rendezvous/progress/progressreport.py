@@ -1,8 +1,9 @@
-"""Reports how far the gang is, from the agent of rank 0 to the controller.
+"""Reports the progress of the gang, from the agent of rank 0 to the controller.
 
-A thread of its own, so that a slow API server delays no report of a rank. At most one request in 15
-s, whatever happens; after a refusal one in 5 minutes, because a right or a policy is missing. The
-first one comes after a random time: gangs may start together. ``finish`` adds one at the end.
+It has a thread of its own, so that a slow API server delays no report of a rank. It sends at most
+one request in 15 s, and after a refusal one in 5 minutes, because a right or a policy is missing.
+The first request comes after a random time: gangs may start together. ``finish`` adds a request at
+the end.
 
 The thread starts with the first progress, so only rank 0 has it.
 
@@ -26,7 +27,7 @@ class ProgressReport:
     """The newest progress, and when it may be sent."""
 
     def __init__(self, reports: Acknowledger, reporter: LineReporter, clock: AgentClock) -> None:
-        """Send through ``reports``, which nothing else uses."""
+        """Send through ``reports``, which no other part uses."""
         self._reports = reports
         self._reporter = reporter
         self._clock = clock
@@ -37,32 +38,32 @@ class ProgressReport:
         self._due_at = clock.monotonic() + clock.uniform(0.0, PERIOD_SECONDS)
 
     def show(self, progress: TrainingProgress) -> None:
-        """Take how far the gang is now, and report it in a thread, which ends with the program."""
+        """Take the progress of the gang. A thread reports it, which ends with the program."""
         self.take(progress)
         if not self._is_started:
             self._is_started = True
             threading.Thread(target=self._run, name="progress-report", daemon=True).start()
 
     def take(self, progress: TrainingProgress) -> None:
-        """Take how far the gang is now."""
+        """Take the progress of the gang."""
         self._shown = progress
 
     def _run(self) -> None:
         while True:
             try:
                 self.turn()
-            except Exception as e:  # noqa: BLE001  (a fault of ours must not fail the Pod)
+            except Exception as e:  # noqa: BLE001  (a bug here must not fail the Pod)
                 self._reporter.say_once(f"progress: {type(e).__name__}: {e}", "error")
             self._clock.sleep(_LOOK_SECONDS)
 
     def turn(self) -> None:
-        """Send what has changed, if it is due."""
+        """Send the progress if it has changed and a request is due."""
         with self._sending:
             if self._shown is not None and self._clock.monotonic() >= self._due_at:
                 self._send(self._shown)
 
     def finish(self, progress: TrainingProgress) -> None:
-        """Send the last progress now, unless the last one was refused."""
+        """Send the last progress now, unless the last request was refused."""
         with self._sending:
             self._shown = progress
             if not self._reports.is_refused:

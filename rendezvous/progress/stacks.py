@@ -1,7 +1,7 @@
-"""The stacks that faulthandler writes for a process: their file, and where the main thread is.
+"""The stacks that faulthandler writes for a process: their file, and the frames of the main thread.
 
 The file is in a folder in which every process of the Pod may write, and the agent may be root. So
-only a plain file of the process's user, without another name, is emptied.
+only a plain file that belongs to the process's user and has no other name is emptied.
 """
 
 import errno
@@ -24,12 +24,12 @@ class Stacks(NamedTuple):
     """The stacks of a process."""
 
     lines: List[str]
-    """The end of what faulthandler wrote, at most 100 lines: the main thread comes last.
+    """The last lines that faulthandler wrote, at most 100: the main thread comes last.
 
     faulthandler stops after 100 threads, with the line ``...``; then the main thread is missing.
     """
     main: str
-    """Where the main thread is, as ``core.progress`` compares it; "" if it is not known."""
+    """Hashes of the main thread's frames, as ``core.hangs`` compares them; "" if unknown."""
 
 
 def get_size(path: str) -> int:
@@ -41,7 +41,7 @@ def get_size(path: str) -> int:
 
 
 def empty_stacks(path: str, pid: int) -> bool:
-    """Empty the file into which a process writes its stacks; return whether it is its own."""
+    """Empty the file of a process's stacks; return whether the file belongs to its user."""
     try:
         descriptor = _open_file(path, os.O_WRONLY)
     except OSError:
@@ -58,7 +58,7 @@ def empty_stacks(path: str, pid: int) -> bool:
 
 
 def read_stacks(path: str) -> Stacks:
-    """Read the stacks of a process; none if it has not written any."""
+    """Read the stacks of a process; no lines if it has not written any."""
     try:
         descriptor = _open_file(path, os.O_RDONLY)
     except OSError:
@@ -77,7 +77,7 @@ def _open_file(path: str, access: int) -> int:
     """Open a file that has no other name.
 
     Raises:
-        OSError: It is a link, a pipe, a device, or also has another name.
+        OSError: It is a link, a pipe or a device, or has another name, too.
     """
     descriptor = os.open(path, access | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     found = os.fstat(descriptor)
@@ -90,8 +90,8 @@ def _open_file(path: str, access: int) -> int:
 def _locate_main(lines: List[str]) -> str:
     """Hash each frame of the main thread, the outermost first; faulthandler writes it last.
 
-    Lines are numbers in the program itself only: in libraries, a rank that waits may be anywhere in
-    a loop.
+    Line numbers count only in the file of the program itself: in a library, a rank that waits may
+    be anywhere in a loop.
     """
     if lines[-1:] == ["..."]:
         return ""

@@ -1,8 +1,7 @@
-"""The step of a command that calls nothing of ours: of its file or its output, over time.
+"""The steps of a command that does not call ``peers``: from its file or its output, over time.
 
 A file may be emptied or moved away for a moment, and get lines without a step: the last step counts
-until there is another one. It may also have the last step of the command before, which is none of
-this command.
+until the next step. It may also still have the last step of the earlier command, which is ignored.
 """
 
 import threading
@@ -11,22 +10,22 @@ from typing import Callable, List, NamedTuple, Optional
 from framework.agent.report import LineReporter
 from rendezvous.settings.progresspattern import TextStep
 
-# A file server that hangs must not hold the main thread, which forwards signals.
+# A file server that hangs must not block the main thread, which forwards signals.
 _READ_SECONDS = 1.0
 _MISSING_SECONDS = 300.0
 
 
 class ObservedStep(NamedTuple):
-    """A step, and when it came, in monotonic seconds."""
+    """A step, and when it appeared, in monotonic seconds."""
 
     step: Optional[int]
     """The newest step; None before the first."""
     total: Optional[int]
     """How many steps there are; None if it is not known."""
     changed_at: float
-    """When it came; before the first, when the command was started."""
+    """When it appeared; before the first step, when the command was started."""
     moved_at: Optional[float]
-    """When the step before it came; None if there was none."""
+    """When the step before it appeared; None if there was none."""
 
 
 class StepText:
@@ -35,7 +34,7 @@ class StepText:
     def __init__(
         self, read: Callable[[], Optional[TextStep]], setting: str, reporter: LineReporter
     ) -> None:
-        """Take the step from ``read``, as ``setting`` wants; "" if nothing wants it."""
+        """Take the step from ``read``; ``setting`` is the setting that says so, or "" for none."""
         self._read = read
         self._setting = setting
         self._reporter = reporter
@@ -46,11 +45,11 @@ class StepText:
         self._moved_at: Optional[float] = None
 
     def describe(self) -> str:
-        """Say where the steps come from; "" if from nowhere."""
+        """Describe the source of the steps; "" if there is none."""
         return f"steps come from {self._setting}" if self._setting else ""
 
-    def note_start(self) -> None:
-        """Take that a command is started now; wait at most 1 s for the file."""
+    def begin_command(self) -> None:
+        """Take that a command starts now. Waits at most 1 s for the file."""
         self._starts += 1
         found: List[Optional[TextStep]] = []
         if self._setting:
@@ -65,7 +64,7 @@ class StepText:
         starts = self._starts
         read = self._read()
         if starts != self._starts:
-            read = None  # it may be of the command before
+            read = None  # it may be a step of the earlier command
         if read is not None and read not in (self._old, self._newest):
             self._moved_at = None if self._newest is None else self._changed_at
             self._newest, self._changed_at, self._old = read, now, None

@@ -1,12 +1,12 @@
-"""Which connections an endpoint holds, and who may have a command run. Pure.
+"""Which connections an endpoint accepts, and which requests it refuses. Pure.
 
-1. A connection is taken if its address belongs to a member.
-2. At most ``MAX_PENDING`` connections have not sent their request. A further one takes the place of
-   the oldest of the address that has most of them.
+1. A connection is accepted if its address belongs to a member.
+2. At most ``MAX_PENDING`` connections have not sent their request. A further connection replaces
+   the oldest connection of the address that has most of them.
 3. At most ``MAX_COMMANDS`` commands run. A further request is refused, and the client tries again.
 
-So a client without the key can delay members, from an address of the gang only, and a member always
-finds a place among those that have not sent a request.
+So a client without the key can only delay members, and only from an address of the gang. A member
+always gets a place among the connections without a request.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ PENDING_SECONDS = 10.0
 
 
 def is_member_address(gang: Roster, listening: str, address: str) -> bool:
-    """Return whether a connection from this address may be one of a member.
+    """Return whether a connection from this address may come from a member.
 
     On a loopback interface, the Pods of a local cluster share 127.0.0.1.
     """
@@ -34,7 +34,7 @@ def is_member_address(gang: Roster, listening: str, address: str) -> bool:
 
 
 def choose_evicted(pending: Sequence[str]) -> Optional[int]:
-    """Choose which pending connection makes place for a new one; None if there is place.
+    """Choose the pending connection that a new one replaces; None if there is room.
 
     ``pending`` has the addresses, the oldest connection first.
     """
@@ -47,7 +47,7 @@ def choose_evicted(pending: Sequence[str]) -> Optional[int]:
 def find_refusal(request: Request, own: Tuple[str, str, int], running: int) -> str:
     """Find why a request is refused; "" if it is not. ``own`` is attempt, role and index.
 
-    The client tries again for some time: the Task that is meant may have moved, or a command end.
+    The client tries again for some time: the Task may have moved, or a command may end.
     """
     meant = (request.attempt, request.role, request.index)
     if meant != own:

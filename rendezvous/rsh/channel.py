@@ -1,7 +1,7 @@
 """One connection of a remote command, non-blocking: handshake, frames in, bytes out.
 
 Neither end waits in a call: it polls ``fileno`` for ``events`` and then calls ``flush`` and
-``receive``. What is to be sent is bounded by the caller, who looks at ``backlog`` first.
+``receive``. The caller reads ``backlog`` to limit the bytes that are not sent yet.
 """
 
 import select
@@ -15,13 +15,13 @@ from rendezvous.rsh.frames import Decoder, Frame, Kind
 from rendezvous.site.peers.barriers.connecting import keep_alive
 
 _READ_BYTES = 64 * 1024
-# How many reads of one turn: other streams have their turn, too.
+# Reads of one turn, so that other streams have their turn, too.
 _READS = 8
 _LINGER_SECONDS = 5.0
 
 
 class ChannelError(Exception):
-    """The connection has failed, or was ended by the other end in the middle."""
+    """The connection has failed, or the other end has closed it too early."""
 
 
 class AuthenticationError(ChannelError):
@@ -71,7 +71,7 @@ class Channel:
 
     @property
     def events(self) -> int:
-        """What to poll for."""
+        """The events to poll for."""
         return select.POLLIN | (select.POLLOUT if self._outgoing else 0)
 
     def fileno(self) -> int:
@@ -82,7 +82,7 @@ class Channel:
         """Do the handshake, which proves that the other end has the key.
 
         Raises:
-            AuthenticationError: It has not.
+            AuthenticationError: The other end does not have the key.
             ChannelError: It takes too long, or the other end hangs up.
         """
         while True:
@@ -99,17 +99,17 @@ class Channel:
             raise AuthenticationError("it shows another certificate")
 
     def send(self, encoded: bytes) -> None:
-        """Add frames to what is to be sent."""
+        """Queue encoded frames."""
         self._outgoing += encoded
 
     def flush(self) -> None:
-        """Send what can be sent now. After the end of the connection, nothing is sent.
+        """Send the queued bytes that can be sent now; none after the end of the connection.
 
         Raises:
             ChannelError: The connection has failed.
         """
         if self.is_ended:
-            # OpenSSL would report an error, and what was received before would not be looked at.
+            # OpenSSL would raise an error, and the frames received before it would be lost.
             self._outgoing.clear()
         while self._outgoing:
             try:
@@ -121,11 +121,11 @@ class Channel:
             del self._outgoing[:sent]
 
     def receive(self) -> List[Frame]:
-        """Return the frames that have come; at the end of the connection, ``is_ended`` is set.
+        """Return the received frames. Sets ``is_ended`` at the end of the connection.
 
         Raises:
             ChannelError: The connection has failed.
-            FrameError: The other end does not keep to the protocol.
+            FrameError: The other end violates the protocol.
         """
         frames, self._unread = self._unread, []
         for _ in range(_READS):
@@ -144,7 +144,7 @@ class Channel:
         return frames
 
     def receive_one(self) -> Optional[Frame]:
-        """Return the next frame, if it has come; the others are returned by ``receive``.
+        """Return the next frame, if it was received; ``receive`` returns the others.
 
         Raises:
             ChannelError, FrameError: As for ``receive``.
@@ -154,10 +154,10 @@ class Channel:
         return frames[0] if frames else None
 
     def finish(self, deadline: float, clock: AgentClock) -> None:
-        """Send all, say that nothing follows, and wait until the other end hangs up.
+        """Send all bytes, then the end of the stream, and wait until the other end hangs up.
 
-        Closing at once would discard what is not read yet, and with it what the other end has not
-        read either.
+        Closing at once, with bytes not read yet, would reset the connection, and the other end
+        could lose bytes that it has not read yet.
 
         Raises:
             ChannelError: The connection has failed, or the other end takes too long.
@@ -195,7 +195,7 @@ def wait_for(descriptor: int, events: int, deadline: float, clock: AgentClock) -
 
 
 def _translate(error: OSError) -> ChannelError:
-    """Tell a wrong key from a connection that ended."""
+    """Distinguish a wrong key from a connection that ended."""
     ended = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
     if isinstance(error, ssl.SSLError) and not isinstance(error, ended):
         return AuthenticationError(error.reason or str(error))

@@ -1,14 +1,14 @@
 """``rsh HOST -- COMMAND``: the streams, signals and exit code of a command in another member.
 
-``reaching`` has the command started. Then, in one loop:
+``reaching`` starts the command. Then, in one loop:
 
-1. Own input goes out as INPUT, while less than ``WINDOW_BYTES`` of it are not TAKEN.
-2. OUTPUT and ERRORS go to the own streams. Nothing more is received while a stream takes nothing.
-3. Signals go out as SIGNAL. After the second one of those that end a program, the client ends.
-4. EXITED: all output is written; exit with that code. The end of the connection without it: 255,
-   with a message.
+1. Send the own input as INPUT, while less than ``WINDOW_BYTES`` of it are not TAKEN.
+2. Write OUTPUT and ERRORS to the own streams. Receive nothing while a stream blocks.
+3. Send signals as SIGNAL. After the second signal that ends a program, the client ends.
+4. After EXITED, write all output and exit with its code. If the connection ends without EXITED,
+   exit with 255 and a message.
 
-When the client ends early, in whatever way, the endpoint ends the command: the connection ends.
+If the client ends early, its connection ends, and so the endpoint ends the command.
 """
 
 import contextlib
@@ -33,14 +33,14 @@ from rendezvous.rsh.frames import (
 )
 
 FAULT_CODE = 255
-"""The exit code of a client that cannot tell that of the command, as for ssh."""
+"""The exit code of a client that does not know the code of the command, as for ssh."""
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _FORWARDED = (*ENDING_SIGNALS, signal.SIGUSR1, signal.SIGUSR2)
-_WRITE_BYTES = 4096  # a pipe that is ready takes as many at once
+_WRITE_BYTES = 4096  # a pipe that is ready takes this many bytes at once
 
 
 class Client:
-    """Passes streams and signals on until the command has ended."""
+    """Forwards streams and signals until the command has ended."""
 
     def __init__(self, channel: Channel, host: str, reporter: LineReporter) -> None:
         """Take over a channel on which the command was started."""
@@ -61,7 +61,7 @@ class Client:
         """Run to the exit code."""
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in _FORWARDED:
-            signal.signal(number, _note_signal)
+            signal.signal(number, _handle_signal)
         while not self._is_over():
             self._turn()
         self._channel.close()
@@ -127,7 +127,7 @@ class Client:
         except BlockingIOError:
             return
         except OSError:
-            # Nobody reads it any more: as a local command, it ends.
+            # The reader of this stream has ended: end, as a local command does.
             self._end(SIGNAL_EXIT_BASE + signal.SIGPIPE)
 
     def _read_input(self) -> None:
@@ -141,7 +141,7 @@ class Client:
         )
 
     def _exchange(self) -> None:
-        """Send what waits, and receive if the own streams have taken what came before."""
+        """Send queued frames; receive if all earlier output is written."""
         try:
             self._channel.flush()
             if any(self._unwritten.values()):
@@ -172,5 +172,5 @@ class Client:
             raise FrameError(f"{frame.kind.name} is not expected here")
 
 
-def _note_signal(_number: int, _frame: Optional[FrameType]) -> None:
-    """Nothing: its number is in the wake-up pipe."""
+def _handle_signal(_number: int, _frame: Optional[FrameType]) -> None:
+    """Do nothing: the number of the signal is in the wake-up pipe."""

@@ -1,7 +1,8 @@
 """TLS between members: both ends show the certificate of the attempt, and prove its key.
 
-The controller makes certificate and key for each attempt and stores them in the Secret of the gang
-key (docs/adr/0023-tls-of-the-gang.md). No name is checked: an end accepts this certificate only.
+The controller creates certificate and key for each attempt and stores them in the Secret of the
+gang key (docs/adr/0023-tls-of-the-gang.md). No name is checked: an end accepts only this
+certificate.
 """
 
 import os
@@ -16,7 +17,7 @@ _MAX_PEM_LENGTH = 16 * 1024
 
 
 class Credentials(NamedTuple):
-    """What an end needs for its handshakes."""
+    """The TLS context of an end, and the certificate that the other end must show."""
 
     context: ssl.SSLContext
     certificate: bytes
@@ -27,7 +28,7 @@ def load_credentials(attempt: str, env: Mapping[str, str], *, is_server: bool) -
     """Load the certificate of this attempt.
 
     Raises:
-        RefusedError: It is not mounted, of another attempt, or this Python has no TLS 1.3.
+        RefusedError: It is not mounted or of another attempt, or this Python has no TLS 1.3.
     """
     try:
         key = read_gang_key(attempt, env)
@@ -66,7 +67,7 @@ def _build_context(certificate: str, key: str, *, is_server: bool) -> ssl.SSLCon
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_cert_chain(certificate, key)
     context.load_verify_locations(certificate)
-    # Each connection proves the key anew.
+    # No session tickets: each connection must prove the key.
     context.options |= ssl.OP_NO_TICKET
     if hasattr(context, "num_tickets") and is_server:
         context.num_tickets = 0

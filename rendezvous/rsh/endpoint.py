@@ -3,12 +3,12 @@
 It listens on the address that the roster has for its Pod. For each connection, in a thread:
 
 1. Hang up unless the address belongs to a member (``admission``).
-2. Do the handshake: both ends prove the key of the attempt. Read one request. There are 10 s for
-   both, and a bounded number of connections that have not come so far.
-3. Run the command (``session``), or send why not.
+2. Do the handshake: both ends prove the key of the attempt. Read one request. Both steps together
+   have 10 s, and the number of connections in them is limited.
+3. Run the command (``session``), or send the reason of a refusal.
 
-Invariants: nothing that a client sends is read before it has proven the key; a client that breaks
-the protocol loses its connection and nothing else; when the agent ends, all commands are killed.
+Invariants: no request is read before the client has proven the key; a client that violates the
+protocol loses only its connection; when the agent ends, all commands are killed.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ _PAUSE_SECONDS = 0.05
 
 
 class Parts(NamedTuple):
-    """What an endpoint is made of."""
+    """The identity and the collaborators of an endpoint."""
 
     own: Tuple[str, str, int]
     """The attempt, and role and index of the Task."""
@@ -56,7 +56,7 @@ class Parts(NamedTuple):
     children: Children
     """Starts the commands. The wrapper reaps them."""
     grace_seconds: float
-    """From SIGTERM to SIGKILL, for the command of a client that is gone."""
+    """From SIGTERM to SIGKILL, for a command whose client is gone."""
     reporter: LineReporter
     """Prints warnings."""
     clock: AgentClock
@@ -110,7 +110,7 @@ class Endpoint:
                 continue
             try:
                 self._admit(connected, peer[0])
-            except Exception as e:  # noqa: BLE001 later connections are accepted, whatever it is
+            except Exception as e:  # noqa: BLE001 later connections must be accepted
                 # The Pod is at its limit of files or processes, or a program has damaged the files.
                 text = f"rsh: a connection is not served: {type(e).__name__}: {e}"
                 self._parts.reporter.say_once(text, "warning")
@@ -156,7 +156,7 @@ class Endpoint:
         except ChannelError:
             return
         except OSError as e:
-            # Too many files or processes: the client tries again.
+            # No free descriptor or process: the client tries again.
             self._refuse(channel, f"the command cannot be started: {e}")
         finally:
             channel.close()
@@ -182,7 +182,7 @@ class Endpoint:
             if self._is_closed:
                 refusal = "the agent ends"
             if not refusal:
-                # Its pipes are closed by ``run``: it is not made for a request that is refused.
+                # Only ``run`` closes its pipes, so it is not created for a refused request.
                 session = Session(channel, parts.children, parts.clock, parts.grace_seconds)
                 self._sessions[session] = None
         if session is None:

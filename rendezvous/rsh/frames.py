@@ -7,12 +7,12 @@ content. In one connection, inside TLS:
    then the command as bytes.
 2. The endpoint answers STARTED, or REFUSED with a text and closes.
 3. The client sends INPUT, INPUT_END and SIGNAL (one byte: its number). The endpoint sends OUTPUT,
-   ERRORS, and TAKEN (four bytes: how much of INPUT the command has taken).
+   ERRORS, and TAKEN (four bytes: how many bytes of INPUT the command has read).
 4. The endpoint sends EXITED (one byte: the exit code) and closes.
 
 Invariants: a frame of another kind or length is an error, and ends the connection; the client never
 has more than ``WINDOW_BYTES`` of INPUT that are not TAKEN, so SIGNAL never waits for the command to
-read its input; without EXITED, the end of a connection is never the end of the command.
+read its input; only EXITED reports the end of the command.
 
 Example: ``echo hello`` is answered with STARTED, OUTPUT ``hello\n`` and EXITED 0.
 """
@@ -23,7 +23,7 @@ from typing import Any, Dict, FrozenSet, Iterator, NamedTuple
 
 HEADER_BYTES = 4
 MAX_CONTENT_BYTES = 32 * 1024
-# The kernel takes no argument of more than 128 KiB, its end included.
+# The kernel accepts no argument longer than 128 KiB, its final zero byte included.
 MAX_COMMAND_BYTES = 128 * 1024 - 1
 WINDOW_BYTES = 256 * 1024
 _MAX_LINE_BYTES = 2048
@@ -69,7 +69,7 @@ _SIZES = {
 
 
 class FrameError(ValueError):
-    """The other end does not keep to the protocol."""
+    """The other end violates the protocol."""
 
 
 class Frame(NamedTuple):
@@ -80,20 +80,20 @@ class Frame(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What a client wants to have run, and where."""
+    """The command of a client, and the Task that runs it."""
 
     attempt: str
     """The instance UID of the attempt."""
     role: str
-    """The role of the Task that is meant."""
+    """The role of the Task."""
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
-    """The index of that Task."""
+    """The index of the Task."""
     command: bytes
-    """For a shell."""
+    """The command line for a shell."""
 
 
 class Decoder:
-    """Takes bytes as they come, and returns the frames that are complete."""
+    """Takes received bytes, and returns the complete frames."""
 
     def __init__(self, kinds: FrozenSet[Kind]) -> None:
         """Accept frames of these kinds."""
@@ -101,10 +101,10 @@ class Decoder:
         self._received = bytearray()
 
     def feed(self, part: bytes) -> Iterator[Frame]:
-        """Take what was received.
+        """Take received bytes.
 
         Raises:
-            FrameError: Its kind or length is none that the other end may send.
+            FrameError: The other end may not send a frame of this kind or length.
         """
         self._received += part
         start = 0
@@ -138,18 +138,18 @@ def encode_frame(kind: Kind, content: bytes = b"") -> bytes:
 
 
 def encode_stream(kind: Kind, content: bytes) -> bytes:
-    """Encode bytes of a stream as as many frames as they need."""
+    """Encode bytes of a stream, in as many frames as they need."""
     starts = range(0, len(content), MAX_CONTENT_BYTES)
     return b"".join(encode_frame(kind, content[at : at + MAX_CONTENT_BYTES]) for at in starts)
 
 
 def encode_refusal(text: str) -> bytes:
-    """Encode the frame that says why a command is not started."""
+    """Encode the reason why a command is not started."""
     return encode_frame(Kind.REFUSED, text.encode("utf-8", "replace")[:_MAX_LINE_BYTES])
 
 
 def encode_taken(count: int) -> bytes:
-    """Encode how much input the command has taken."""
+    """Encode how many bytes of input the command has read."""
     return encode_frame(Kind.TAKEN, count.to_bytes(_TAKEN_BYTES, "big"))
 
 
@@ -183,7 +183,7 @@ def parse_request(content: bytes) -> Request:
     """Parse the content of a request.
 
     Raises:
-        FrameError: It is not a request, or one of another version.
+        FrameError: It is not a request, or a request of another version.
     """
     line, found, command = content.partition(b"\n")
     if not found or len(line) > _MAX_LINE_BYTES:

@@ -33,7 +33,7 @@ def run_client(
     reporter = LineReporter("rendezvous", is_json=env.get(constants.BARRIER_LOG_ENV) == "json")
     target = parse_target(env)
     credentials = load_credentials(target.identity.instance_uid, env, is_server=False)
-    # As ssh does: the shell there sees the words as one text.
+    # As ssh does: the remote shell gets the words as one text.
     command = b" ".join(os.fsencode(word) for word in words)
     destination = Destination(host, options.rsh_server_port, command, options.rsh_timeout_seconds)
     connector = Connector(target, credentials, _build_reader(options), clock)
@@ -46,7 +46,7 @@ def run_client(
 
 
 class PreparedEndpoint:
-    """An endpoint that has what it needs, and is opened when the first generation is current."""
+    """An endpoint with its certificate. It is opened when the first generation is current."""
 
     def __init__(self, setup: Setup, env: Mapping[str, str], children: Children) -> None:
         """Load the certificate.
@@ -80,13 +80,13 @@ class PreparedEndpoint:
         self._parts.reporter.say(f"remote commands are served on {where}")
 
     def close(self) -> None:
-        """Kill what runs; the program ends next."""
+        """Kill all commands; the program ends next."""
         if self._endpoint is not None:
             self._endpoint.close()
 
 
 def _fill_streams() -> None:
-    """Open /dev/null in place of standard streams that are closed, before a socket takes them."""
+    """Open /dev/null for closed standard streams, so that no socket gets their numbers."""
     while True:
         descriptor = os.open(os.devnull, os.O_RDWR)
         if descriptor > _LAST_STREAM:

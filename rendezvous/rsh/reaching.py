@@ -1,9 +1,9 @@
 """Finds the member that the user names, and starts the command there.
 
-1. Look the host up among the members of the current generation: an address, or the name of a Pod.
+1. Find the host among the members of the current generation: an address, or the name of a Pod.
 2. Connect, prove the key, and send the request.
-3. If there is no such member, nothing listens there, the other end hangs up, or it refuses: do this
-   again, with growing pauses, until the time is over. A wrong key is final.
+3. If there is no such member, if it does not listen, hangs up or refuses: repeat this with growing
+   pauses until the time is over. A wrong key is final.
 """
 
 from typing import Callable, NamedTuple, Optional
@@ -31,20 +31,20 @@ _LONGEST_PAUSE_SECONDS = 2.0
 
 
 class UnreachableError(Exception):
-    """The command cannot be started there; the message says why."""
+    """The command cannot be started; the message has the reason."""
 
 
 class Destination(NamedTuple):
-    """What the client wants to reach."""
+    """The member that the client wants to reach, and the command."""
 
     host: str
     """An address or the name of a Pod."""
     port: int
     """The port of the endpoints."""
     command: bytes
-    """For a shell there."""
+    """The command line for the shell of that member."""
     timeout_seconds: float
-    """How long it is tried."""
+    """For how long the client tries."""
 
 
 def find_peer(gang: Roster, framework: str, host: str) -> Optional[Peer]:
@@ -60,7 +60,7 @@ def find_peer(gang: Roster, framework: str, host: str) -> Optional[Peer]:
 
 
 class Connector:
-    """Tries until there is a channel on which the command has been started."""
+    """Tries until the command is started on a channel."""
 
     def __init__(
         self,
@@ -76,11 +76,11 @@ class Connector:
         self._clock = clock
 
     def reach(self, destination: Destination) -> Channel:
-        """Have the command started.
+        """Start the command.
 
         Raises:
             FrameError: The command is too long.
-            UnreachableError: It was not, in all this time.
+            UnreachableError: It could not be started in time.
         """
         check_length(destination.command)
         deadline = self._clock.monotonic() + destination.timeout_seconds

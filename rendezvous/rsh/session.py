@@ -1,16 +1,15 @@
 """One remote command, on the side of the endpoint. Runs in the thread of its connection.
 
 1. Start the command in a shell, as the leader of a session and a process group of its own.
-2. Pass on: INPUT to its input, SIGNAL to its process group, its output as OUTPUT and ERRORS.
-3. When it has ended, read its output to the end, for at most ``DRAIN_SECONDS`` without output: what
-   it has left in the background may hold the pipes. Send EXITED.
-4. When the connection ends before, send SIGTERM to its process group, and SIGKILL after the grace
-   period.
+2. Forward: INPUT to its input, SIGNAL to its process group, its output as OUTPUT and ERRORS.
+3. When it has ended, read its output to the end, but stop after ``DRAIN_SECONDS`` without output:
+   background processes that it has left may keep the pipes open. Send EXITED.
+4. If the connection ends before that, send SIGTERM to its process group, and SIGKILL after the
+   grace period.
 
-Invariants: output is read only while less than ``BACKLOG_BYTES`` wait to be sent, so a client that
-does not read stops the command and fills no memory; at most ``WINDOW_BYTES`` of input are held; the
-process group never outlives a connection that has ended early, and the connection always ends with
-the command.
+Invariants: output is read only while less than ``BACKLOG_BYTES`` are unsent, so a client that does
+not read blocks the command and fills no memory; at most ``WINDOW_BYTES`` of input are held; if the
+connection ends early, the process group is ended; the connection always ends with the command.
 """
 
 import contextlib
@@ -38,18 +37,18 @@ from rendezvous.rsh.frames import (
 BACKLOG_BYTES = 256 * 1024
 DRAIN_SECONDS = 1.0
 _SHELL = "/bin/sh"
-# How long a client that reads may take for the last output.
+# How long a client may take to read the last output.
 _FINISH_SECONDS = 600.0
-_WRITE_BYTES = 4096  # a pipe that is ready takes as many at once
+_WRITE_BYTES = 4096  # a pipe that is ready takes this many bytes at once
 
 
 class Session:
-    """A command that runs for a client."""
+    """The command of a client."""
 
     def __init__(
         self, channel: Channel, children: Children, clock: AgentClock, grace_seconds: float
     ) -> None:
-        """Have nothing started yet."""
+        """Prepare; ``run`` starts the command."""
         self._channel = channel
         self._children = children
         self._clock = clock
@@ -69,7 +68,7 @@ class Session:
         self._drain_until = 0.0
 
     def run(self, command: bytes, env: Mapping[str, str]) -> None:
-        """Run a command to its end, or to that of the connection."""
+        """Run a command until it or the connection ends."""
         self._channel.send(encode_frame(Kind.STARTED))
         try:
             self._start(command, env)
@@ -80,7 +79,7 @@ class Session:
             self._close()
 
     def kill(self) -> None:
-        """Kill the command and what it has started; called by another thread."""
+        """Kill the command and its process group; another thread calls this."""
         if self._pid:
             self._children.kill_session(self._pid)
 
@@ -115,7 +114,7 @@ class Session:
             self._feed()
         for descriptor in [each for each in self._outputs if each in ready]:
             self._read(descriptor)
-        self._note_end()
+        self._check_end()
         self._flush()
 
     def _poll(self) -> Dict[int, int]:
@@ -169,7 +168,7 @@ class Session:
         except BlockingIOError:
             return
         except OSError:
-            # The command reads no more: its input is discarded, so that the client does not wait.
+            # The command reads no more. Discard its input, so that the client does not wait.
             self._taken += len(self._input)
             self._input.clear()
             self._close_input()
@@ -198,7 +197,7 @@ class Session:
         self._channel.send(encode_stream(self._outputs[descriptor], part))
         self._drain_until = self._clock.monotonic() + DRAIN_SECONDS
 
-    def _note_end(self) -> None:
+    def _check_end(self) -> None:
         now = self._clock.monotonic()
         if self._code is None:
             self._code = self._children.take_code(self._pid)
@@ -213,7 +212,7 @@ class Session:
             self._close_outputs()
 
     def _end_command(self) -> None:
-        """End what runs for a client that is gone."""
+        """End the command, because its client is gone."""
         self._children.signal_group(self._pid, signal.SIGTERM)
         self._kill_at = self._clock.monotonic() + self._grace_seconds
         self._input.clear()
@@ -240,7 +239,7 @@ class Session:
     def _report_end(self, code: Optional[int]) -> None:
         """Send the exit code, and wait until all is sent."""
         if self._is_client_gone:
-            # What it has left of its group has no reader any more.
+            # Kill the rest of its process group: its output has no reader.
             self._children.kill_session(self._pid)
             return
         self._channel.send(encode_frame(Kind.EXITED, bytes((code or 0,))))
@@ -255,16 +254,16 @@ class Session:
         self._close_input()
         self._close_outputs()
         if self._pid and self._code is None:
-            # After an error of the agent: no command runs on without a connection.
+            # After an error of the agent: no command may run without a connection.
             self._children.kill_session(self._pid)
         if self._code is not None:
-            # Otherwise the thread that reaps the command will write into this pipe.
+            # If the command still runs, the thread that reaps it will write into this pipe.
             os.close(self._wake_read)
             os.close(self._wake_write)
 
 
 def build_login_env(env: Mapping[str, str]) -> Dict[str, str]:
-    """Build the environment of remote commands: that of the container, and that of a login."""
+    """Build the environment of remote commands: the container's, with the variables of a login."""
     try:
         user = pwd.getpwuid(os.getuid())
         name, home, shell = user.pw_name, user.pw_dir, user.pw_shell

@@ -1,8 +1,8 @@
-"""What TensorFlow training code imports, so that a gang that changes continues its training.
+"""For TensorFlow training code: a gang that changes continues its training.
 
-Stands beside ``peers`` in the volume's site folder. For commands that ``run`` restarts
+The module is beside ``peers`` in the volume's site folder. It is for commands that ``run`` restarts
 (FB_ON_CHANGE=restart) under MultiWorkerMirroredStrategy: all processes save one checkpoint after
-the same step, and end together; the command is started again with the new TF_CONFIG::
+the same step, and end together; ``run`` starts the command again with the new TF_CONFIG::
 
     import peers_tensorflow
 
@@ -13,7 +13,7 @@ the same step, and end together; the command is started again with the new TF_CO
     while optimizer.iterations.numpy() < STEPS:
         handler.run(step)  # in model.fit: a callback, handler.save_checkpoint_if_preempted()
 
-TensorFlow agrees on the step; this module says when to, and when to end.
+TensorFlow agrees on the step. This module starts that agreement, and ends the process afterwards.
 """
 
 import importlib
@@ -24,9 +24,9 @@ import time
 from types import FrameType
 from typing import Any, List, Optional
 
-# As shells say "ended by SIGTERM": the agent does not look at it, it has asked for the end.
+# The code of shells for "ended by SIGTERM". The agent ignores it, because it has sent SIGTERM.
 _TERMINATED = 143
-# Transient, to a Framework's retry policy.
+# A transient failure for the retry policy of a Framework.
 _NOT_ASKED = 201
 _POLL_SECONDS = 0.05
 
@@ -34,15 +34,15 @@ _POLL_SECONDS = 0.05
 def build_termination_config(timeout: float = 600.0, **options: Any) -> Any:
     """Build the TerminationConfig; call it in the main thread. ``timeout`` is in seconds.
 
-    SIGTERM, which the agent sends when the gang has changed, no longer ends the process: it asks
-    for the checkpoint. A process whose peer was asked first has saved it too, and must not end
-    before the agent asks: its Pod would end with it. It waits, at most for ``timeout``.
+    The agent sends SIGTERM when the gang has changed. It no longer ends the process, but requests
+    the checkpoint. A process whose peer got SIGTERM first saves the checkpoint, too, and must not
+    end before its own SIGTERM: its Pod would end. It waits for SIGTERM, at most for ``timeout``.
     """
-    # No threading.Event: the handler runs in the middle of whatever the main thread does, and
-    # Event.set waits for ever for the lock that an interrupted Event.wait holds.
+    # No threading.Event: the handler interrupts the main thread, and Event.set would wait for ever
+    # for the lock that an interrupted Event.wait holds.
     signals: List[int] = []
 
-    def note_signal(number: int, _frame: Optional[FrameType]) -> None:
+    def remember_signal(number: int, _frame: Optional[FrameType]) -> None:
         signals.append(number)
 
     def end() -> None:
@@ -52,10 +52,10 @@ def build_termination_config(timeout: float = 600.0, **options: Any) -> Any:
         code = _TERMINATED if signals else _NOT_ASKED
         sys.stdout.flush()
         sys.stderr.flush()
-        # At once: the usual way out waits for peers that may be gone already.
+        # At once: the normal exit of the interpreter waits for peers that may be gone already.
         os._exit(code)
 
-    signal.signal(signal.SIGTERM, note_signal)
+    signal.signal(signal.SIGTERM, remember_signal)
     tensorflow = importlib.import_module("tensorflow")
     return tensorflow.distribute.experimental.TerminationConfig(
         termination_watcher_fn=lambda: bool(signals), exit_fn=end, **options

@@ -1,1 +1,1 @@
-"""What is written into the volume: generations, and the agent for images without it."""
+"""Writes generations into the volume, and the agent for images without it."""

@@ -1,7 +1,7 @@
-"""``install``: the agent for images that hold none: a zipapp and a site folder, in the volume.
+"""``install``: writes the agent into the volume, for images without it: a zipapp and a site folder.
 
-Everything in them runs on Python 3.7 or newer and on its standard library. The same sources give
-the same bytes.
+The code in them needs Python 3.7 and its standard library only. The same sources give the same
+bytes.
 """
 
 import io
@@ -14,10 +14,10 @@ from framework.version import VERSION
 
 AGENT_DIRECTORY = os.path.dirname(INSTALLED_AGENT)
 SITE_DIRECTORY = AGENT_DIRECTORY + "/site"
-# What training code imports: on its PYTHONPATH, so nothing of ours may hide a module of theirs.
-# Sources in this folder: the package ``peers``, and modules and folders beside it.
+# The folder that is on the PYTHONPATH of training code: the package ``peers``, and modules and
+# folders beside it. Their names must hide no module of the training code.
 _SITE_SOURCES = "rendezvous/site"
-# By this torchrun finds its rendezvous handler, as if it had been installed by pip.
+# torchrun finds its rendezvous handler by this metadata, as after an installation by pip.
 SITE_METADATA = {
     "METADATA": f"Metadata-Version: 2.1\nName: frameworkbarrier-peers\nVersion: {VERSION}\n",
     "entry_points.txt": "[torchrun.handlers]\nframework = peers.torchrun:get_handler\n",
@@ -44,8 +44,8 @@ _MAIN = b"from rendezvous.app import main\n\nmain()\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _READABLE = 0o444
 _EXECUTABLE = 0o555
-# Called as ssh is: by mpirun (OMPI_MCA_plm_rsh_agent), and also as `ssh` itself. Options of ssh are
-# left out.
+# It takes the arguments of ssh: mpirun calls it (OMPI_MCA_plm_rsh_agent), or a link named `ssh`. It
+# ignores the options of ssh.
 _RSH_SCRIPT = b"""#!/bin/sh
 while :; do
   case $1 in
@@ -64,21 +64,21 @@ def install(directory: str) -> None:
     """Put zipapp and site folder into a volume.
 
     Raises:
-        OSError: It cannot be written to.
+        OSError: The volume cannot be written.
     """
     sources = dict(read_sources())
     files = {f"{_METADATA_DIRECTORY}/{name}": text.encode() for name, text in SITE_METADATA.items()}
     for name, source in sources.items():
         if name.startswith(_SITE_SOURCES + "/") and name != _SITE_SOURCES + "/__init__.py":
             files[SITE_DIRECTORY + name[len(_SITE_SOURCES) :]] = source
-    # Sorted, each folder comes before those inside it.
+    # Sorted, so that each folder comes before the folders inside it.
     for folder in sorted({AGENT_DIRECTORY, SITE_DIRECTORY, *map(os.path.dirname, files)}):
         os.makedirs(os.path.join(directory, folder), exist_ok=True)
-        os.chmod(os.path.join(directory, folder), 0o755)  # noqa: S103  (whatever the umask is)
+        os.chmod(os.path.join(directory, folder), 0o755)  # noqa: S103  (independent of the umask)
     for name, content in files.items():
         write_atomically(os.path.join(directory, name), content, _READABLE)
     write_atomically(os.path.join(directory, RSH_SCRIPT), _RSH_SCRIPT, _EXECUTABLE)
-    # Last: where it is, everything is.
+    # The zipapp comes last: if it exists, all other files do.
     write_atomically(os.path.join(directory, INSTALLED_AGENT), build_zipapp(sources), _READABLE)
 
 
@@ -97,7 +97,7 @@ def build_zipapp(sources: Dict[str, bytes]) -> bytes:
 
 
 def read_sources() -> Iterator[Tuple[str, bytes]]:
-    """Read what belongs into it from where this program itself lies: a folder or a zipapp."""
+    """Read the files of the zipapp from where this program is: a source folder or a zipapp."""
     root = os.path.abspath(__file__)
     for _ in __name__.split("."):
         root = os.path.dirname(root)
@@ -121,7 +121,7 @@ def read_sources() -> Iterator[Tuple[str, bytes]]:
 
 
 def find_directory(path: str) -> str:
-    """Find the volume from where the zipapp lies in it; "" if it lies in no volume."""
+    """Find the volume that contains the zipapp ``path``; "" if it is in no volume."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(path)))
     if os.path.isfile(root) and root.endswith("/" + INSTALLED_AGENT):
         return root[: -len("/" + INSTALLED_AGENT)] or "/"

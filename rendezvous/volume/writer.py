@@ -1,20 +1,19 @@
-"""Generations in the volume: one appears at once, whole, and the last good one stays.
+"""Writes generations into the volume: each appears whole, and the last complete one stays current.
 
 Layout of the directory::
 
-    current -> gen-7        swapped by rename, so it always leads to a whole generation
-    gen-7/ gen-6/           files of mode 0444, and .agent.json: what an agent that starts reads
+    current -> gen-7        replaced by rename, so it always leads to a whole generation
+    gen-7/ gen-6/           files of mode 0444, and .agent.json, which an agent reads at its start
     discover_hosts.sh       files that are the same in every generation
-    .running .ended         of the wrapper, for a sidecar
+    .running .ended         written by the wrapper, for a sidecar
     failed.json             the members that failed, for peers.on_change
     leaving.json            the Pods that leave, for peers.leaving
-    .notified               the newest generation that processes were notified of, and more
-    .scaler                 the scaler whose script was started or that has a result
+    .notified               the last generation and events that processes were notified of
+    .scaler                 the last scaler whose script was started, and its result
 
-A kill at any point leaves the old generation or the new one current. What it leaves lying about
-has names that no reader looks for, and is removed at the next write. At least one generation
-besides the current one is kept: a process may be reading it, and discover_hosts.sh falls back to
-it.
+A kill at any point leaves the old generation or the new one current. Files that it leaves have
+names that no reader uses; the next write removes them. At least one generation besides the current
+one is kept: a process may be reading it, and discover_hosts.sh falls back to it.
 
 To write a generation:
 
@@ -63,7 +62,7 @@ _NOTIFIED = re.compile(
     r"([0-9]{1,18}) leaving=([!-~]{0,40}) completing=(?:0|(1))(?: failed=([0-9]{1,18}))?"
     r"(?: peersLeaving=([0-9]{1,18}))?\n\Z"
 )
-# Not those of the barrier and the wrapper, which write without this lock.
+# Without the files of the barrier and the wrapper, which write without this lock.
 _LEFTOVER = re.compile(
     r"\.(new|old|link)-[0-9a-f]{12}\Z"
     r"|(?!injector\.sh|framework\.json|FB_|\.running|\.scaler).*\.[0-9a-f]{12}\.tmp\Z"
@@ -71,7 +70,7 @@ _LEFTOVER = re.compile(
 _MAX_NOTIFIED_BYTES = 256
 _MAX_STATE_BYTES = 2 * 1024 * 1024
 _STATE_BOUNDS = Bounds(_MAX_STATE_BYTES, _MAX_STATE_BYTES, 16)
-# A writer takes some milliseconds; a process that holds the lock for longer is no writer.
+# A writer needs some milliseconds; a process that holds the lock for longer is no writer.
 _LOCK_TRIES = 1000
 _LOCK_PAUSE_SECONDS = 0.005
 
@@ -80,14 +79,14 @@ class Writer:
     """Writes generations into one directory."""
 
     def __init__(self, directory: str) -> None:
-        """Write into ``directory``, which is made if need be."""
+        """Write into ``directory``; ``prepare`` creates it."""
         self._directory = directory
 
     def prepare(self) -> None:
-        """Make the directory and see whether it can be written to.
+        """Create the directory, and check that it can be written.
 
         Raises:
-            OSError: It cannot.
+            OSError: It cannot be created or written.
         """
         os.makedirs(self._directory, exist_ok=True)
         probe = self._get_path(".new-" + os.urandom(6).hex())
@@ -97,9 +96,9 @@ class Writer:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other agents of the Pod from writing meanwhile, by a lock on the directory.
+        """Lock the directory, so that no other agent of the Pod writes meanwhile.
 
-        On a file system without locks there is none.
+        A file system without locks gives no such protection.
         """
         descriptor = -1
         with contextlib.suppress(OSError):
@@ -120,7 +119,7 @@ class Writer:
         """Write a generation and make it current.
 
         Raises:
-            OSError: The volume is full or not writable; the generation before is still current.
+            OSError: The volume is full or not writable; the earlier generation is still current.
         """
         name = f"gen-{generation.number}"
         self._write_generation(name, {**files, STATE_FILE: _encode_state(generation)})
@@ -129,7 +128,7 @@ class Writer:
         self._swap(name)
 
     def settle(self) -> None:
-        """Do what can wait until processes were notified: it takes longer than all the rest.
+        """Sync and clean the directory. Call it after processes were notified, because it is slow.
 
         Raises:
             OSError: The disk is broken.
@@ -143,7 +142,7 @@ class Writer:
         while True:
             name = self._find_current_name()
             generation = self._read_state(name) if name else None
-            # Else newer ones came into force and this one was removed meanwhile.
+            # Otherwise newer generations came, and this one was removed meanwhile.
             if generation is not None or self._find_current_name() == name:
                 return generation
 
@@ -152,7 +151,7 @@ class Writer:
         return self._read_state(f"gen-{number}")
 
     def read_notified(self) -> Notified:
-        """Read what processes were notified of last."""
+        """Read the last events that processes were notified of."""
         match = _NOTIFIED.match(self._read_text(NOTIFIED_FILE, _MAX_NOTIFIED_BYTES))
         if match is None:
             return Notified()  # no agent wrote it
@@ -160,14 +159,14 @@ class Writer:
         return Notified(int(number), leaving, bool(completing), int(failed or 0), int(peers or 0))
 
     def write_notified(self, notified: Notified) -> None:
-        """Record what processes were notified of.
+        """Record the events that processes were notified of.
 
         Raises:
             OSError: It cannot be written.
         """
         number, leaving, completing, failed, peers = notified
         text = f"{number} leaving={leaving} completing={int(completing)} failed={failed}"
-        # Older agents do not read a line with it.
+        # Only if needed: older agents cannot read a line with this field.
         text += f" peersLeaving={peers}\n" if peers else "\n"
         with self.alone():
             write_atomically(self._get_path(NOTIFIED_FILE), text.encode(), 0o444)
@@ -215,21 +214,21 @@ class Writer:
         write_atomically(self._get_path(SCALER_FILE), text.encode(), 0o444)
 
     def find_last_number(self) -> int:
-        """Find the number of the current generation, whatever program wrote it; 0: none."""
+        """Find the number of the current generation, also if no agent wrote it; 0: none."""
         name = self._find_current_name()
         return int(name[4:]) if name else 0
 
     def _write_generation(self, name: str, files: Mapping[str, RenderedFile]) -> None:
-        """Write all files beside the others, then give the whole its name."""
+        """Write all files into a new folder, then rename the folder."""
         new = self._get_path(".new-" + os.urandom(6).hex())
         os.mkdir(new, 0o700)
         try:
             paths = [os.path.join(new, file_name) for file_name in files]
             for path, file in zip(paths, files.values()):
                 _write_new(path, file)
-            os.chmod(new, 0o755)  # noqa: S103  (whatever the umask is)
+            os.chmod(new, 0o755)  # noqa: S103  (independent of the umask)
             _sync_all([*paths, new])
-            self._remove(name)  # of an agent that was killed before it was current
+            self._remove(name)  # left by an agent that was killed before it became current
             os.rename(new, self._get_path(name))
         except BaseException:
             shutil.rmtree(new, ignore_errors=True)
@@ -255,13 +254,13 @@ class Writer:
             raise
 
     def _clean(self) -> None:
-        """Remove what is not needed; what cannot be removed now is tried again next time."""
+        """Remove old generations and leftovers; the next call tries again if that fails."""
         current = self.find_last_number()
         numbers = [int(name[4:]) for name in self._list_generations()]
         before = max((n for n in numbers if n < current), default=0)
         kept = {current, before, self.read_notified().generation}
         for number in numbers:
-            # One above the current was never current: its agent was killed just before.
+            # A number above the current one was never current: its agent was killed before.
             if number not in kept or number > current:
                 with contextlib.suppress(OSError):
                     self._remove(f"gen-{number}")
@@ -270,7 +269,7 @@ class Writer:
                 self._delete(self._get_path(name))
 
     def _remove(self, name: str) -> None:
-        """Remove a generation: first its name, so that no reader finds half of it."""
+        """Rename a generation, so that no reader finds a part of it, then delete it."""
         old = self._get_path(".old-" + os.urandom(6).hex())
         try:
             os.rename(self._get_path(name), old)
@@ -296,7 +295,7 @@ class Writer:
     def _find_current_name(self) -> str:
         name = self._read_link()
         while name and not os.path.isdir(self._get_path(name)):
-            # Either no agent wrote it, or newer ones came into force and this one was removed.
+            # Either no agent wrote the link, or newer generations came and this one was removed.
             before, name = name, self._read_link()
             if name == before:
                 return ""
@@ -363,12 +362,12 @@ def _write_new(path: str, file: RenderedFile) -> None:
 
 
 def _sync_all(paths: List[str]) -> None:
-    """Have files reach the disk, side by side: one after the other each waits for its journal.
+    """Sync files to the disk in parallel: each sync waits for the journal.
 
-    Nothing else needs to: what is renamed later does not reach the disk before.
+    No other sync is needed: a later rename does not reach the disk before these files.
 
     Raises:
-        OSError: One cannot.
+        OSError: A file cannot be synced.
     """
     faults: List[OSError] = []
 

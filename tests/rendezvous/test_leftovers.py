@@ -58,16 +58,16 @@ def test_end_is_told_at_once_and_then_that_nothing_is_left(looks: int) -> None:
     children: Any = StuckChildren(looks)
     setup = build_setup(AgentClock())
     wrapper = Wrapper(["train"], setup, children)
-    told: list[tuple[object, int]] = []
+    calls: list[tuple[object, int]] = []
     wrapper.follow_ends(
-        lambda code: told.append((code, children.looks)),
-        lambda: told.append(("gone", children.looks)),
+        lambda code: calls.append((code, children.looks)),
+        lambda: calls.append(("gone", children.looks)),
     )
     wrapper._start({})
     wrapper._wake()
-    while len(told) < 2:
+    while len(calls) < 2:
         wrapper._turn()
-    assert told == [(9, looks), ("gone", 0)]
+    assert calls == [(9, looks), ("gone", 0)]
     for descriptor in (wrapper._wakeup_read, wrapper._wakeup_write):
         os.close(descriptor)
 

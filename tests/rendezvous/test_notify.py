@@ -398,10 +398,10 @@ def test_signal_waits_for_each_of_two_processes_with_one_id(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first has just ended; the second must get its signal."""
-    births, ready, gate = [b"1"], set[bytes](), threading.Event()
+    start_times, ready, gate = [b"1"], set[bytes](), threading.Event()
     sent: list[int] = []
-    monkeypatch.setattr(signalling, "_read_start_time", lambda _: births[0])
-    monkeypatch.setattr(signalling, "is_ready", lambda *_: births[0] in ready)
+    monkeypatch.setattr(signalling, "_read_start_time", lambda _: start_times[0])
+    monkeypatch.setattr(signalling, "is_ready", lambda *_: start_times[0] in ready)
 
     class Clock(AgentClock):
         def sleep(self, seconds: float) -> None:
@@ -410,7 +410,7 @@ def test_signal_waits_for_each_of_two_processes_with_one_id(
     signaller = Signaller(signal.SIGUSR2, sent.append, log, Clock())
     before = list_waiting()
     signaller.signal(7)
-    births[0] = b"2"
+    start_times[0] = b"2"
     signaller.signal(7)
     ready.add(b"2")
     gate.set()

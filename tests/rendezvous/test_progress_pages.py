@@ -51,7 +51,7 @@ def test_pod_without_a_page_is_a_process_before_its_first_step(tmp_path: Path) -
     clock = VirtualClock()
     pages = build_pages(tmp_path, clock)
     clock.now += 100.0
-    pages.note_start()
+    pages.begin_command()
     clock.now += 30.0
     (process,) = pages.observe()
     assert (process.rank, process.step, process.quiet_seconds) == (POD_RANK, None, 30.0)
@@ -106,7 +106,7 @@ def test_page_of_a_process_that_has_ended_is_not_reported(tmp_path: Path) -> Non
     assert len(list((tmp_path / "progress").glob("*"))) == 2
     pages = build_pages(tmp_path)
     assert [process.step for process in pages.observe()] == [None]
-    pages.note_start()
+    pages.begin_command()
     assert list((tmp_path / "progress").glob("*")) == []
 
 
@@ -248,7 +248,7 @@ def test_link_in_place_of_the_folder_is_not_opened_to_all(tmp_path: Path) -> Non
     other = tmp_path / "other"
     other.mkdir(0o755)
     (tmp_path / "progress").symlink_to(other)
-    build_pages(tmp_path).note_start()
+    build_pages(tmp_path).begin_command()
     assert other.stat().st_mode & 0o7777 == 0o755
 
 
@@ -260,7 +260,7 @@ def test_files_behind_a_link_in_place_of_the_folder_stay(
     (other / "model").touch()
     (tmp_path / "progress").symlink_to(other)
     pages = build_pages(tmp_path)
-    pages.note_start()
+    pages.begin_command()
     assert [each.name for each in other.iterdir()] == ["model"]
     assert "the pages are not read" in capsys.readouterr().err
 

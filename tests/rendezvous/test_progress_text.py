@@ -134,7 +134,7 @@ def test_step_of_a_text_counts_as_one_of_the_process(tmp_path: Path) -> None:
     path.write_text("5")
     pages = build_pages(path, clock)
     clock.now += 10.0
-    pages.note_start()
+    pages.begin_command()
     clock.now += 10.0
     (process,) = pages.observe()
     assert (process.step, process.quiet_seconds) == (None, 10.0), "it is of the command before"
@@ -150,7 +150,7 @@ def test_last_step_counts_while_the_file_has_none(tmp_path: Path) -> None:
     path = tmp_path / "step"
     pages = build_pages(path, clock)
     clock.now = 50.0
-    pages.note_start()
+    pages.begin_command()
     for content in ("41", "", "saving", "40.5", "41"):
         path.write_text(content)
         (process,) = pages.observe()
@@ -169,7 +169,7 @@ def test_file_that_gives_no_step_is_named_after_300_seconds(
     clock = VirtualClock()
     path = tmp_path / "step"
     pages = build_pages(path, clock)
-    pages.note_start()
+    pages.begin_command()
     path.write_text("loss 0.5")
     clock.now += 299.0
     pages.observe()
@@ -190,7 +190,7 @@ def test_file_on_a_server_that_hangs_does_not_hold_the_main_thread() -> None:
         return TextStep(7, None)
 
     text = StepText(read, "FB_PROGRESS_FILE=/nfs/step", LineReporter("test", is_json=False))
-    text.note_start()
+    text.begin_command()
     assert not is_answered.is_set()
     is_answered.set()
     assert text.observe(0.0, 1.0).step == 7
@@ -203,7 +203,7 @@ def test_helper_with_a_page_that_has_ended_does_not_end_the_watch_of_the_text(
     clock = VirtualClock()
     path = tmp_path / "step"
     pages = build_pages(path, clock)
-    pages.note_start()
+    pages.begin_command()
     path.write_text("41")
     assert pages.observe()[0].step == 41
     code = (
@@ -276,7 +276,7 @@ def test_step_that_was_read_before_a_start_is_none_of_the_new_command() -> None:
     def read() -> TextStep | None:
         found = steps.pop(0)
         if len(steps) == 2:
-            text.note_start()  # in the main thread, while this one reads
+            text.begin_command()  # in the main thread, while this one reads
         return found
 
     text = StepText(read, "FB_PROGRESS_FILE=/step", LineReporter("test", is_json=False))

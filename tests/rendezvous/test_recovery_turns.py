@@ -103,7 +103,7 @@ class Pod:
         wanted = members if wanted is None else wanted
         role = build_role("worker", members)._replace(running=running, wanted=wanted)
         recovery = RosterRecovery(epoch, 1, ("worker",), refused)
-        self.recovery.see(build_roster(role)._replace(recovery=recovery), True)  # noqa: FBT003
+        self.recovery.observe(build_roster(role)._replace(recovery=recovery), True)  # noqa: FBT003
 
     def publish_incomplete(self, since: int, failed_role: str, *lost: int) -> None:
         """Publish that a Pod failed; ``lost`` are the workers that are no members."""
@@ -112,7 +112,7 @@ class Pod:
         failed = FailedMember(failed_role, 2, LATE, 0, since, 1)
         roster = build_roster(role._replace(members=members), generation=since)
         recovery = RosterRecovery(0, since, ("worker",))
-        self.recovery.see(
+        self.recovery.observe(
             roster._replace(complete=False, failed=(failed,), recovery=recovery),
             False,  # noqa: FBT003
         )
@@ -385,7 +385,7 @@ def publish_waiting(pod: Pod, since: int, *leaving: Leaving, complete: bool = Fa
     recovery = RosterRecovery(0, since, ("worker",))
     roster = build_roster(build_role("worker", 2), generation=since)
     roster = roster._replace(complete=complete, leaving=leaving, recovery=recovery)
-    pod.recovery.see(roster, False)  # noqa: FBT003
+    pod.recovery.observe(roster, False)  # noqa: FBT003
     pod.turn()
 
 

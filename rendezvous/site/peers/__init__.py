@@ -1,8 +1,8 @@
-"""What training code imports: its peers, and how they change.
+"""The package for training code: its peers, and how they change.
 
-Stands alone: ``install`` copies this package into the volume's site folder, onto the training
-process's PYTHONPATH. Python 3.7, standard library, nothing else of ours; its modules import one
-another relatively, so it is the same in both places::
+It is independent of the other packages: ``install`` copies it into the volume's site folder, which
+is on the PYTHONPATH of the training process. It needs Python 3.7 and its standard library only. Its
+modules import one another relatively, so they work in both places::
 
     import peers
 
@@ -12,10 +12,10 @@ another relatively, so it is the same in both places::
     peers.barrier("epoch-3")                 # until one process of every such Pod has come here
     peers.progress(done, total=10_000)       # after each step: a gang that hangs is found
 
-Everything comes from the files of the current generation, so it works with every way in which the
-agent runs, and the process needs no access to the cluster. Only ``barrier`` talks to other Pods: by
-TCP, to the process of rank 0, on $FB_BARRIER_PORT (29600). Where the gang key is mounted, both ends
-of such a connection prove that they have it before anything else is read.
+All facts come from the files of the current generation, so the package works with each way to run
+the agent, and the process needs no access to the cluster. Only ``barrier`` connects to other Pods:
+by TCP, to the process of rank 0, on $FB_BARRIER_PORT (29600). If the gang key is mounted, both ends
+of such a connection prove that they have it before they read anything else.
 """
 
 from .barriers.client import barrier, pass_barrier

@@ -10,7 +10,7 @@ from .generations import LOOK_SECONDS, Peer, Roster, find_current, roster
 
 
 class Change(NamedTuple):
-    """What changed between two generations; ``moved`` are as they are now.
+    """The difference of two generations; ``moved`` has the new state of the members.
 
     ``failed`` has members that failed. They are reported at once, before the generation without
     them: in a change of their own, with the roster that was current before.
@@ -45,7 +45,7 @@ class Subscription(threading.Thread):
         self._ended = threading.Event()
 
     def stop(self) -> None:
-        """End it; a callback that runs now runs to its end."""
+        """End the thread; a running callback is not interrupted."""
         self._ended.set()
 
     def run(self) -> None:
@@ -84,12 +84,12 @@ class Subscription(threading.Thread):
     def _call_back(self, change: Change) -> None:
         try:
             self._callback(change)
-        except Exception:  # noqa: BLE001  (of the user's; the next change is passed, too)
+        except Exception:  # noqa: BLE001  (an error of the user's code; the next change is passed, too)
             traceback.print_exc()
 
 
 def compute_change(before: Roster, after: Roster) -> Change:
-    """Compute what changed."""
+    """Compute the difference of two generations."""
     old = {(peer.role, peer.index): peer for peer in before.peers}
     new = {(peer.role, peer.index): peer for peer in after.peers}
     return Change(

@@ -1,7 +1,7 @@
 """The members that failed, from the agent's file ``failed.json``.
 
-The agent replaces the file by rename before it notifies processes. To read it, compare its identity
-with that of the file which was read last, and parse it only if they differ.
+The agent replaces the file by rename before it notifies processes. The file is parsed only if its
+inode and time differ from those of the last read.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ class Failure(NamedTuple):
     address: str
     """The address that it had."""
     fingerprint: str
-    """Tells its Pod from another one of the same Task."""
+    """Distinguishes its Pod from other Pods of the same Task."""
     code: Optional[int]
     """The completion code of its Task attempt, for example 137."""
     reason: str

@@ -1,7 +1,7 @@
 """The secret that the Pods of an attempt share, and the proofs that a program has it.
 
-Used by ``barriers``, torchrun's members and the agent's long-polls. A proof
-is an HMAC-SHA256 of texts that both ends know, among them a number that the other end has drawn.
+Used by ``barriers``, torchrun's members and the agent's long-polls. A proof is an HMAC-SHA256 of
+texts that both ends know, among them a random text that the other end has drawn.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ def read_gang_key(attempt: str, env: Mapping[str, str] = os.environ) -> Optional
 
 
 def compute_proof(key: bytes, *parts: str) -> str:
-    """Compute what only a holder of the gang key can: an HMAC-SHA256 of these parts."""
+    """Compute a proof of the gang key: an HMAC-SHA256 of these parts."""
     # The lengths keep the borders between the parts.
     text = "".join(f"{len(part)}:{part}" for part in ("frameworkbarrier/1", *parts))
     return hmac.new(key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
@@ -60,5 +60,5 @@ def is_proof(given: Any, expected: str) -> bool:
 
 
 def draw_nonce() -> str:
-    """Draw what is never drawn twice."""
+    """Draw a random text that is never drawn twice."""
     return os.urandom(_NONCE_BYTES).hex()

@@ -3,13 +3,13 @@
 The agent writes each generation into a folder of its own and lets the link ``current`` point to it.
 To read the current one:
 
-1. Read the link. Where it points to the generation that was read last, return that: a generation
-   never changes, and one of 10,000 members takes some time to parse.
-2. Read ``peers.json`` in that folder and keep what was parsed.
-3. Where the folder was removed meanwhile, begin again, 50 times at most.
+1. Read the link. If it points to the generation that was read last, return that generation: it
+   never changes, and 10,000 members take some time to parse.
+2. Read ``peers.json`` in that folder and keep the result.
+3. If the folder was removed meanwhile, begin again, at most 50 times.
 
-Any process with the volume may replace the file. What no agent has written counts as a file that
-cannot be read, so that threads which look at it again and again go on.
+Any process with the volume may replace the file. A file that no agent has written counts as a file
+that cannot be read (``OSError``), so that threads which read it repeatedly do not fail.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .logs import warn_once
 
-# How often a program looks at the volume for what it waits for.
+# The pause between two reads of the volume.
 LOOK_SECONDS = 0.05
 _DEFAULT_DIRECTORY = "/mnt/frameworkbarrier"
 # How often a generation may be removed just when it is read.
@@ -43,13 +43,13 @@ class Peer(NamedTuple):
     port: int
     """The port it serves on."""
     fingerprint: str
-    """Tells its Pod from another one of the same Task."""
+    """Distinguishes its Pod from other Pods of the same Task."""
     addresses: Tuple[str, ...] = ()
     """All its addresses."""
 
 
 class Roster(NamedTuple):
-    """One generation. ``ranked`` are those that compute together, in the order of their ranks."""
+    """One generation. ``ranked`` are the members that compute, in the order of their ranks."""
 
     generation: int
     """The number of the generation."""
@@ -70,25 +70,25 @@ class Roster(NamedTuple):
     peers: Tuple[Peer, ...]
     """All members."""
     has_succeeded: bool = False
-    """Whether a member that computed with the others has ended its work."""
+    """Whether a member that computed has succeeded."""
     leaving: Tuple[Tuple[str, int, str], ...] = ()
     """Role, index and fingerprint of the Pods that leave."""
     is_complete: bool = True
-    """Whether no member is missing that the others have to wait for."""
+    """Whether no member is missing that the others must wait for."""
 
     @property
     def ranked(self) -> Tuple[Peer, ...]:
-        """Those that compute together."""
+        """The members that compute, in the order of their ranks."""
         return tuple(sorted((p for p in self.peers if p.rank >= 0), key=lambda peer: peer.rank))
 
     @property
     def size(self) -> int:
-        """How many compute together: the world size in Pods."""
+        """The number of members that compute: the world size in Pods."""
         return sum(peer.rank >= 0 for peer in self.peers)
 
     @property
     def addresses(self) -> List[str]:
-        """The addresses of those that compute together, in the order of their ranks."""
+        """The addresses of the members that compute, in the order of their ranks."""
         return [peer.address for peer in self.ranked]
 
 
@@ -126,7 +126,7 @@ def read_current(current: str) -> Roster:
 
 
 def wait(min: int = 1, timeout: Optional[float] = None) -> Roster:  # noqa: A002  (reads well: min=4)
-    """Wait until at least ``min`` compute together; ``timeout`` is in seconds.
+    """Wait until at least ``min`` members compute; ``timeout`` is in seconds.
 
     Raises:
         TimeoutError: They did not come in time.
@@ -204,10 +204,10 @@ def parse(document: Any) -> Roster:
 
 
 def _check_types(gang: Roster) -> None:
-    """Check the types of what is compared or used as a key.
+    """Check the types of the values that are compared or used as keys.
 
     Raises:
-        TypeError: One is another one.
+        TypeError: A value has another type.
     """
     texts: List[Any] = [gang.attempt, gang.role]
     numbers: List[Any] = [gang.generation, gang.index, gang.rank]

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def initialize_jax(**options: Any) -> None:
-    """Call ``jax.distributed.initialize`` for this gang; JAX itself reads but one of the three."""
+    """Call ``jax.distributed.initialize``; JAX itself reads only the first of these variables."""
     jax = importlib.import_module("jax")
     jax.distributed.initialize(
         coordinator_address=os.environ["JAX_COORDINATOR_ADDRESS"],

@@ -20,7 +20,7 @@ class Leaving(NamedTuple):
     address: str
     """Its address; "" if it is unknown."""
     fingerprint: str
-    """Tells its Pod from another one of the same Task."""
+    """Distinguishes its Pod from other Pods of the same Task."""
     deadline: str
     """When its Pod is deleted at the latest, such as 2026-01-01T00:00:00Z."""
     is_own: bool

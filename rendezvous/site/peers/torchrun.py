@@ -2,14 +2,14 @@
 
 Python 3.7, torch 2.5 or newer.
 
-The members and their ranks are those of the current generation, so no other member is waited for,
-and a member that is scaled down is no failure. Rank 0 serves a store. In it are:
+The members and their ranks are those of the current generation: a round waits for no other member,
+and a member that is scaled down is no failure. Rank 0 serves a store with these values:
 
     arrived/MEMBER   a member waits for a round: its token, and the gang as it sees it
     assigned/TOKEN   its place in the round it waited for
     members/N        the members of round N; ``rounds`` counts them
     want/N           round N is to end
-    stopping/N       how many of round N know that and stop their workers
+    stopping/N       how many members of round N know that and stop their workers
 
 The steps of a round:
 
@@ -18,16 +18,17 @@ The steps of a round:
    they have arrived, rank 0 starts the round: it serves a store for the workers and writes the
    members, and a place for each.
 3. Each member takes its place, and its torchrun starts the workers.
-4. A member sees that the round is to end: one of its members is no longer in the gang or has
-   failed, or all who came to the gang since have arrived. Until they have, which takes as long as
-   they need to start, the others go on. The member writes that the round is to end. The agent tells
-   of a Pod that failed before there is a new generation; the next round waits for that.
-5. The members stop their workers together, when all know it that have not failed, or after 3 s: the
-   first to stop breaks the connections of the others, whose torchrun would count that as a failure.
+4. A member sees that the round must end: a member of the round is no longer in the gang or has
+   failed, or all new members of the gang have arrived. Until the new members have started and
+   arrived, the round goes on. The member writes that the round is to end. The agent reports a
+   failed Pod before there is a new generation; the next round waits for that generation.
+5. The members stop their workers together, when all members that have not failed know it, or after
+   3 s: the first member that stops breaks the connections of the others, and their torchrun would
+   count that as a failure.
 
-Where the gang key is mounted, all values but the counters are signed with it, and with a number
-that rank 0 draws for each of its stores: what another client writes is not believed. The protocol
-of the store is torch's, and so is that of the workers' stores: clients are not authenticated there.
+If the gang key is mounted, all values except the counters are signed with it, and with a number
+that rank 0 draws for each of its stores, so values of other clients are rejected. The store and the
+workers' stores use the protocol of torch, which does not authenticate clients.
 """
 
 import hashlib
@@ -50,9 +51,9 @@ _DEFAULT_PORT = 29400
 _LOOK_SECONDS = 0.02
 _JOIN_SECONDS = 600
 _READ_SECONDS = 60
-# How long members that know of a change wait for the others: a lost node never will.
+# How long members that know of a change wait for the others: a lost node never answers.
 _STOP_SECONDS = 3
-# How long rank 0 waits for the same generation as the others see: longer than the agent's debounce.
+# How long rank 0 waits until all members see one generation: longer than the agent's debounce.
 _SETTLE_SECONDS = 5
 # Written by torchrun's agents when their workers have succeeded.
 _FINISHED_KEY = "torchelastic/agent/terminal_state/num_members"
@@ -70,7 +71,7 @@ class Round(NamedTuple):
     size: int
     """How many Pods take part."""
     gangs: Tuple[str, ...]
-    """The gangs for which it was made: they end no round."""
+    """The gangs for which it was started: they do not end it."""
     members: FrozenSet[str]
     """The names of its members."""
     address: str
@@ -117,7 +118,7 @@ class FrameworkRendezvous:
         self._round: Optional[Round] = None
         self._has_consented = False
         self._has_trained = False
-        # Under this it waits for its place; kept until it has it, whatever happens to the store.
+        # The key of its place in the next round; kept until it has the place, also in a new store.
         self._token = ""
 
     # --- What torchrun calls ----------------------------------------------------------------------
@@ -136,11 +137,11 @@ class FrameworkRendezvous:
         return True
 
     def is_closed(self) -> bool:
-        """Return False: it ends when the attempt does."""
+        """Return False: the rendezvous ends with the attempt."""
         return False
 
     def set_closed(self) -> None:
-        """Do nothing: the Framework says when the attempt ends."""
+        """Do nothing: the Framework decides when the attempt ends."""
 
     def num_nodes_waiting(self) -> int:
         """Return whether the workers are to be stopped and started in a new round.
@@ -161,9 +162,9 @@ class FrameworkRendezvous:
         failed = self._list_failed(gang) & current.members
         is_broken = bool(failed) or (not is_same and not current.members <= members)
         if self._leader is not None and name_member(self._leader) in failed:
-            self._forget_store()  # it would be waited for
+            self._forget_store()  # reads from it would wait
         if self._control is not current.control:
-            return int(is_broken)  # the store is lost, so the gang decides
+            return int(is_broken)  # the store is lost, so only the gang counts
         try:
             if current.store.check([_FINISHED_KEY]):
                 return 0  # the training ends: a new round would wait for members that have ended
@@ -225,12 +226,12 @@ class FrameworkRendezvous:
         """Return whether all new members have arrived."""
         names = [name_member(peer) for peer in gang.ranked]
         if names[0] not in current.members:
-            return True  # a new rank 0: its store is where they arrive
+            return True  # rank 0 is new: members arrive in its store
         added = [f"arrived/{name}" for name in names if name not in current.members]
         return bool(added) and bool(current.control.check(added))
 
     def _consent(self, current: Round) -> None:
-        """Let the others know that this round is to end, and that the workers here are stopped."""
+        """Write that this round is to end, and that the workers of this Pod stop."""
         current.control.write(f"want/{current.number}", 1)
         if not self._has_consented:
             self._has_consented = True
@@ -253,7 +254,7 @@ class FrameworkRendezvous:
             return None
         if gang.has_succeeded:
             if self._has_trained:
-                # It was to be trained to its end here, too: its failure is none of the others'.
+                # This member took part, but did not succeed: for torchrun, it has failed.
                 raise _import_rendezvous().RendezvousClosedError("the others have succeeded")
             _log.warning("the training has ended without this member")
             sys.exit(0)
@@ -261,7 +262,7 @@ class FrameworkRendezvous:
             _log.warning("this member leaves the gang")
             sys.exit(0)
         if self._list_failed(gang).intersection(map(name_member, gang.ranked)):
-            return None  # it never arrives, so the next generation is waited for
+            return None  # it never arrives, so wait for the next generation
         return gang if gang.rank >= 0 else None
 
     def _list_failed(self, gang: Roster) -> FrozenSet[str]:
@@ -269,7 +270,7 @@ class FrameworkRendezvous:
         return frozenset(map(name_member, self._read_failures(gang.attempt)))
 
     def _join(self, gang: Roster, deadline: float) -> Optional[Round]:
-        """Arrive and wait; None when it is time to look for rank 0 again."""
+        """Arrive and wait; None if rank 0 must be found again."""
         control = self._reach(gang)
         own, leader = gang.ranked[gang.rank], gang.ranked[0]
         if not self._token and not self._has_trained:
@@ -334,7 +335,7 @@ class FrameworkRendezvous:
     def _take_place(self, control: Control, own: Peer, seen: str) -> Round:
         place = control.read(f"assigned/{self._token}")
         number = str(place["round"])
-        # It may have arrived once more while the round started, which must not count for the next.
+        # A second arrival, while the round started, must not count for the next round.
         control.delete_key(f"arrived/{name_member(own)}")
         self._token = ""
         return Round(
@@ -395,12 +396,12 @@ def describe_gang(gang: Roster) -> str:
 
 
 def name_member(peer: Union[Peer, Failure]) -> str:
-    """Name a member; one with another Pod or address is another."""
+    """Name a member; another Pod or address makes it another member."""
     return f"{peer.role}/{peer.index}/{peer.fingerprint}/{peer.address}"
 
 
 def create_handler(parameters: Any) -> FrameworkRendezvous:
-    """Create the handler by torchrun's parameters; of the endpoint only the port counts."""
+    """Create the handler from torchrun's parameters; only the port of the endpoint counts."""
     port = parameters.endpoint.rpartition(":")[2] if ":" in parameters.endpoint else ""
     timeouts = {}
     for name in ("join_timeout", "read_timeout", "stop_timeout", "settle_timeout"):
@@ -413,7 +414,7 @@ def create_handler(parameters: Any) -> FrameworkRendezvous:
 
 
 def get_handler() -> Callable[[Any], FrameworkRendezvous]:
-    """Return what creates the handler: this is the entry point."""
+    """Return ``create_handler``: torchrun calls this entry point."""
     return create_handler
 
 
@@ -424,7 +425,7 @@ def _arrive(control: Control, own: Peer, token: str, gang: Roster) -> str:
 
 
 def _end_round_of_process_before(control: Control, own: Peer) -> None:
-    """End the round of a torchrun of this Pod that is gone: its container was started again."""
+    """End the round of an earlier torchrun of this Pod: its container was restarted."""
     number = control.add("rounds", 0)
     if not number or not control.check([f"members/{number}"]):
         return

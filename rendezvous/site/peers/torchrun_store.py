@@ -1,8 +1,8 @@
-"""What torchrun's members write into the store of rank 0, signed with the gang key if there is one.
+"""The values of torchrun's members in the store of rank 0, signed with the gang key, if any.
 
 A signature covers the attempt, the run, a number that rank 0 draws for each of its stores, and the
-name of the value. So a value of another store or name is not believed. Another client of the store
-may still delete and replace values: then members wait, or arrive again.
+name of the value, so a value of another store or name is rejected. Another client of the store may
+still delete and replace values: then members wait, or arrive again.
 """
 
 import importlib
@@ -46,20 +46,20 @@ class ForgedError(RuntimeError):
 
 
 class Control:
-    """The part of rank 0's store where members meet. ``write`` signs and ``read`` checks that.
+    """The values of members in rank 0's store. ``write`` signs them, ``read`` checks that.
 
     Every failure is a RuntimeError, as of a store.
     """
 
     def __init__(self, store: Any, key: Optional[bytes], *scope: str) -> None:
-        """Use a store; without a ``key`` nothing is signed. ``scope``: what signatures are for."""
+        """Use a store; without a ``key`` nothing is signed. Signatures cover ``scope``, too."""
         self.store = store
         self.add, self.check, self.delete_key = store.add, store.check, store.delete_key
         self._key = key
         self._scope = scope
 
     def open(self, number: str) -> None:
-        """As rank 0: write the number of this store, also where another client has changed it."""
+        """As rank 0: write the number of this store, also if another client has changed it."""
         if self._key is not None:
             self._scope += (number,)
             self.store.set(_NONCE_KEY, number)

@@ -1,6 +1,6 @@
 """Writes records of ``logging`` as JSON, one object in each line, with the tags of their Pod.
 
-Only handlers that write to stdout or stderr are changed. All else that a program prints stays as it
+Only handlers that write to stdout or stderr are changed. All other output of a program stays as it
 is: output of print(), tracebacks of uncaught exceptions, log files.
 
 1. ``StreamHandler.emit`` is replaced, so it does not matter when the program configures logging, or
@@ -10,8 +10,8 @@ is: output of print(), tracebacks of uncaught exceptions, log files.
    mix. Nothing is cut.
 3. A record that cannot be rendered is written as without this module.
 
-A formatter of a class of its own, which may hide secrets, decides the text of ``message``. That of
-the class ``logging.Formatter`` is not used: its parts are members of the object.
+A formatter of the program's own class may hide secrets, so it renders the text of ``message``. A
+plain ``logging.Formatter`` is not used: its parts are members of the object.
 """
 
 import json
@@ -37,7 +37,7 @@ _TAGS = (
     ("FC_FRAMEWORK_ATTEMPT_ID", "jobAttempt"),
 )
 _NUMBERS = ("index", "attempt", "jobAttempt")
-# What every record has; all other attributes came through ``extra``.
+# The attributes of every record; all others came through ``extra``.
 _KNOWN = frozenset(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {
     "message",
     "asctime",
@@ -150,5 +150,5 @@ def _split(text: str) -> Iterator[str]:
 
 def _encode(entry: Dict[str, Any], is_utf8: bool) -> str:  # noqa: FBT001  # by one caller
     line = json.dumps(entry, ensure_ascii=False)
-    # Escapes for what a terminal interprets, and for halves of characters.
+    # Escapes for characters that a terminal interprets, and for halves of characters.
     return line if is_utf8 and line.isprintable() else json.dumps(entry)

@@ -1,15 +1,16 @@
-"""``barrier``, in every process: to go to rank 0 and wait there.
+"""``barrier``, in every process: connect to rank 0 and wait there.
 
-``protocol`` says what is sent. Until this process is let go:
+``protocol`` describes the messages. Until this process is released:
 
 1. Wait for a generation with a member that computes.
 2. In the process of rank 0, start the hub, unless a process of this Pod serves it already, or the
-   agent does, whose hub also takes reports: $FB_BARRIER_SERVED_BY is the id of another process; or
-   without that variable, as in another container, a process has locked ``.served`` in the volume.
+   agent does, whose hub also takes reports. The agent serves if $FB_BARRIER_SERVED_BY is the id of
+   another process, or if, without that variable, as in another container, ``.served`` in the volume
+   is locked.
 3. Connect to rank 0 (2 s at most), prove the gang key if it is mounted, and arrive.
-4. Wait for the release. Every 0.5 s look whether rank 0 is still the same, and whether this Pod is
-   still a member or still none; if not, begin again. Begin again also where the connection fails,
-   after a pause that doubles from 50 ms to 1 s: rank 0 has one place for all of them.
+4. Wait for the release. Every 0.5 s, check that rank 0 is the same, and that this Pod is still a
+   member, or still none. If not, begin again. If the connection fails, begin again after a pause
+   that doubles from 50 ms to 1 s, because all members connect to the same rank 0.
 """
 
 import contextlib
@@ -46,8 +47,8 @@ _LONGEST_PAUSE_SECONDS = 1.0
 def barrier(name: str, timeout: Optional[float] = None) -> Roster:
     """Wait until one process of every Pod that computes has come to the barrier of this name.
 
-    It can be used again and again. A Pod that is removed meanwhile is no longer waited for, one
-    that is added is, as rank 0 sees the gang. Returns the generation that is current then.
+    A name can be used again. If the gang of rank 0 changes meanwhile, the barrier waits for added
+    Pods and no longer for removed Pods. Returns the generation that is current at the release.
 
     Raises:
         TimeoutError: They did not come within ``timeout`` seconds.
@@ -69,7 +70,7 @@ def pass_barrier(
     Args:
         name: of the barrier.
         deadline: in monotonic seconds; None: none.
-        is_ready_to_go: whether to wait no longer; asked each 0.5 s.
+        is_ready_to_go: returns whether to stop the wait; called every 0.5 s.
 
     Raises:
         TimeoutError, GangKeyError, ValueError: As ``barrier``.
@@ -101,7 +102,7 @@ def _await_release(
     deadline: Optional[float],
     is_ready_to_go: Callable[[], bool],
 ) -> bool:
-    """Go to rank 0 and wait there; False when it is time to look for rank 0 again."""
+    """Connect to rank 0 and wait there; False if rank 0 must be found again."""
     own = next((p for p in gang.peers if (p.role, p.index) == (gang.role, gang.index)), None)
     first, port = gang.ranked[0], int(os.environ.get("FB_BARRIER_PORT") or DEFAULT_PORT)
     key = read_gang_key(gang.attempt)
@@ -154,7 +155,7 @@ def lock_hub(directory: str) -> Optional[int]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            time.sleep(LOOK_SECONDS)  # a process looks at it
+            time.sleep(LOOK_SECONDS)  # a process checks it
         else:
             return descriptor
     os.close(descriptor)

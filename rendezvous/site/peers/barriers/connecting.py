@@ -11,10 +11,10 @@ CONNECT_SECONDS = 2.0
 
 
 def connect(own: Optional[Peer], address: str, port: int) -> socket.socket:
-    """Connect from an address by which the roster knows this Pod, if it has one.
+    """Connect from an address that the roster has for this Pod, if it has one.
 
     Raises:
-        OSError: Nothing listens there, or nothing answers in time.
+        OSError: The address does not listen, or does not answer in time.
     """
     for source in own.addresses if own else ():
         if (":" in source) == (":" in address):
@@ -27,7 +27,7 @@ def connect(own: Optional[Peer], address: str, port: int) -> socket.socket:
 
 
 def keep_alive(connected: socket.socket) -> None:
-    """Have the kernel notice a peer whose node is gone."""
+    """Let the kernel detect a peer whose node is gone."""
     for level, name, value in (
         (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
         (socket.IPPROTO_TCP, "TCP_KEEPIDLE", 30),

@@ -1,17 +1,17 @@
 """The hub of the barrier, a thread in the process of rank 0. ``client`` starts it.
 
-``protocol`` says what is sent, ``limits`` how many connections there may be. The
-thread does this again and again:
+``protocol`` describes the messages, ``limits`` the number of connections. The thread repeats these
+steps:
 
 1. Wait for connections and lines: for 50 ms while a process waits at a barrier, for 1 s while a
-   connection has not arrived at one, else without end.
-2. Take each new connection if its address is of the roster and there is a place, hang up on it
-   otherwise. Take each line: a proof of the gang key or an arrival.
-3. Close the connections that have not arrived in 10 s.
-4. Look for a new generation: its Pods are expected from now on.
-5. Let go those at each barrier where one process of every expected Pod has arrived.
+   connection has not arrived at a barrier, otherwise without a limit.
+2. Accept each new connection if the roster has its address and there is room; close it otherwise.
+   Take each line: a proof of the gang key, or an arrival.
+3. Close the connections that have not arrived after 10 s.
+4. Read a new generation: from now on its Pods are expected.
+5. Release all processes at each barrier to which one process of every expected Pod has come.
 
-In an agent that watches the progress of the gang, it also answers the reports of the other agents
+In an agent that looks for hangs, the hub also answers the reports of the other agents
 (``answer_reports``).
 """
 
@@ -41,14 +41,14 @@ from .protocol import (
     encode_line,
 )
 
-# How many addresses are named in the log, so that foreign clients do not fill it.
+# At most this many addresses are logged, so that foreign clients do not fill the log.
 _NAMED_STRANGERS = 8
 _MAX_TOKEN_LENGTH = 64
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 def serve(gang: Roster, port: int, key: Optional[bytes]) -> bool:
-    """Start the hub, unless this process or another one of the Pod has.
+    """Start the hub, unless this process or another process of the Pod serves it.
 
     Returns:
         Whether this process serves.
@@ -136,7 +136,7 @@ class Hub(threading.Thread):
     Connections come from addresses of the roster only, unless ``takes_any`` says otherwise. A
     connection is silent until it has proven the gang key, if there is one, and has named a barrier.
     Silent ones have a deadline. When there is no room for a new connection, the oldest silent one
-    goes, first of the address that has most of them. So foreign clients keep no member out.
+    goes, first of the address that has most of them. So foreign clients cannot keep members out.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Hub(threading.Thread):
         self._silent_count = 0
         self._by_address: Counter[str] = Counter()
         self._arrived: Dict[str, Dict[_Connection, None]] = {}
-        # Of released processes: one that missed the answer asks again, and must not wait again.
+        # Tokens of released processes: a process that missed the answer asks again.
         self._released: Dict[str, None] = {}
         self._strangers: Dict[str, None] = {}
         self._former: Dict[Tuple[str, int, str], Tuple[str, ...]] = {}
@@ -188,7 +188,7 @@ class Hub(threading.Thread):
         return tuple(sorted(fingerprint for _, _, fingerprint in self._expected - pods))
 
     def leave_to_parent(self) -> None:
-        """Close everything in a forked child, which would hold port and callers without serving."""
+        """Close all sockets in a forked child, which does not serve them."""
         self.place = None
         for held in [self._listener, *(connection.socket for connection in self._held)]:
             held.close()
@@ -200,7 +200,7 @@ class Hub(threading.Thread):
         return FIRST_LINE_SECONDS / 10 if self._silent_count else None
 
     def _follow(self, gang: Roster) -> None:
-        """Take a generation; Pods that leave may come as long as the roster lists them."""
+        """Take a generation. Pods that leave may connect as long as the roster lists them."""
         known = {(p.role, p.index, p.fingerprint): list_addresses(p) for p in self._gang.peers}
         known.update(self._former)
         self._former = {key: known[key] for key in gang.leaving if key in known}
@@ -236,10 +236,10 @@ class Hub(threading.Thread):
             self._send(connection, {"nonce": connection.nonce})
 
     def _make_place(self, address: str) -> bool:
-        """Return whether a connection from here is taken; silent ones make place for it."""
+        """Return whether to accept a connection; silent connections may be closed for it."""
         pods = self._count_pods(address)
         if not pods:
-            self._tell_stranger(address)
+            self._log_stranger(address)
             return False
         if self._by_address[address] >= PER_POD * pods and not self._evict(address):
             return False
@@ -249,7 +249,7 @@ class Hub(threading.Thread):
         return True
 
     def _count_pods(self, address: str) -> int:
-        """Count the Pods that may come from an address."""
+        """Count the Pods that may connect from an address."""
         if self._takes_any:
             return self._limits.all_pods
         known = self._limits.pods[address]
@@ -272,7 +272,7 @@ class Hub(threading.Thread):
                     break  # the others of this address came later
                 self._drop(connection)
 
-    def _tell_stranger(self, address: str) -> None:
+    def _log_stranger(self, address: str) -> None:
         if len(self._strangers) < _NAMED_STRANGERS and address not in self._strangers:
             self._strangers[address] = None
             log.warning(
@@ -348,11 +348,11 @@ class Hub(threading.Thread):
         if not isinstance(token, str) or len(token) > _MAX_TOKEN_LENGTH:
             raise ValueError("no token")
         arrival = _Arrival((wire["role"], wire["index"], wire["pod"]), token)
-        hash(arrival)  # what is no key would end this thread, and with it every barrier
+        hash(arrival)  # an unhashable value would end this thread, and with it every barrier
         self._arrive(connection, str(wire["name"]), arrival)
 
     def _answer(self, connection: _Connection, wire: Dict[str, Any]) -> None:
-        """Answer the report of an agent; its connection stays, and is silent no more."""
+        """Answer the report of an agent; its connection stays open and is no longer silent."""
         member = wire["role"], wire["index"], wire["pod"]
         if not _answers or member not in self._expected:
             raise ValueError("no member, or no watch")
@@ -374,7 +374,7 @@ class Hub(threading.Thread):
             pods = {connection.arrival.key for connection in arrived if connection.arrival}
             if not self._expected or not self._expected <= pods:
                 continue
-            # The own one last: its process may end at once, and this thread with it.
+            # The own process last: it may end at once, and this thread with it.
             own = (self._gang.role, self._gang.index)
             for connection in sorted(arrived, key=lambda each: _is_of(each, own)):
                 if connection.arrival is not None:

@@ -1,6 +1,6 @@
 """How many connections the hub of the barrier holds, and from which addresses.
 
-For P Pods, those that leave included, in connections:
+For P Pods, Pods that leave included, in connections:
 
 - 16 from each address for each Pod that has it;
 - P + 64 that are silent, from all addresses together;
@@ -8,7 +8,7 @@ For P Pods, those that leave included, in connections:
   for a report and a barrier of each Pod, and if possible 512 less than the limit, which are left to
   the training code.
 
-The hub remembers 64 tokens of those it let go for each Pod, of 16 Pods at least.
+The hub remembers 64 tokens of released processes for each Pod, and at least 64 times 16.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ PER_POD = 16
 # How many connections may be silent beside one for each Pod of the roster.
 _SILENT_RESERVE = 64
 _KEPT_TOKENS_PER_POD = 64
-# What training code has open beside the connections of a barrier: data, sockets, pipes of workers.
+# Files that training code opens beside the connections of a barrier: data, sockets, pipes.
 _OTHER_FILES = 512
 
 

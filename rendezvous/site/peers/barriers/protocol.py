@@ -1,17 +1,17 @@
-"""What the two ends of a barrier's connection send each other: ``client``, ``hub``.
+"""The messages of a barrier's connection, between ``client`` and ``hub``.
 
 1. A process connects to the hub, which is the process of rank 0, from an address that the roster
    has for its Pod.
-2. Where the hub has the gang key, it sends ``{"nonce": A}``, and the process answers
+2. If the hub has the gang key, it sends ``{"nonce": A}``, and the process answers
    ``{"nonce": B, "proof": P}``. The hub checks the proof and answers ``{"proof": Q}``, which the
    process checks. Without the key, these lines are left out.
 3. The process sends its arrival: ``{"name", "token", "attempt", "role", "index", "pod"}``. The
    name is that of the barrier, the token a number drawn for this call of ``barrier``, and the Pod
    its fingerprint in the roster, "" for one that leaves.
 4. When one process of every Pod that computes has arrived at this barrier, the hub sends ``go`` to
-   each, and hangs up. It keeps the tokens of those it has let go.
-5. A process that is hung up on before connects and arrives again, with the same token. If that
-   token was let go meanwhile, it is let go at once.
+   each, and hangs up. It keeps the tokens of the released processes.
+5. A process whose connection ends before that connects and arrives again, with the same token. If
+   the hub has released that token meanwhile, it sends ``go`` at once.
 
 Agents send reports on connections of their own: after step 2, lines ``{"attempt", "role", "index",
 "pod", "report"}``, each of which the hub answers by a line. Report and answer are those of
@@ -27,10 +27,10 @@ from typing import Any, Dict, Tuple
 from ..gang_key import compute_proof
 
 MAX_LINE_BYTES = 4096
-# How long a connection may take until the process has arrived.
+# From the connection to the arrival.
 FIRST_LINE_SECONDS = 10.0
 GO = b"go\n"
-# The sides of a connection. Their proofs differ, or one could be sent back to its sender.
+# The sides of a connection. Their proofs differ, so that no proof can be sent back to its sender.
 MEMBER = "member"
 RANK_0 = "rank 0"
 

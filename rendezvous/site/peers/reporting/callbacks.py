@@ -1,9 +1,9 @@
 """Callbacks that report progress, for Keras, PyTorch Lightning and the Trainer of Transformers.
 
-They import none of these. Each has the hooks that its library calls, answers every other hook with
-nothing, and is also a callback of the library where that is loaded already. Evaluations and
-checkpoints that the library announces are declared as pauses, of at most ``pause_seconds``. When
-the training ends, also if it ends early, the last step is reported as the total.
+They import none of these libraries. Each has the hooks that its library calls, does nothing in all
+other hooks, and is an instance of the library's callback class if the library is already loaded.
+Evaluations and checkpoints that the library announces are declared as pauses, of at most
+``pause_seconds``. When the training ends, also early, the last step is reported as the total.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ _HOOKS = ("on_", "set_", "setup", "teardown")
 
 
 class _Callback:
-    # Where a library has the class of its callbacks, the first that is loaded counts.
+    # Modules and names of the library's callback class; the first loaded module counts.
     _bases: Tuple[Tuple[str, str], ...] = ()
 
     def __new__(cls, *_: Any, **__: Any) -> Any:
@@ -139,7 +139,7 @@ class TrainerProgress(_Callback):
     _bases = (("transformers", "TrainerCallback"),)
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
-        """End the pause of what came after the step before."""
+        """End the pause that followed the step before."""
         self._end_pause()
 
     def on_step_end(self, _arguments: Any, state: Any, control: Any, **_: Any) -> None:
@@ -149,7 +149,7 @@ class TrainerProgress(_Callback):
             self._begin_pause("evaluation" if control.should_evaluate else "checkpoint")
 
     def on_train_end(self, _arguments: Any, state: Any, *_: Any, **__: Any) -> None:
-        """End the pause of what came after the last step, and report that no step follows."""
+        """End the pause that followed the last step, and report that no step follows."""
         self._end_training(state.global_step)
 
 

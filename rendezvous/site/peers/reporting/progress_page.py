@@ -14,13 +14,13 @@ offset      content, little-endian
 256         length and text of the metrics, a JSON object, 1024 bytes
 ==========  =========================================================================
 
-A step is written by one copy of memory. Its sequence is written before and after the other values,
-so a reader that finds two different ones has read half a write, and reads again.
+A step is written by one copy of memory. Its sequence is written before and after the other values.
+A reader that finds two different sequences has read a partial write, and reads again.
 
-Pauses are in seconds of the monotonic clock, which all processes of a machine share. A number of a
-step never comes from another place, so the files are as private as the volume.
+Pauses are in seconds of the monotonic clock, which all processes of a machine share. The files are
+as private as the volume.
 
-A program may write anything into its page. What is no possible value is read as not known.
+A program may write any bytes into its page. An impossible value is read as unknown.
 """
 
 import json
@@ -53,7 +53,7 @@ _TRIES = 5
 
 
 class Page(NamedTuple):
-    """What a process has reported."""
+    """The report of a process."""
 
     pid: int
     """Its id."""
@@ -66,7 +66,7 @@ class Page(NamedTuple):
     total: Optional[int] = None
     """How many steps there are; None if it is not known."""
     busy_seconds: float = 0.0
-    """How long all its steps took without the wait for other ranks."""
+    """How long all its steps together took, without the wait for other ranks."""
     paused_until: float = 0.0
     """When its pause ends at the latest, in seconds of the monotonic clock."""
     pause: str = ""
@@ -93,7 +93,7 @@ def write_text(page: Any, offset: int, limit: int, text: bytes) -> None:
 
 
 def read_page(path: str) -> Optional[Page]:
-    """Read a page; None if it is none, or changes all the time, or the process has ended."""
+    """Read a page; None if it is not a page, or changes during each read."""
     for _ in range(_TRIES):
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -141,7 +141,7 @@ def _read_text(content: bytes, offset: int, limit: int) -> bytes:
 
 
 def _parse_metrics(text: bytes) -> Dict[str, float]:
-    """Parse metrics; none if the text is half of two."""
+    """Parse metrics; {} if the text is a mixture of two writes."""
     try:
         found = json.loads(text.decode()) if text else {}
         pairs = [(str(name), float(value)) for name, value in found.items()]

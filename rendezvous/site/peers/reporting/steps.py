@@ -1,11 +1,10 @@
-"""``progress`` and ``pause``: how far this process is, for the agent of its Pod.
+"""``progress`` and ``pause``: the progress of this process, for the agent of its Pod.
 
-Nothing is sent, no thread is started, and no file is opened after the first call: the values are
-copied into a page of memory that the agent reads (``progress_page``). So a call takes a few
-microseconds. Without a volume, or where it cannot be written, a call does nothing, and the first
-one logs a warning: training goes on without.
+A call sends nothing and starts no thread, and only the first call opens a file: values are copied
+into a page of memory that the agent reads (``progress_page``). So a call takes a few microseconds.
+If there is no volume, or it cannot be written, the first call logs a warning, and calls do nothing.
 
-The first call takes ``STACKS_SIGNAL`` for the stacks of all threads, unless the program has a
+The first call registers ``STACKS_SIGNAL`` for the stacks of all threads, unless the program has a
 handler for it.
 """
 
@@ -37,9 +36,9 @@ def progress(step: int, total: Optional[int] = None, **metrics: float) -> None:
         step: at least 0; it counts up. A number below the last one is a new start. The number of
             the last step, from 0 to ``total - 1``, works, too.
         total: how many steps there are, if that is known.
-        metrics: numbers, at most 16; more, and other values, are left out. They are taken at most
-            once per second. ``busy_seconds`` has a meaning: how long this step took without the
-            wait for other ranks. By it a slow rank is found where all ranks end a step together.
+        metrics: numbers, at most 16; others are ignored. They are stored at most once per second.
+            ``busy_seconds`` has a meaning: how long this step took without the wait for other
+            ranks. It shows which rank is slow if all ranks end a step together.
     """
     page = _pages[0] if _pages else _open_page()
     if page is not None:
@@ -62,7 +61,7 @@ def pause(name: str, limit_seconds: float) -> Iterator[None]:
     try:
         yield
     finally:
-        # A child that was forked in this block has another page.
+        # A child that was forked inside this block has another page.
         if _pages and _pages[0] is page:
             page.close_pause(pause_of_this_block)
 
@@ -81,7 +80,7 @@ class _OpenPage:
         self._metrics_at = 0.0
         self._paused_until = 0.0
         self._pauses: Dict[object, Tuple[str, float]] = {}
-        # A handler of a signal may report, too, while its thread does.
+        # Reentrant: a signal handler may report during a report of its thread.
         self.writing = threading.RLock()
 
     def close(self) -> None:
@@ -101,7 +100,7 @@ class _OpenPage:
         else:
             busy = None
         if busy is None:
-            # A pause is no part of a step.
+            # A pause does not belong to a step.
             since = max(self._stepped_at, min(self._paused_until, now))
             busy = now - since if self._stepped_at else 0.0
         self._busy += busy
@@ -160,7 +159,7 @@ class _OpenPage:
 
 
 def _to_seconds(value: Any) -> Optional[float]:
-    """Return a metric as seconds; None if it is none."""
+    """Return a metric as seconds; None if it is not a valid time."""
     try:
         seconds = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -210,7 +209,7 @@ def _read_start() -> int:
 
 
 def _remove(path: str) -> bool:
-    """Remove the page of a process before, with the same id; return whether the name is free."""
+    """Remove the page of an earlier process with this id; return whether the name is free."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -224,7 +223,7 @@ def _map(path: str) -> Any:
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o644)
     try:
-        # Room is taken now: on a full disk, a write into a hole would end this process.
+        # Allocate the page now: on a full disk, a write into a hole would end this process.
         if os.write(descriptor, bytes(progress_page.PAGE_BYTES)) < progress_page.PAGE_BYTES:
             raise OSError(errno.ENOSPC, "no room for a page")
         return mmap.mmap(descriptor, progress_page.PAGE_BYTES)
@@ -233,7 +232,7 @@ def _map(path: str) -> Any:
 
 
 def _take_signal(path: str) -> Optional[int]:
-    """Take the signal for stacks; None if the program has it, or handlers are not possible."""
+    """Register the signal for stacks; None if the program uses it, or this is not possible."""
     if not STACKS_SIGNAL or signal.getsignal(STACKS_SIGNAL) is not signal.SIG_DFL:
         return None
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -251,12 +250,12 @@ def _take_signal(path: str) -> Optional[int]:
 
 
 def _forget() -> None:
-    """Have a forked child make a page of its own, with its first call."""
+    """Let a forked child create its own page, with its first call."""
     for opened in _pages:
         if opened is not None:
             opened.close()
     _pages.clear()
-    # Another thread of the parent may have held it.
+    # A new lock: another thread of the parent may have held the old one.
     _opening[0] = threading.Lock()
 
 

@@ -1,14 +1,18 @@
-"""The deadline of the start barrier, as the agent of one Pod measures it.
+"""The deadlines of the start barrier, as the agent of one Pod measures them.
 
-While this agent waits for the newest start barrier, and all members run as far as the roster shows:
+They run while this agent waits for the newest start barrier, and all members run as far as the
+roster shows:
 
-1. The agent that serves it reports which Pods have not come, after the time that they may need.
-2. An agent that waits there names the Pod that serves it, after 600 s: the agent of rank 1 first,
-   that of each next rank 1 s later. One report is enough, so those beyond rank 10 name nobody.
+1. The agent that serves the barrier reports the Pods that have not come, after the time that they
+   may need.
+2. After 600 s, an agent that waits there reports the Pod that serves: the agent of rank 1 first,
+   the agent of each next rank 1 s later. One report is enough, so ranks above 10 report nothing.
 3. After 1200 s, an agent ends: the controller is away, or its account may not report.
 
-Reports are repeated after the same time. Example: rank 0 hangs. After 601 s the agent of rank 1
-reports ``7 5 89abcdef``, which is the Pod of rank 0, and the controller ends its Task.
+Reports are repeated after the same time.
+
+Example: rank 0 hangs. After 601 s the agent of rank 1 reports ``7 5 89abcdef``: generation 7, epoch
+5, and the fingerprint of the Pod of rank 0. The controller ends its Task.
 
 Rules: docs/design/recovery.md, "Steps".
 """
@@ -48,8 +52,8 @@ def _lacks_members(role: RoleRoster) -> bool:
     return len(role.members) + len(role.completed) < role.wanted
 
 
-class StartDeadline:
-    """Reports who keeps the start barrier from releasing its members."""
+class BarrierDeadline:
+    """Reports the Pods that keep the start barrier from releasing its members."""
 
     def __init__(
         self,
@@ -68,7 +72,7 @@ class StartDeadline:
         self._reported_at = 0.0
 
     def follow(self, memory: RecoveryMemory, gathering: Gathering) -> str:
-        """Report what is due; return why this agent ends, or ""."""
+        """Send the report that is due; return why this agent ends, or ""."""
         target, now = memory.newest, self._clock.monotonic()
         if not (gathering.may_run and memory.is_member) or target <= memory.running:
             self._target = Target(0, 0)
@@ -88,7 +92,7 @@ class StartDeadline:
         return f"not all members have come to the start barrier in {_GIVE_UP_SECONDS:.0f} s"
 
     def _list_missing(self, memory: RecoveryMemory, now: float) -> Tuple[str, ...]:
-        """List whom to name now."""
+        """List the fingerprints of the Pods to report now."""
         is_restart = memory.newest.generation == memory.running.generation
         seconds = _RESTART_SECONDS if is_restart else START_SECONDS
         if now < self._reported_at + self._stop_grace_seconds + seconds:
