@@ -139,8 +139,8 @@ class Run:
         framework = f"Framework {config.namespace}/{config.framework}"
         identity = config.identity
         if identity is not None:
-            who = f"{identity.role}/{identity.task_index}"
-            self._reporter.say(f"{who} waits for {framework} attempt {identity.instance_uid}")
+            task = f"{identity.role}/{identity.task_index}"
+            self._reporter.say(f"{task} waits for {framework} attempt {identity.instance_uid}")
             return
         self._reporter.say(f"waiting for {framework}")
         self._reporter.say(

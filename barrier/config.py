@@ -144,7 +144,7 @@ class _Reader:
         return self._env.get(name) or default
 
     def read(self, name: str, default: str, parse: Callable[[str], T], form: str) -> T:
-        """Read a variable; ``parse`` raises ValueError if the text has not this ``form``."""
+        """Read a variable; ``parse`` raises ValueError if the text does not have this ``form``."""
         text = self._env.get(name) or default
         try:
             return parse(text)

@@ -75,7 +75,7 @@ class Access(NamedTuple):
         return hide_secrets(body, (self.path_prefix, self.token))
 
     def read_token(self) -> str:
-        """Read the bearer token; "" without one. Tokens are rotated, so every call reads it."""
+        """Read the bearer token, or "". Tokens are rotated, so every call reads the file."""
         if not self.token_file:
             return self.token
         try:

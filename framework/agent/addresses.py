@@ -20,9 +20,9 @@ _MAPPED = b"\0" * 10 + b"\xff\xff"
 
 
 def find_family(text: str) -> str:
-    """Find the family of an IP address in its usual form; "" if the text is none.
+    """Find the family of an IP address in its usual form; "" if the text is not an address.
 
-    All agents of a gang check all members at the same time, so the fast ``inet_pton`` does it.
+    All agents of a gang check all members at the same time, so this uses the fast ``inet_pton``.
     It refuses leading zeros, short forms, zones and spaces.
     """
     return (IPV6 if ":" in text else IPV4) if _pack(text) else ""

@@ -35,8 +35,8 @@ from framework.api.text import cut_text, hide_values
 _MAX_HEAD_BYTES = 64 * 1024
 # A decimal number of this length fits 64 bits.
 _MAX_DIGITS = 18
-# Agents read single objects. In JSON, the largest one that etcd stores takes less: 1.5 MiB, of
-# which a byte becomes 6 at most.
+# Agents read single objects. etcd stores at most 1.5 MiB for each, and JSON needs at most 6 bytes
+# for a byte.
 _MAX_BODY_BYTES = 16 * 1024 * 1024
 _RECEIVE_BYTES = 64 * 1024
 _NO_BODY = (204, 304)

@@ -246,7 +246,7 @@ def explain_other_attempt(roster: Roster, identity: Identity, source: str) -> st
 
 
 def index_members(roster: Optional[Roster]) -> Dict[TaskKey, Member]:
-    """Return the members of all roles by Task, in the order of the roster; none without one."""
+    """Return the members of all roles by Task, in the order of the roster; {} without a roster."""
     return {
         TaskKey(role.name, member.index): member
         for role in (roster.roles if roster else ())

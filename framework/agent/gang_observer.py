@@ -101,7 +101,7 @@ class GangObserver:
         self._gang = gang
         self._sources = sources
         self._started_at = clock.monotonic()
-        # -inf: a source that is not configured is not waited for.
+        # -inf: no wait for a source that is not configured.
         self._no_api = SourceState(Health.UNREACHABLE, float("-inf"), _NO_API)
         self._last_read_at: Optional[float] = None
         self._jitter = 1.0

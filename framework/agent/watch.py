@@ -13,7 +13,7 @@ Each ``poll`` takes these steps:
 Invariants:
 
 - ``health`` is HEALTHY after a normal end of a stream: the API server ends every watch after some
-  minutes. It is another one only after a request that failed or an ERROR event.
+  minutes. It changes only after a failed request or an ERROR event.
 - The wait before a reconnect doubles from 0.2 s to 5 s, with jitter, and is reset by received
   bytes. ``Retry-After`` is added to it. After a 403 it is about 5 s.
 - Every request reads the token again, so a rotated token needs no special handling after 401.

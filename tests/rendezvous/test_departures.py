@@ -1,4 +1,4 @@
-"""Pods that leave: who is told, when, and what is acknowledged."""
+"""Pods that leave: which processes are notified, when, and which generation is acknowledged."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The watch of rank 0 while members come, go and are killed: nobody waits for them in vain."""
+"""The watch of rank 0 while members come, go and are killed: no member waits in vain."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The hub of the barrier answers reports of agents: of members of the gang, and nobody else."""
+"""The hub of the barrier answers reports of agents: only those of members of the gang."""
 
 import contextlib
 import json

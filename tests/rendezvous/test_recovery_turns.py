@@ -52,7 +52,7 @@ class Barrier:
 
 
 class Pod:
-    """What the recovery orders and writes. It stands for the wrapper and for the reports."""
+    """Records orders and reports of the recovery: it replaces the wrapper and the acknowledger."""
 
     def __init__(self, jitter: float = 1.0) -> None:
         self.clock = VirtualClock(jitter=jitter)
@@ -196,7 +196,7 @@ def test_agent_that_waits_names_the_pod_that_serves_in_the_turn_of_its_rank(pod:
     pod.turn(0.2)
     assert pod.start_reports == [f"1 0 {LATE}"]
     pod.turn(SERVER_SECONDS - 30.0)
-    assert len(pod.start_reports) == 1, "the controller has been told"
+    assert len(pod.start_reports) == 1, "the controller has the report"
 
 
 @pytest.mark.usefixtures("pod")
@@ -377,7 +377,7 @@ def test_failed_pod_ends_the_process_if_its_role_restarts_in_place(pod: Pod) -> 
     pod.publish_incomplete(3, "worker", 2)
     pod.turn()
     assert pod.ends == 1
-    assert pod.barrier.target == Target(1, 0), "nobody else comes to it again"
+    assert pod.barrier.target == Target(1, 0), "no other agent comes to it again"
 
 
 def publish_waiting(pod: Pod, since: int, *leaving: Leaving, complete: bool = False) -> None:

@@ -78,7 +78,7 @@ def test_wrapper_sends_a_signal_that_asks_for_the_end_at_once(gang: Gang) -> Non
         assert agent.wait() == 143
 
 
-NOTE_SIGNALS = """
+PRINT_SIGNALS = """
 import signal, time
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
 print("ready", flush=True)
@@ -92,7 +92,7 @@ def test_process_is_notified_within_100_ms(gang: Gang) -> None:
     gang.publish(2, 1)
     numbers = itertools.count(2)
     flags = ("--notify-signal", "USR1")
-    with run_agent(gang.env, "run", *flags, "--", sys.executable, "-c", NOTE_SIGNALS) as agent:
+    with run_agent(gang.env, "run", *flags, "--", sys.executable, "-c", PRINT_SIGNALS) as agent:
 
         def notify() -> float:
             number, started = next(numbers), time.monotonic()
