@@ -40,7 +40,9 @@ def start_recovery(
     )
     site = Site(setup.target.identity.pod_uid, setup.options.stop_grace_seconds, lambda: agent.env)
     recovery = Recovery(site, wrapper, reports, setup.reporter, setup.clock)
-    wrapper.follow_ends(recovery.follow_end, recovery.follow_gone)
+    wrapper.hooks = wrapper.hooks._replace(
+        after_end=recovery.follow_end, after_gone=recovery.follow_gone
+    )
     agent.on_recovery = recovery.observe
     recovery.observe(roster, True)  # noqa: FBT003  a callback
     threading.Thread(target=recovery.run, name="recovery", daemon=True).start()

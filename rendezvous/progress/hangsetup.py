@@ -65,7 +65,7 @@ def prepare_pages(
     if setup.options.progress_pattern is not None:
         text_setting = "FB_PROGRESS_PATTERN"
         tap = OutputTap(setup.options.progress_pattern)
-        wrapper.follow_output(tap)
+        wrapper.hooks = wrapper.hooks._replace(tap=tap)
         read_text = tap.read
     pages = ProgressPages(
         setup.options.directory,
@@ -76,7 +76,7 @@ def prepare_pages(
         text_setting,
     )
     pages.is_command_running = lambda: wrapper.is_running
-    wrapper.follow_starts(pages.begin_command)
+    wrapper.hooks = wrapper.hooks._replace(before_start=pages.begin_command)
     return pages
 
 

@@ -42,6 +42,7 @@ _FILES = (
 _FOLDERS = ("framework/agent", "rendezvous")
 _MAIN = b"from rendezvous.app import main\n\nmain()\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+_BEST_COMPRESSION = 9
 _READABLE = 0o444
 _EXECUTABLE = 0o555
 # It takes the arguments of ssh: mpirun calls it (OMPI_MCA_plm_rsh_agent), or a link named `ssh`. It
@@ -87,12 +88,12 @@ def build_zipapp(sources: Dict[str, bytes]) -> bytes:
     import zipfile  # loads pathlib and urllib, which the other commands do not need
 
     archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+    with zipfile.ZipFile(archive, "w") as file:
         for name, content in sorted({**sources, "__main__.py": _MAIN}.items()):
             info = zipfile.ZipInfo(name, _EPOCH)
             info.external_attr = _READABLE << 16
             info.compress_type = zipfile.ZIP_DEFLATED
-            file.writestr(info, content)
+            file.writestr(info, content, compresslevel=_BEST_COMPRESSION)
     return archive.getvalue()
 
 

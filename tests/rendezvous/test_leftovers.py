@@ -10,9 +10,10 @@ import pytest
 
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
+from rendezvous.core.command import Order, OrderKind
 from rendezvous.process import children as module
 from rendezvous.process.children import Children
-from rendezvous.process.wrapper import Wrapper, _Order
+from rendezvous.process.wrapper import Hooks, Wrapper
 from rendezvous.settings.options import Options
 from tests.support.fakes.agentclock import VirtualClock
 
@@ -53,17 +54,23 @@ def build_setup(clock: AgentClock) -> Any:
     )
 
 
+def give(wrapper: Wrapper, kind: OrderKind, exit_code: int = 0) -> None:
+    """Let the main thread carry out an order."""
+    wrapper._unfinished[0] = threading.Event()
+    wrapper._follow(Order(kind, {}, exit_code))
+
+
 @pytest.mark.parametrize("looks", [1, 2, 3])
-def test_end_is_told_at_once_and_then_that_nothing_is_left(looks: int) -> None:
+def test_end_is_reported_at_once_and_later_that_no_process_is_left(looks: int) -> None:
     children: Any = StuckChildren(looks)
     setup = build_setup(AgentClock())
     wrapper = Wrapper(["train"], setup, children)
     calls: list[tuple[object, int]] = []
-    wrapper.follow_ends(
-        lambda code: calls.append((code, children.looks)),
-        lambda: calls.append(("gone", children.looks)),
+    wrapper.hooks = Hooks(
+        after_end=lambda code: calls.append((code, children.looks)),
+        after_gone=lambda: calls.append(("gone", children.looks)),
     )
-    wrapper._start({})
+    give(wrapper, OrderKind.START)
     wrapper._wake()
     while len(calls) < 2:
         wrapper._turn()
@@ -78,15 +85,15 @@ def test_program_ends_though_a_killed_command_does_not() -> None:
     clock = VirtualClock()
     setup = build_setup(clock)
     wrapper = Wrapper(["train"], setup, children)
-    wrapper._pid = 9
-    wrapper._obey(_Order("fail", threading.Event(), {}, 202))
+    give(wrapper, OrderKind.START)
+    give(wrapper, OrderKind.FAIL, 202)
     wrapper._wake()
     wrapper._turn()
-    codes = [wrapper._exit_code]
+    codes = [wrapper._memory.exit_code]
     clock.now += 10.0
     wrapper._wake()
     wrapper._turn()
-    assert [*codes, wrapper._exit_code] == [None, 202]
+    assert [*codes, wrapper._memory.exit_code] == [None, 202]
     for descriptor in (wrapper._wakeup_read, wrapper._wakeup_write):
         os.close(descriptor)
 
@@ -116,12 +123,12 @@ def test_command_that_succeeds_before_it_is_killed_did_not_hang(code: int, expec
     children.kill_leftovers = lambda: True
     setup = build_setup(VirtualClock())
     wrapper = Wrapper(["train"], setup, children)
-    wrapper._pid = PID
+    give(wrapper, OrderKind.START)
     children.codes = {}
-    wrapper._obey(_Order("fail", threading.Event(), {}, 202))
+    give(wrapper, OrderKind.FAIL, 202)
     children.codes = {PID: code}
-    wrapper._take_end()
-    assert wrapper._exit_code == expected
+    wrapper._follow_end()
+    assert wrapper._memory.exit_code == expected
     for descriptor in (wrapper._wakeup_read, wrapper._wakeup_write):
         os.close(descriptor)
 
@@ -130,9 +137,9 @@ def test_own_exit_code_that_means_a_hang_is_named(capsys: pytest.CaptureFixture[
     setup = build_setup(VirtualClock())
     children: Any = StuckChildren(1, 202)
     wrapper = Wrapper(["train"], setup, children)
-    wrapper._pid = PID
-    wrapper._take_end()
-    assert wrapper._exit_code == 202
+    give(wrapper, OrderKind.START)
+    wrapper._follow_end()
+    assert wrapper._memory.exit_code == 202
     assert "ended with 202, which is reported as a hang" in capsys.readouterr().err
     for descriptor in (wrapper._wakeup_read, wrapper._wakeup_write):
         os.close(descriptor)
