@@ -1,1 +1,1 @@
-"""What training code imports. `install` copies this folder, without this file, to the volume."""
+"""The folder for training code. `install` copies it, without this file, into the volume."""

@@ -90,7 +90,7 @@ def test_stale_attempt_of_both_sources_keeps_waiting(server: ApiServer, tmp_path
     assert server.framework is not old, "the old roster was complete, and did not count"
 
 
-# What a barrier does to the volume, in this order, for each of its two files.
+# The operations of a barrier on the volume, in this order, for each of its two files.
 CALLS = ("open", "write", "fchmod", "close", "rename")
 KILLER = (
     f"CALLS = {CALLS}"
