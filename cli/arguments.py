@@ -1,7 +1,7 @@
 """Arguments and options that name objects of a cluster, with the completion of live names.
 
-A shell asks for names through the ``shell_complete`` of an argument. What reads them from the
-cluster (``cli.start.livenames``) is imported only then.
+A shell asks for names through the ``shell_complete`` of an argument. ``cli.start.livenames``, which
+reads them from the cluster, is imported only then.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from cli.options import read_choice
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 _Decorator = Callable[[_Decorated], _Decorated]
-# No object has them, and a path with them names another one.
+# No object has these names, and a URL path with one of them means another object.
 _NO_NAMES = frozenset({"", ".", ".."})
 
 
@@ -45,7 +45,7 @@ class FrameworkCommand(click.Command):
     def _explain_pod(
         self, ctx: click.Context, args: list[str], error: click.MissingParameter
     ) -> click.UsageError:
-        """Explain that the name of a Pod is in the place of NAME ROLE/INDEX, if it is."""
+        """Explain that the user wrote the name of a Pod instead of NAME ROLE/INDEX, if so."""
         from cli.taskwords import suggest_pod
 
         read = self._read(ctx, args)
@@ -167,7 +167,7 @@ def complete_tasks(ctx: click.Context, _param: click.Parameter, incomplete: str)
 
 
 def complete_sizes(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete ``ROLE=`` of the Framework in the command line; the number is the user's."""
+    """Complete ``ROLE=`` of the Framework in the command line; the user types the number."""
     return _offer(
         [] if "=" in incomplete else [f"{role}=" for role in _read_roles(ctx)], incomplete
     )

@@ -1,7 +1,8 @@
-"""A client that refuses answers that are no objects of Kubernetes.
+"""A client that refuses answers that are not objects of Kubernetes.
 
-A wrong address, a proxy or a faulty server may answer anything. The modules of the command line
-rely on the form that is checked here; ``framework.api.codec`` checks the status of a Framework.
+A wrong address, a proxy or a faulty server may answer with any content. The modules of the command
+line rely on the form that is checked here; ``framework.api.codec`` checks the status of a
+Framework.
 """
 
 from collections.abc import AsyncGenerator
@@ -129,7 +130,7 @@ def _check(resource: Resource, obj: Object) -> Object:
     """Return the object as it is.
 
     Raises:
-        UnreachableError: it has not the form of an object of this kind.
+        UnreachableError: it does not have the form of an object of this kind.
     """
     try:
         msgspec.convert(obj, _choose_form(resource, obj))

@@ -1,4 +1,4 @@
-"""The cluster that a user chose: rooms below the options need it, so it is apart from them."""
+"""The cluster that a user chose; separate from the options, which lower modules do not import."""
 
 from dataclasses import dataclass
 
@@ -12,4 +12,4 @@ class ClusterChoice:
     context: str | None = None
     """Of the kubeconfig; None for its current one."""
     namespace: str | None = None
-    """None for that of the file or of the context."""
+    """None for the namespace of the file or of the context."""

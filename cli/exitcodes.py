@@ -13,7 +13,7 @@ class ExitCode(IntEnum):
     """Done; for ``run``: every Framework succeeded."""
     FAILED = 1
     """For ``run``: a Framework failed, was stopped or deleted. For ``lint``: something was found.
-    For a wait: what it waits for can never come. Else: what was asked for is not there."""
+    For a wait: its condition can never be reached. Else: the requested object does not exist."""
     USAGE = 2
     """Bad usage or input, or a cluster that it does not fit; nothing was applied."""
     UNREACHABLE = 3

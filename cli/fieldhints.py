@@ -12,7 +12,7 @@ from framework.api.types import Framework, TaskRoleSpec
 from framework.kube.resources import Object
 
 _OF_EVERY_OBJECT = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
-# What other kinds of jobs call the same.
+# Fields of other kinds of jobs, and the fields of a Framework with the same meaning.
 _OF_OTHER_KINDS = {
     "replicas": "taskNumber",
     "template": "pod",
@@ -41,7 +41,7 @@ def list_unknown_fields(framework: Framework) -> Iterator[str]:
 
 
 def _list_unknown_extensions(role: TaskRoleSpec, path: str) -> Iterator[str]:
-    """List the unknown fields of what the original does not have."""
+    """List the unknown fields of the extensions, which the original does not have."""
     recovery = role.recovery
     parts: list[tuple[str, Mapping[str, Any]]] = []
     if role.drain is not None:

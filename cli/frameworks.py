@@ -1,4 +1,4 @@
-"""Reads Frameworks by name or as a list, and explains it if one does not exist."""
+"""Reads Frameworks by name or as a list, and explains which do not exist."""
 
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
@@ -17,10 +17,10 @@ _OTHER_CLUSTER = "name another cluster with --context or --kubeconfig"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which Frameworks a command asks for."""
+    """The Frameworks that a command asks for."""
 
     names: tuple[str, ...] = ()
-    """In this order; empty for all that the selectors select."""
+    """In this order; empty for all Frameworks that the selectors match."""
     namespace: str | None = None
     """None for all namespaces."""
     labels: str | None = None
@@ -31,7 +31,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found of a selection."""
+    """The result of a selection."""
 
     whole: Object
     """A list, or one Framework in the place of a list; with Tables, a Table."""
@@ -42,7 +42,7 @@ class Found:
 
 
 async def find_frameworks(client: KubeClient, selection: Selection) -> Found:
-    """Read what is selected.
+    """Read the selected Frameworks.
 
     Raises:
         CliError: the cluster has no Frameworks at all, or cannot read a selector.
@@ -69,7 +69,7 @@ async def find_frameworks(client: KubeClient, selection: Selection) -> Found:
 
 
 def _explain_selectors(selection: Selection) -> str:
-    """Explain that the server cannot read a selector, which it says with values hidden."""
+    """Explain which selector the server cannot read: its own message hides the values."""
     faults = []
     if selection.labels:
         faults.append(
@@ -99,7 +99,7 @@ async def drop_kind(client: KubeClient, namespace: str, names: Sequence[str]) ->
         KubeError: the server does not answer, or refuses.
     """
     if names and is_other_kind(names[0]):
-        # The others are no names of Frameworks then, and must not be changed.
+        # Then the other words are not names of Frameworks, and must not be changed.
         await get_framework(client, namespace, names[0])
     if names and is_kind_word(names[0]):
         try:
@@ -132,7 +132,7 @@ async def get_framework(
 
 
 def check_served(error: NotFoundError, otherwise: str = _OTHER_CLUSTER) -> None:
-    """Raise if the kind is missing and not the object: only the latter has details.
+    """Raise if the server does not know the kind: then its answer has no details.
 
     Args:
         error: the answer to a request for one Framework.
@@ -187,7 +187,7 @@ def _explain_absence(name: str, namespace: str, known: list[str]) -> str:
 async def _list_names(client: KubeClient, namespace: str) -> list[str]:
     """List the Frameworks of a namespace; [] if the user may not."""
     names: list[str] = []
-    # Only for a hint.
+    # The names are only a hint in an error message.
     with suppress(KubeError):
         pages = client.list_pages(FRAMEWORKS, namespace, limit=PAGE_SIZE)
         async with aclosing(pages):

@@ -8,7 +8,7 @@ from framework.kube.resources import Object
 
 @dataclass(frozen=True, slots=True)
 class JobName:
-    """The job whose controller made a Framework, and puts it back if it is changed."""
+    """The job whose controller created a Framework, and reverts changes of it."""
 
     kind: str
     name: str

@@ -1,4 +1,4 @@
-"""Replaces TfJobs and TrainingJobs of the user's files by what they become. Pure.
+"""Replaces TfJobs and TrainingJobs of the user's files by Frameworks. Pure.
 
 ScaleIns and ScaleOuts stay as they are, if they have no faults.
 """
@@ -36,7 +36,7 @@ def compile_document(document: Document) -> Compiled | None:
 def expand(
     source: str, document: Document, problems: list[str], warnings: list[str]
 ) -> Iterator[Document]:
-    """Go through the objects that a document becomes; itself, if it is of no such kind."""
+    """Yield the objects of a converted document; the document itself if it is of another kind."""
     notes: Iterable[Note] = ()
     try:
         compiled = compile_document(document)

@@ -21,7 +21,7 @@ _OTHER_KINDS = frozenset(
     }
 )
 NAME_BY_KIND = f"{_SINGULAR}/"
-"""What a user may write in front of a name."""
+"""A prefix that a user may write in front of a name."""
 
 
 def is_kind_word(word: object) -> bool:

@@ -75,12 +75,12 @@ class _Program(click.Group):
         except OSError as e:
             if e.errno not in _NO_ROOM:
                 raise
-            _give_up_output()
+            _discard_output()
             print_error(f"error: cannot write: {e.strerror}; make room for it")
             raise SystemExit(int(ExitCode.USAGE)) from e
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read what is in front of the command; an option of a command there is explained."""
+        """Read the words before the command; explain an option of a command among them."""
         given = list(args)
         try:
             return super().parse_args(ctx, args)
@@ -110,19 +110,19 @@ class _Program(click.Group):
         except click.exceptions.NoArgsIsHelpError:
             raise  # Its message is the help of the group.
         except click.UsageError as e:
-            # It repeats arguments, which a script may have from a file or a cluster.
+            # The message repeats arguments, which a script may have read from a file or a cluster.
             raise click.UsageError(make_printable(e.format_message()), ctx=e.ctx) from e
         except CliError as e:
             for line in e.lines:
                 print_error(f"error: {line}")
             ctx.exit(int(e.exit_code))
         except KeyboardInterrupt:
-            # Before anything was started that would have to be stopped.
+            # Nothing was started yet that must be stopped.
             ctx.exit(int(ExitCode.INTERRUPTED))
 
 
-def _give_up_output() -> None:
-    """Drop what could not be written: the program's end would try again, and fail again."""
+def _discard_output() -> None:
+    """Discard the unwritten output: the interpreter would fail to write it again at exit."""
     silence(sys.stdout)
 
 
@@ -135,7 +135,7 @@ def main() -> None:
     """Run gangs of training Pods: on a Kubernetes cluster, or on this machine with --local."""
     from framework.logs import configure_logging
 
-    # Progress says what matters; warnings of a watch that reconnects would tear the display.
+    # The display shows a lost connection; log lines of a watch would damage the display.
     configure_logging(level="error")
 
 

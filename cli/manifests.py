@@ -29,7 +29,7 @@ from framework.strictyaml import Document, YamlError, load_documents
 _RBAC = "rbac.authorization.k8s.io"
 _CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True)
 _DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
-# In the order in which they are applied: what others refer to comes first.
+# In the order in which they are applied: an object comes after those that it refers to.
 SUPPORTING = (
     resources.NAMESPACES,
     resources.SERVICE_ACCOUNTS,
@@ -105,7 +105,7 @@ def load_manifests(
 
     Args:
         files: paths; ``-`` is standard input.
-        namespace: what the user asked for by flag; an object of another one is a fault.
+        namespace: of the option --namespace; an object of another namespace is a fault.
         default_namespace: for objects that name none.
         is_local: they will run on a local cluster, which has no volumes to claim.
 
@@ -160,12 +160,12 @@ def name_source(file: str) -> str:
 def read_objects(
     files: Sequence[str], notes: list[str] | None = None
 ) -> dict[str, list[tuple[str, Object]]]:
-    """Read the objects of all files, of whatever kind; each Framework among them is valid.
+    """Read the objects of all files, of any kind; each Framework among them is valid.
 
     Args:
         files: paths; ``-`` is standard input.
-        notes: if given, TfJobs and TrainingJobs are replaced by what they become, and what is
-            translated is added here.
+        notes: if given, TfJobs and TrainingJobs are replaced by Frameworks, and the notes about
+            this are added here.
 
     Returns:
         By file, each object after its place: the file, and the line if it has several documents.
@@ -183,7 +183,7 @@ def read_objects(
 def _read_objects(
     file: str, problems: list[str], notes: list[str] | None
 ) -> Iterator[tuple[str, Object]]:
-    """Read one file; those of several may be variants of one Framework."""
+    """Read one file. Several files may have variants of the same Framework."""
     frameworks: list[Manifest] = []
     documents = read_documents([file], problems)
     if notes is not None:
@@ -210,7 +210,7 @@ def _read_objects(
 
 
 def read_documents(files: Sequence[str], problems: list[str]) -> Iterator[tuple[str, Document]]:
-    """Go through the documents of all files, each after its place; add what cannot be read."""
+    """Yield the documents of all files, each after its place; add a problem for a faulty file."""
     for file in files:
         source = name_source(file)
         try:
@@ -233,7 +233,7 @@ def read_documents(files: Sequence[str], problems: list[str]) -> Iterator[tuple[
 
 
 def _open_list(place: str, document: Document) -> Iterator[tuple[str, Document]]:
-    """Go through a List, which is how kubectl prints several objects."""
+    """Yield the items of a List, the form in which kubectl prints several objects."""
     body = document.value
     items = body.get("items") if isinstance(body, dict) else None
     if not isinstance(items, list) or not str(body.get("kind")).endswith("List"):
@@ -336,7 +336,7 @@ def _check_framework(manifest: Manifest) -> list[str]:
 
 
 def _find_other_faults(body: Object, known: Sequence[FieldError]) -> Iterator[FieldError]:
-    """Find what breaks a rule beside the fields that cannot be read, by leaving those out."""
+    """Find the rules that are broken besides the unreadable fields, which are left out."""
     rest = copy.deepcopy(body)
     for fault in known:
         _drop(rest, fault.path)
@@ -349,7 +349,7 @@ def _find_other_faults(body: Object, known: Sequence[FieldError]) -> Iterator[Fi
 
 
 def _drop(value: Any, path: str) -> None:
-    """Remove the field at this path; one that is not there is as good as removed."""
+    """Remove the field at this path, if it exists."""
     *steps, last = re.findall(r"[^.\[\]]+", path) or [""]
     try:
         for step in steps:

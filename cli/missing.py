@@ -45,7 +45,7 @@ def explain_task(
 
     Args:
         name: of the Framework.
-        role: what the user asked for.
+        role: as the user wrote it.
         index: of the Task, None for all of the role.
         known: the roles, each with the indices of its Tasks.
     """

@@ -25,9 +25,9 @@ def read_metadata(body: Object) -> Mapping[str, Any]:
 
 
 def read_version(body: Object) -> int:
-    """Return the resourceVersion of an object as a number; 0 if it is none.
+    """Return the resourceVersion of an object as a number; 0 if it is not a number.
 
-    It tells the order of Events of one second: their times are whole seconds.
+    It orders Events of the same second, because their times are whole seconds.
     """
     version = str(read_metadata(body).get("resourceVersion") or "")
     is_number = version.isascii() and version.isdecimal() and len(version) <= _VERSION_DIGITS

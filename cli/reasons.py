@@ -1,4 +1,4 @@
-"""Why a Task does not run: read from its Pod, the progress annotation and the conditions. Pure."""
+"""Explains why a Task does not run, from its Pod, the roster's annotation and conditions. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from framework.api.rostervalues import RosterError
 from framework.kube.resources import Object
 
 _CREATIONS = frozenset({constants.NAME_TAKEN_REASON, constants.CREATION_REFUSED_REASON})
-# Warnings of the local cluster about what it does otherwise than a node: no container waits for it.
+# Warnings of the local cluster about its differences from a node; they never explain a wait.
 _REMARKS = frozenset({"PathsReplaced", "SecurityContextIgnored"})
 _POD_NAME = re.compile(r'pods "[^"]*" (?:is forbidden: )?')
 # Kubernetes' own default.
@@ -24,7 +24,7 @@ def explain_blocked(framework: Object, *, creates: bool = True) -> str:
 
     Args:
         framework: as stored.
-        creates: what cannot be created is still wanted; an attempt that is over wants no more.
+        creates: whether failed creates count; after the end of the attempt they do not.
     """
     found = _find_blocked(framework)
     if found is None or (found.get("reason") in _CREATIONS and not creates):
@@ -33,7 +33,7 @@ def explain_blocked(framework: Object, *, creates: bool = True) -> str:
 
 
 def is_paused(framework: Object) -> bool:
-    """Return whether what keeps the controller from going on is the pause before a retry."""
+    """Return whether the controller only waits for the end of the pause before a retry."""
     found = _find_blocked(framework)
     return found is not None and found.get("reason") == constants.RETRY_BACKOFF_REASON
 
@@ -119,11 +119,11 @@ def find_running_init(pod: Object) -> str | None:
 def explain_restarts(pod: Object, *, counts: bool) -> str:
     """Explain that a container is restarted repeatedly; "" if none is.
 
-    The controller sees no end of it: to Kubernetes the Pod is Running.
+    The controller does not see this failure, because the Pod stays Running.
 
     Args:
         pod: as stored.
-        counts: say how often and what it does now, which changes with each restart.
+        counts: add the number of restarts and the present state, which change at each restart.
     """
     found = next(_find_restarting(pod), None)
     if found is None:

@@ -39,7 +39,7 @@ _NO_CLUSTER = (
     "no cluster is configured: name a kubeconfig with --kubeconfig or $KUBECONFIG, or create "
     "~/.kube/config"
 )
-# How admission policies and webhooks say no. A missing right reads otherwise.
+# The words of admission policies and webhooks; a missing right has other words.
 _DENIED = re.compile(r"\bdenied (?:the )?request\b")
 
 
@@ -102,7 +102,7 @@ def list_local_clusters() -> list[LocalCluster]:
             from cli.local.state import list_running
         running = list_running()
     except CliError:
-        # They are not installed, or another user can write the state file, which is then ignored.
+        # Not installed, or another user can write the state file, which is then ignored.
         return []
     found = []
     for cluster in running:
@@ -163,7 +163,7 @@ async def open_client(config: KubeConfig, *, accept: str = JSON) -> AsyncIterato
         accept: the form of objects; ``TABLE`` for those that kubectl prints.
 
     Raises:
-        CliError: it does not, or it does not know us.
+        CliError: the server does not answer, or refuses the credentials.
     """
     try:
         async with CheckedClient(
@@ -182,7 +182,7 @@ def explained(config: KubeConfig, *, refused: ExitCode = ExitCode.FAILED) -> Ite
 
     Args:
         config: its server is named in the messages.
-        refused: exit code if the server answers, lets us in, and says no to what was asked for.
+        refused: exit code if the server answers, and refuses the request of a known user.
     """
     try:
         yield
@@ -220,7 +220,7 @@ def explained(config: KubeConfig, *, refused: ExitCode = ExitCode.FAILED) -> Ite
 
 
 def run_printing(printing: Coroutine[Any, Any, ExitCode]) -> ExitCode:
-    """Print until the end, until Ctrl-C, or until the reader of the pipe has gone."""
+    """Print until the end, until Ctrl-C, or until the reader of the pipe has closed it."""
     try:
         return asyncio.run(printing)
     except KeyboardInterrupt:

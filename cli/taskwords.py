@@ -1,4 +1,4 @@
-"""Words by which a user means a Task, in another form than ROLE/INDEX. Pure."""
+"""Finds the Task that a user means by a word of another form than ROLE/INDEX. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def suggest_tasks(word: str) -> str:
 
 
 def suggest_pod(word: str) -> tuple[str, TaskKey] | None:
-    """Find the Framework and the Task of a Pod's name in the place of NAME; None if it is none."""
+    """Find the Framework and the Task of a word that is the name of a Pod; None if it is not."""
     return parse_pod_name(word.removeprefix("pods/").removeprefix("pod/"))
 
 

@@ -69,7 +69,7 @@ class ContainerTemplate:
         return [m for m in _get_list(self.body, "volumeMounts") if isinstance(m, dict)]
 
     def get_env(self) -> dict[str, str]:
-        """Map the variables with a plain value to it, all others to an empty text."""
+        """Map each variable to its value, or to "" if it has no plain value."""
         return {
             str(item.get("name")): "" if item.get("value") is None else str(item["value"])
             for item in _get_list(self.body, "env")
@@ -100,7 +100,7 @@ class RoleTemplate:
 
     @property
     def spec_path(self) -> str:
-        """Where the Pod's spec stands."""
+        """Path of the Pod's spec."""
         return f"{self.path}.task.pod.spec"
 
     @property
@@ -147,7 +147,7 @@ class RoleTemplate:
 
 
 def list_roles(framework: Object) -> Iterator[RoleTemplate]:
-    """Go through the roles that have a Pod template."""
+    """Yield the roles that have a Pod template."""
     for index, role in enumerate(_get_list(framework, "spec", "taskRoles")):
         spec = _get(role, "task", "pod", "spec")
         if isinstance(spec, dict):

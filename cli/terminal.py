@@ -15,7 +15,7 @@ from framework.api.text import make_printable
 
 
 def print_line(text: str = "") -> None:
-    """Print a line on standard output; a line end in it is shown, not obeyed."""
+    """Print a line on standard output; a line end in it is escaped."""
     click.echo(make_printable(text))
 
 
@@ -44,8 +44,8 @@ def silence(stream: IO[Any]) -> None:
 def end_program(code: int) -> None:
     """End the process without the interpreter's cleanup, which takes longer than a completion may.
 
-    Only for a program that has started nothing which has to be ended. Returns if the output cannot
-    be written, so that the interpreter reports it.
+    Use it only in a program that has started nothing that must be ended. Returns if the output
+    cannot be written, so that the interpreter reports it.
     """
     with suppress(OSError, ValueError):
         for stream in (sys.stdout, sys.stderr):

@@ -1,4 +1,4 @@
-"""How far a training is, in words. Pure."""
+"""Describes the progress of a training. Pure."""
 
 from framework.api.trainingstatus import TrainingStatus
 

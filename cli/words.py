@@ -33,10 +33,10 @@ def explain_diagnostics(diagnostics: str) -> str:
 
 
 def find_cut_message(diagnostics: str) -> tuple[str, list[str]] | None:
-    """Find the termination message of which ``explain_diagnostics`` says the last line only.
+    """Find the termination message of which ``explain_diagnostics`` shows only the last line.
 
     Returns:
-        The container and the lines of its message; None if all has been said.
+        The container and the lines of its message; None if all lines are shown.
     """
     found = _find_object(diagnostics)
     containers = [] if found is None else found.get("containers")
@@ -70,7 +70,7 @@ def _walk_parts(pod: Mapping[str, Any]) -> Iterator[str]:
         yield ": ".join(filter(None, (reason, message)))
     containers = pod.get("containers")
     for container in containers if isinstance(containers, list) else ():
-        # One that ended well is no cause; a rule that asks for no code leaves it out.
+        # A container that ended with 0 is not the cause. Without a code, it may be.
         if isinstance(container, dict) and container.get("code", -1) != 0:
             yield _explain_container(container)
 
@@ -106,7 +106,7 @@ def _find_agents_message(message: str) -> list[str]:
 
 
 def _explain_message(message: str) -> list[str]:
-    """Take from a termination message what names the cause."""
+    """Find the text of a termination message that names the cause."""
     lines = [stripped for line in message.splitlines() if (stripped := line.strip())]
     whole = "; ".join(lines)
     if len(whole) <= _SHORT_MESSAGE:

@@ -23,12 +23,12 @@ class Call:
     """A rendezvous agent as a container calls it."""
 
     arguments: Arguments | None
-    """Its command line; None: a shell or another program builds it, or it is wrong."""
+    """Its command line; None if a shell or another program builds it, or if it is wrong."""
     fault: str
     """The fault of the command line; "" if there is none."""
     env: dict[str, str]
     options: Options | None
-    """The parsed options; None: there is a problem."""
+    """The parsed options; None if there is a problem."""
     problems: tuple[Problem, ...]
 
     @property
@@ -65,14 +65,14 @@ def read_call(container: ContainerTemplate) -> Call:
 
 
 def _parse_rendering(env: dict[str, str], flags: dict[str, str]) -> Options:
-    """Parse without the settings of behaviour: their faults hide nothing of what is rendered."""
+    """Parse the options of rendering, which faults in the settings of behaviour must not hide."""
     hidden = {name for setting in BEHAVIOUR for name in (setting.name, setting.env_name)}
     env = {name: text for name, text in env.items() if name not in hidden}
     return parse_options(env, {name: text for name, text in flags.items() if name not in hidden})
 
 
 def read_settings(container: ContainerTemplate) -> dict[str, str]:
-    """Map a container's variables that have a value here to it."""
+    """Map the variables of a container to their values, without those that are unknown here."""
     env = container.get_env()
     return {name: text for name, text in env.items() if text and not is_open(text)}
 
@@ -83,7 +83,7 @@ def is_watch(container: ContainerTemplate) -> bool:
 
 
 def is_given(role: RoleTemplate, agent: ContainerTemplate, call: Call, name: str) -> bool:
-    """Return whether the user chose a setting, here or where lint cannot see it."""
+    """Return whether the user chose a setting here, or may have chosen it by ``envFrom``."""
     (option,) = (option for option in OPTIONS if option.name == name)
     return bool(
         name in call.flags
@@ -94,7 +94,7 @@ def is_given(role: RoleTemplate, agent: ContainerTemplate, call: Call, name: str
 
 
 def load_barrier_config(container: ContainerTemplate, role: RoleTemplate) -> Config:
-    """Read a barrier's settings, in a Pod as the controller makes them.
+    """Read a barrier's settings as in a Pod that the controller creates.
 
     Raises:
         ConfigError: With every fault found.
@@ -123,7 +123,7 @@ def list_barrier_faults(container: ContainerTemplate, role: RoleTemplate) -> Ite
 
 
 def _find_words(container: ContainerTemplate) -> list[str] | None:
-    """Find the agent's own words; None where a shell or another program puts them together."""
+    """Find the arguments of the agent; None if a shell or another program builds them."""
     words = container.list_words()
     if container.is_wrapped:
         agents = [i for i, w in enumerate(words) if w.endswith("/" + images.INSTALLED_AGENT)]

@@ -33,7 +33,7 @@ _SLOTTED_FORMATS = frozenset({"openmpi", "hydra", "deepspeed", "horovod", "horov
 _GPU = re.compile(r"(^|[./])gpu$")
 _INJECTOR = re.compile(r"(?<!\S)\S*/" + re.escape(constants.INJECTOR_FILE) + r"(?!\w)")
 _ENV_FILE = re.compile(r"(?<!\S)\S*/current/env\.sh\b")
-# Where a command begins: a word of its own, or in a shell's script.
+# The beginning of a command: a separate word, or a command in a shell script.
 _COMMAND_START = r"(?:^|[\n;&|({][^\S\n]*|\b(?:exec|then|do|else|time|env)\s+)(?:[^\s;&|({]*/)?"
 _HOST_LAUNCHER = re.compile(_COMMAND_START + r"(mpirun|mpiexec|horovodrun|deepspeed)(?=\s|$)")
 _TORCHRUN = re.compile(_COMMAND_START + r"(torchrun)(?=\s|$)|(torch\.distributed\.run)\b")
@@ -81,7 +81,7 @@ def missing_agent(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding
 
 
 def agent_settings(framework: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:
-    """Find words and settings with which an agent ends with 210, and such as it does not know."""
+    """Find arguments and settings with which an agent ends with 210, or that it does not know."""
     names = list_role_names(framework)
     for container in role.list_containers():
         if container.program == images.BARRIER:
@@ -119,10 +119,10 @@ def agent_token(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:
 
 
 def missing_slots(framework: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:
-    """Find one process a Pod on Pods with several GPUs."""
+    """Find launchers that start one process in each Pod although the Pods have several GPUs."""
     containers = role.list_containers()
     text = "\n".join(word for c in containers if _has_variables(c) for word in _list_own_words(c))
-    # Launchers start processes in all Pods, torchrun in its own.
+    # Launchers start processes in all Pods; torchrun only in its own Pod.
     on_torchrun = _count_gpus([role]) if _find_torchrun(text) else 0
     on_hosts = _count_gpus([*list_roles(framework)]) if _finds_hosts(text) else 0
     for agent in containers:
@@ -154,7 +154,7 @@ def _list_agent_files(containers: list[ContainerTemplate]) -> list[_AgentFile]:
 
 
 def _report_no_installer(container: ContainerTemplate, role: RoleTemplate) -> Iterator[Finding]:
-    """Report an agent that is to come from an empty volume; an image may bring its own."""
+    """Report an agent in an emptyDir volume that nothing installs; an image may have its own."""
     empty = {v.body.get("name") for v in role.list_volumes() if "emptyDir" in v.body}
     for mount in container.list_mounts():
         agent = f"{get_mount_path(mount)}/{images.INSTALLED_AGENT}"
@@ -270,7 +270,7 @@ def _has_variables(container: ContainerTemplate) -> bool:
 
 
 def _list_own_words(container: ContainerTemplate) -> list[str]:
-    """List a command's first word, scripts and the rest on one line, without the wrapper."""
+    """List the command without the wrapper as one line, then each of its scripts."""
     words = container.list_words()
     if container.is_wrapped and "--" in words:
         words = words[words.index("--") + 1 :]
@@ -288,7 +288,7 @@ def _finds_hosts(text: str) -> bool:
 
 
 def _count_gpus(roles: list[RoleTemplate]) -> int:
-    """Count the GPUs of the container that has most."""
+    """Return the number of GPUs of the container that has the most."""
     return max((_count_own(c) for role in roles for c in role.list_containers()), default=0)
 
 

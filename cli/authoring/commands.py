@@ -13,7 +13,7 @@ from cli.authoring.injection import (
     inject_all,
     is_account_of_agents,
 )
-from cli.authoring.rules import LintOptions, find_what_injection_leaves, lint
+from cli.authoring.rules import LintOptions, find_faults_after_injection, lint
 from cli.exitcodes import CliError, ExitCode
 from cli.manifests import explain_no_framework, name_source, read_objects
 from cli.printing.yamltext import render_yaml
@@ -25,7 +25,7 @@ from framework.kube.resources import Object
 
 
 class _Place(NamedTuple):
-    """A finding, and where the Framework stands in the user's files."""
+    """A finding, and the place of the Framework in the user's files."""
 
     file: str
     framework: str
@@ -52,14 +52,14 @@ def inject_file(file: str, options: InjectionOptions, output: str | None) -> Exi
         _print_all(source, "note", _list_changes(original))
     for (source, _), framework in zip(originals, frameworks, strict=True):
         _print_all(source, "note", _list_token_holders(framework))
-        left = find_what_injection_leaves(framework)
+        left = find_faults_after_injection(framework)
         _print_all(source, "warning", (f"{f.path}: {f.message}; {f.fix}" for f in left))
     print_objects(objects, output, _explain_peers(frameworks))
     return ExitCode.SUCCEEDED
 
 
 def lint_files(files: Sequence[str], options: LintOptions, *, as_json: bool) -> ExitCode:
-    """Print what would not work in the files' Frameworks; FAILED if there is anything.
+    """Print the findings about the Frameworks of the files; return FAILED if there are any.
 
     Raises:
         CliError: a file is faulty, or there is no Framework in any.

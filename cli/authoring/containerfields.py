@@ -20,9 +20,9 @@ _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _DIGEST = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}")
 _ID = re.compile(r"[a-f0-9]{64}")
 _LONGEST_IMAGE = 255
-"""Of its name, without tag and digest."""
+"""Length of the name, without tag and digest."""
 _LONGEST_REFERENCE = 1024
-"""Of a reference that is repaired and printed."""
+"""A longer reference is not corrected in the message."""
 _IMAGE_FORM = "write it as REGISTRY/NAME:TAG, in lower-case letters and without spaces"
 _PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]+(?:-[a-z0-9]+)*")
 _LONGEST_PORT_NAME = 15
@@ -51,7 +51,7 @@ def is_reference(image: str) -> bool:
     rest, at, digest = image.partition("@")
     name, colon, tag = rest.rpartition(":")
     if not colon or "/" in tag:
-        # The colon, if there is one, is that of the port of a registry.
+        # A colon here belongs to the port of the registry.
         name, colon, tag = rest, "", ""
     if (at and not _DIGEST.fullmatch(digest)) or (colon and not _TAG.fullmatch(tag)):
         return False

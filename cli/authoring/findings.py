@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """How bad it is."""
+    """How serious a finding is."""
 
     ERROR = "error"
     """It does not work."""
@@ -15,7 +15,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fault: where, what happens, and what to write instead."""
+    """One fault: its place, its effect, and what to write instead."""
 
     rule: str
     severity: Severity

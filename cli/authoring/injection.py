@@ -3,8 +3,8 @@
 Fields that the user wrote stay, except ``restartPolicy``. An agent that is already there stays in
 its place and gets only the fields that it lacks, so a second injection changes nothing. Only an
 account that the agents alone use gets the right to acknowledge a drain and to report processes and
-progress. An account of the user's own is refused it, because all containers of a Pod share one
-account.
+progress. An account that the user named does not get this right, because all containers of a Pod
+share one account.
 """
 
 import copy
@@ -73,14 +73,14 @@ class InjectionError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InjectionOptions:
-    """What the user requested."""
+    """Options of ``framework inject``."""
 
     rendezvous: Rendezvous = Rendezvous.SIDECAR
     registry: str = images.REGISTRY
     dns: bool = False
     """A headless Service, and names for the Pods."""
     restricted: bool = False
-    """Every container as Pod Security's level `restricted` demands."""
+    """Every container gets the fields that Pod Security's level `restricted` requires."""
 
 
 def inject_all(documents: Sequence[Object], options: InjectionOptions) -> list[Object]:
@@ -168,12 +168,12 @@ def inject(framework: Object, options: InjectionOptions) -> list[Object]:
 
 
 def is_account_of_agents(account: str) -> bool:
-    """Return whether an account is none of the user's own: named as the agents', or not named."""
+    """Return whether an account is for agents only: it has their prefix, or no role names it."""
     return not account or account == ACCOUNT or account.startswith(ACCOUNT_PREFIX)
 
 
 def _check_account(framework: Object, role: RoleTemplate) -> None:
-    """Refuse to let an account of the user's own acknowledge."""
+    """Refuse to give an account of the user the right to acknowledge."""
     account = get_account(role)
     if is_account_of_agents(account):
         return
@@ -191,7 +191,8 @@ def _check_account(framework: Object, role: RoleTemplate) -> None:
 
 def _inject_role(framework: Object, role: RoleTemplate, options: InjectionOptions) -> None:
     spec = role.pod_spec
-    # Any other restarts an agent in place, and its exit code never reaches the controller.
+    # With another policy the kubelet restarts an agent, and the controller never sees its exit
+    # code.
     spec["restartPolicy"] = "Never"
     spec["serviceAccountName"] = _get_account(framework, role)
     _default(spec, "automountServiceAccountToken", value=False)
@@ -219,7 +220,7 @@ def _inject_role(framework: Object, role: RoleTemplate, options: InjectionOption
 
 
 def _mount_gang_key(framework: Object, role: RoleTemplate) -> None:
-    """Let agents and processes prove that they are of this attempt; a key of the user's stays."""
+    """Mount the gang key, the proof of belonging to this attempt; the user's own mount stays."""
     _check_volume(role, KEY_VOLUME, "secret")
     is_ours = any(volume.body.get("name") == KEY_VOLUME for volume in role.list_volumes())
     if refers_to_gang_key(role.body["task"]["pod"], framework["metadata"]["name"]) and not is_ours:
@@ -253,7 +254,7 @@ def _name_pods(framework: Object, role: RoleTemplate) -> None:
 
 
 def _silence(role: RoleTemplate) -> None:
-    """Switch acknowledgements and reports off where nothing needs them: agents lack the right."""
+    """Switch acknowledgements and reports off: nothing needs them, and agents lack the right."""
     for container in role.list_containers():
         if container.is_agent and container.program != images.BARRIER:
             env = _default(container.body, "env", [])
@@ -262,7 +263,7 @@ def _silence(role: RoleTemplate) -> None:
 
 
 def _add_agents(role: RoleTemplate, options: InjectionOptions) -> list[ContainerTemplate]:
-    """Put in the agents that are missing; list all that run one of our images."""
+    """Add the missing agents; return all containers that run an image of an agent."""
     present = {c.program for c in role.list_containers()}
     added: list[Object] = []
     if images.BARRIER not in present and options.rendezvous is not Rendezvous.WRAPPER:
@@ -378,7 +379,7 @@ def _default(body: Object, key: str, value: Any) -> Any:
 
 
 def _find_mount(role: RoleTemplate) -> Object | None:
-    """Give the mount where the agents write, to repeat in the other containers."""
+    """Find the mount of the folder where the agents write, to add it to the other containers."""
     for container in role.list_containers():
         for mount in container.body.get("volumeMounts") or []:
             if get_mount_path(mount) == constants.WORKING_DIR:

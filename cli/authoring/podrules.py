@@ -31,7 +31,7 @@ _MEANT_RESOURCES = {
     "storage": "ephemeral-storage",
     "gpu": "nvidia.com/gpu",
 }
-# A quantity that is no whole number.
+# A quantity that is not a whole number.
 _PART = re.compile(r"[0-9]*\.0*[1-9][0-9]*|[0-9]*[1-9]0{0,2}m")
 # Of a DNS label.
 _LONGEST_NAME = 63
@@ -46,7 +46,7 @@ _SETTINGS = BY_ANNOTATION | {_WRAPPER, _IN_PLACE, _RETRYABLE}
 
 
 def pod_template(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:
-    """Find parts of another form than Kubernetes wants, and volumes that are not there."""
+    """Find fields of a wrong type or form, and volumes that do not exist."""
     yield from _find_no_restart_policy(role)
     selector = role.pod_spec.get("nodeSelector")
     yield from _find_no_text_map(selector, f"{role.spec_path}.nodeSelector")
@@ -84,7 +84,7 @@ def reserved_key(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]
 
 
 def restart_policy(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:
-    """Find exit codes that the kubelet keeps to itself."""
+    """Find restart policies under which the controller does not see exit codes."""
     given_policy = role.pod_spec.get("restartPolicy")
     policy = "Always" if given_policy in _NOTHING else given_policy
     if policy == "Never" or policy not in _RESTART_POLICIES:
@@ -104,7 +104,7 @@ def restart_policy(_: Object, role: RoleTemplate, __: object) -> Iterator[Findin
         return
     counts = role.get_counts()
     given = " and ".join(name for name in _COUNTS if counts.get(name, 0) > 0)
-    # Another attempt after every completion is a service; a deadline completes also these Pods.
+    # A Task that is retried after every completion is a service. A deadline also ends its Pods.
     is_service = role.get_max_retry_count() == constants.EXTENDED_UNLIMITED
     is_ended = role.pod_spec.get("activeDeadlineSeconds") is not None
     if policy == "Always" and given and not is_service and not is_ended:
@@ -132,7 +132,7 @@ def _find_no_word(container: ContainerTemplate, key: str) -> Iterator[Finding]:
 
 
 def _find_misspelt(key: str, body: Mapping[str, object]) -> str | None:
-    """Find what may have been written for a key; None if the key is there."""
+    """Find the misspelt key that stands for this key; None if the key exists."""
     close = get_close_matches(key, map(str, body), n=1, cutoff=0.8)
     return close[0] if close and close[0] != key else None
 
@@ -168,7 +168,7 @@ def _find_no_quantities(container: ContainerTemplate) -> Iterator[Finding]:
 
 
 def _find_no_resource(name: str, value: object, path: str) -> Iterator[Finding]:
-    """Find a resource that is not known, or of which a part is asked for."""
+    """Find a resource that is unknown, or a fraction of a resource that cannot be divided."""
     domain, slash, _ = name.partition("/")
     if not slash and name not in _RESOURCES and not name.startswith("hugepages-"):
         if is_open(name):
@@ -198,7 +198,7 @@ def _is_quantity(value: object) -> bool:
 
 
 def _find_no_texts(words: object, path: str) -> Iterator[Finding]:
-    """Find arguments that are no strings; YAML reads an unquoted true or 8080 as another type."""
+    """Find arguments that are not strings; YAML reads an unquoted true or 8080 as another type."""
     if words is None:
         return
     if not isinstance(words, list):
@@ -267,7 +267,7 @@ def _find_no_mounts(container: ContainerTemplate, volumes: Mapping[str, None]) -
 
 
 def _suggest_volume(name: str, volumes: Iterable[str]) -> list[str]:
-    """Find the volume that was meant, among the first ones."""
+    """Find the volume that the user may have meant, among the first volumes."""
     if len(name) > _LONGEST_NAME:
         return []
     first = islice(volumes, _MOST_SUGGESTED)
@@ -275,7 +275,7 @@ def _suggest_volume(name: str, volumes: Iterable[str]) -> list[str]:
 
 
 def _list_maps(container: ContainerTemplate, key: str) -> Iterator[tuple[str, object]]:
-    """Go through a list of maps; one that is not a list stands for an entry that is no map."""
+    """Yield the entries of a list of maps with their paths; None for a value that is not a list."""
     entries = container.body.get(key)
     path = f"{container.path}.{key}"
     if isinstance(entries, list):

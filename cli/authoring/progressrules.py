@@ -83,7 +83,7 @@ def _judge_parts(
 def _compare_limits(
     role: RoleTemplate, container: ContainerTemplate, call: Call, limit: float
 ) -> Iterator[Finding]:
-    """Find a first step that must come sooner than the others, though it takes longer."""
+    """Find a limit of the first step below that of the others, though it takes longer."""
     first = _find_limit(role, container, call, _FIRST_LIMIT)
     if first and first < limit:
         yield warning(
@@ -98,7 +98,7 @@ def _compare_limits(
 def _compare_roles(
     framework: Object, role: RoleTemplate, container: ContainerTemplate, limit: float
 ) -> Iterator[Finding]:
-    """Find a role that computes with others, and has another limit than the first of these."""
+    """Find a role that computes with others, and has another limit than the first of them."""
     limits = dict(_list_limits(framework))
     given = [name for name, found in limits.items() if found]
     if role.name not in limits or not given:
@@ -132,7 +132,7 @@ def _list_limits(framework: Object) -> Iterator[tuple[str, float]]:
 def _find_limit(
     role: RoleTemplate, container: ContainerTemplate, call: Call, env_name: str
 ) -> float | None:
-    """Find a limit in seconds; None if it cannot be told here."""
+    """Find a limit in seconds; None if it is not known here."""
     (option,) = (each for each in OPTIONS if each.env_name == env_name)
     if call.options is None or container.body.get("envFrom"):
         return None

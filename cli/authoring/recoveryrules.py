@@ -15,7 +15,8 @@ from framework.kube.resources import Object
 from rendezvous.settings.inplace import list_faults
 from rendezvous.settings.kinds import RANKED_KINDS, map_roles
 
-# Its agent acknowledges for the processes that it has started (docs/design/agents.md, "Scalers").
+# An agent with these arguments acknowledges for the processes that it has started
+# (docs/design/agents.md, "Scalers").
 _WAITS_FOR_PROCESSES = "--scalers run"
 _FIELD = f"{constants.RECOVERY_FIELD}.{constants.IN_PLACE_FIELD}"
 
@@ -44,7 +45,7 @@ def _find_leave_nodes(role: RoleTemplate) -> Mapping[str, object] | None:
 
 
 def unheard_leaving(framework: Object, role: RoleTemplate, _: object) -> Iterator[Finding]:
-    """Find Tasks that leave without an agent that tells processes of it, or without time."""
+    """Find Tasks that leave without an agent that notifies processes, or without time."""
     spec = _find_leave_nodes(role)
     if spec is None or _has_waiting_launcher(framework):
         return

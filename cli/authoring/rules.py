@@ -53,7 +53,7 @@ Rule = Callable[[Object, RoleTemplate, LintOptions], Iterator[Finding]]
 
 
 def service_account(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator[Finding]:
-    """Find agents that may not look at their gang."""
+    """Find agents that lack the right to read the ConfigMap of their gang."""
     agents = [c for c in role.list_containers() if c.is_agent and not _asks_dns_only(c)]
     if not agents:
         return
@@ -125,14 +125,14 @@ def missing_port(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator[Fin
 
 
 def elastic_restarts(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator[Finding]:
-    """Find elastic torchrun that gives up at the first departure."""
+    """Find an elastic torchrun that ends when the first node leaves."""
     containers = role.list_containers()
     environments = [container.get_env() for container in containers]
     is_elastic = any(
         ":" in env.get("PET_NNODES", "") or env.get("FB_TORCH_MODE") == "elastic"
         for env in environments
     )
-    # Its rendezvous counts no departure as a restart.
+    # The rendezvous of this backend does not count a node that leaves as a restart.
     is_counted = not any(env.get("FB_TORCH_BACKEND") == "framework" for env in environments)
     if not (is_elastic and is_counted):
         return
@@ -150,7 +150,7 @@ def elastic_restarts(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator
 
 
 def fixed_rdzv_id(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator[Finding]:
-    """Find attempts of a Framework that would join the last one's rendezvous."""
+    """Find a run id with which an attempt can join the rendezvous of the attempt before."""
     for container in role.list_containers():
         given = container.get_env().get("PET_RDZV_ID", "")
         flag = _RDZV_ID_FLAG.search(" ".join(container.list_words()))
@@ -201,7 +201,7 @@ def unreachable_count(_: Object, role: RoleTemplate, __: LintOptions) -> Iterato
 
 
 def dropped_field(_: Object, role: RoleTemplate, options: LintOptions) -> Iterator[Finding]:
-    """Find what the Go original would drop without a word."""
+    """Find fields that the Go original drops without a message."""
     if options.for_original:
         yield from (_report_dropped(path, lost) for path, lost in list_role_fields(role))
 
@@ -249,7 +249,7 @@ def missing_requests(_: Object, role: RoleTemplate, options: LintOptions) -> Ite
 
 
 def unheard_drain(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator[Finding]:
-    """Find a drain without an agent in the Pod that reports it."""
+    """Find a drain without an agent in the Pod that notifies its processes."""
     has_agent = any(c.is_wrapped or is_watch(c) for c in role.list_containers())
     if role.body.get(constants.DRAIN_FIELD) and not has_agent:
         yield warning(
@@ -289,7 +289,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def lint(framework: Object, options: LintOptions) -> list[Finding]:
-    """Find what would not work: in the Framework, then role by role."""
+    """Find the faults of the Framework, then those of each role."""
     found = [
         *_find_unknown_fields(framework),
         *find_no_tasks(framework),
@@ -350,7 +350,7 @@ def find_unreachable_ends(framework: Object) -> Iterator[Finding]:
         yield from unreachable_count(framework, role, LintOptions())
 
 
-def find_what_injection_leaves(framework: Object) -> list[Finding]:
+def find_faults_after_injection(framework: Object) -> list[Finding]:
     """Find the faults that remain after the injection of the agents."""
     options = LintOptions()
     found = list(_find_unknown_fields(framework))
@@ -386,7 +386,7 @@ def _report_dropped(path: str, lost: str) -> Finding:
 
 
 def _asks_dns_only(container: ContainerTemplate) -> bool:
-    """Return whether a barrier goes by names alone and needs no token."""
+    """Return whether a barrier uses DNS names only, so that it needs no token."""
     env = container.get_env()
     return container.program == images.BARRIER and constants.BARRIER_EXPECT_ENV in env
 

@@ -14,14 +14,14 @@ from cli.authoring.agentcalls import read_call
 from cli.templates import ContainerTemplate, RoleTemplate
 
 USER_ID = 65532
-"""Of a container of the user's that names none, under `inject --restricted`."""
+"""User of a container that names none, with `inject --restricted`."""
 AGENT_USER_ID = 65531
 _ROOT = 0
 _SIGNAL_ENV = "FB_NOTIFY_SIGNAL"
 
 
 class User(NamedTuple):
-    """User and group of a container's processes; None: as its image says."""
+    """User and group of a container's processes; None if its image decides."""
 
     user: int | None
     group: int | None
@@ -38,8 +38,8 @@ def get_user(role: RoleTemplate, container: ContainerTemplate) -> User:
 
 
 def choose_agent_user(role: RoleTemplate, agent: ContainerTemplate) -> User:
-    """Choose a user that no container of the user's has, or only its group where it must signal."""
-    users = [get_user(role, container) for container in _list_users_own(role)]
+    """Choose user and group that no other container has; an agent that signals shares the user."""
+    users = [get_user(role, container) for container in _list_user_containers(role)]
     user = group = next(
         number
         for number in range(AGENT_USER_ID, _ROOT, -1)
@@ -61,13 +61,13 @@ def list_token_readers(
 ) -> Iterator[tuple[ContainerTemplate, bool]]:
     """List containers that can read an agent's files, and whether as its own user.
 
-    The others are root, or may be by their image, and can become the agent's user.
+    The others run as root, or their image may run as root: they can become the agent's user.
     """
     runs_beside = not agent.is_init or agent.is_native_sidecar
     if not (shares_processes(role) and runs_beside):
         return
     its = get_user(role, agent)
-    for container in _list_users_own(role):
+    for container in _list_user_containers(role):
         if container.path == agent.path:
             continue
         user = get_user(role, container)
@@ -77,7 +77,7 @@ def list_token_readers(
             yield container, False
 
 
-def _list_users_own(role: RoleTemplate) -> list[ContainerTemplate]:
+def _list_user_containers(role: RoleTemplate) -> list[ContainerTemplate]:
     return [c for c in role.list_containers() if c.is_wrapped or c.program is None]
 
 

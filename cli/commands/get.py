@@ -40,7 +40,7 @@ def get(  # noqa: PLR0913 one argument for each option
     from cli.see.get import GetOptions, get_frameworks
 
     if names and is_kind_word(names[0]) and (all_namespaces or selector or field_selector):
-        # No name can be meant.
+        # The word cannot be a name here.
         names = names[1:]
     if names and (all_namespaces or selector or field_selector):
         raise click.UsageError("NAME cannot be combined with -A, -l and --field-selector")

@@ -12,7 +12,7 @@ class _Scale(FrameworkCommand):
     """Reads ``--replicas N`` of ``kubectl scale`` as a size without a role."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Leave out the option, so that the fault names the roles."""
+        """Remove the option, so that the error message names the roles."""
         words = [word.removeprefix(f"{_REPLICAS}=") for word in args if word != _REPLICAS]
         return super().parse_args(ctx, words)
 

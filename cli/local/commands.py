@@ -57,13 +57,13 @@ def stop_cluster(directory: str | None) -> ExitCode:
     place = find_state_directory(directory)
     state = read_state(place)
     if state is None and is_in_use(place):
-        raise CliError(ExitCode.FAILED, f"{_explain_claim(place)}: Ctrl-C there ends it")
+        raise CliError(ExitCode.FAILED, f"{_explain_use(place)}: Ctrl-C there ends it")
     if state is None:
         print_line("no local cluster runs")
         return ExitCode.SUCCEEDED
     os.kill(state.pid, signal.SIGTERM)
     deadline = time.monotonic() + _STOP_SECONDS
-    # It removes its state file first, and ends its Pods after that.
+    # The cluster removes its state file first, and ends its Pods after that.
     while read_state(place) is not None or is_in_use(place):
         if time.monotonic() > deadline:
             raise CliError(
@@ -84,7 +84,7 @@ def show_cluster(directory: str | None) -> ExitCode:
         last = find_last_run()
         place = last if last is not None and is_in_use(last) else place
     if state is None and is_in_use(place):
-        print_line(_explain_claim(place))
+        print_line(_explain_use(place))
         kubeconfig = place / "kubeconfig"
         if not kubeconfig.exists():
             return ExitCode.FAILED
@@ -98,7 +98,7 @@ def show_cluster(directory: str | None) -> ExitCode:
     return ExitCode.SUCCEEDED
 
 
-def _explain_claim(directory: Path) -> str:
+def _explain_use(directory: Path) -> str:
     """Explain what uses a directory that has no state file."""
     return f"a `framework run --local` runs in {directory}, or a cluster starts or ends there"
 

@@ -20,7 +20,7 @@ from localcluster.kubelet.logs import KeptLog, LogStore
 
 
 class RunLogs:
-    """The logs of the cluster of a run: faults are those of a client of the API."""
+    """The kept logs of a local cluster; errors are those of a client of the API."""
 
     def __init__(self, store: LogStore) -> None:
         """Read from ``store``."""
@@ -110,10 +110,10 @@ async def print_kept(options: LogOptions, labels: dict[str, str], directory: Pat
 
 
 def _select_kept(options: LogOptions, labels: Mapping[str, str], directory: Path) -> list[KeptLog]:
-    """Find the kept logs that are meant.
+    """Find the kept logs that the options select.
 
     Raises:
-        CliError: there are none; it says which part of what was asked for is not there.
+        CliError: there are none; the message says which part of the request does not exist.
     """
     namespace = options.cluster.namespace or "default"
     if not (directory / "logs").is_dir():

@@ -33,7 +33,7 @@ def find_local_faults(
     Args:
         framework: as in the user's file.
         extended: the extended resources that the local cluster offers.
-        gpus_together: what all Tasks ask for that run at the same time; None for those of this
+        gpus_together: GPUs of all Tasks that run at the same time; None for the Tasks of this
             Framework.
     """
     together = count_gpus(framework) if gpus_together is None else gpus_together
@@ -57,7 +57,7 @@ def count_gpus(framework: Object) -> int:
 
 
 def warn_of_few_gpus(offered: int, together: int) -> str | None:
-    """Warn of Tasks that wait for the GPUs of others; None if all run at the same time."""
+    """Warn of Tasks that wait for GPUs of other Tasks; None if all can run at the same time."""
     if not 0 < offered < together:
         return None
     return (
@@ -82,7 +82,7 @@ def _find_missing_command(container: ContainerTemplate) -> Iterator[Finding]:
 
 
 def _build_pod(role: RoleTemplate) -> Object:
-    """Build a Pod that has only what the node counts."""
+    """Build a Pod with only the fields that the node counts."""
     spec: dict[str, list[Object]] = {"initContainers": [], "containers": []}
     for container in role.list_containers():
         spec["initContainers" if container.is_init else "containers"].append(

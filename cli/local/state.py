@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 STATE_FILE = "state.json"
 LOCK_FILE = "lock"
 _LAST_RUN_FILE = "last-run"
-# A path is not longer.
+# The longest path of Linux.
 _MAX_PATH_BYTES = 4096
 
 
@@ -109,7 +109,7 @@ def list_kept_directories() -> list[Path]:
     """
     found = [last] if (last := find_last_run()) is not None else []
     place = find_state_directory(None)
-    # XDG_RUNTIME_DIR is that of another user after su.
+    # After su, XDG_RUNTIME_DIR still belongs to another user.
     with contextlib.suppress(OSError, ExposedError):
         check_private_directory(place)
         found.append(place)

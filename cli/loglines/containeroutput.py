@@ -34,7 +34,7 @@ class OutputLines:
         raw = self._rest + chunk
         start = 0
         for end in _LINE_END.finditer(raw):
-            # A progress bar begins each of its states with a return: no line stands before it.
+            # A progress bar begins each state with a carriage return: no line ends there.
             if end.start() > start or end.group() != b"\r":
                 lines += _render_pieces(raw[start : end.start()])
             start = end.end()
@@ -78,7 +78,7 @@ def _render_pieces(line: bytes) -> list[str]:
 
 
 def _split_pieces(line: bytes) -> tuple[list[bytes], bytes]:
-    """Split off what is too long for a line; return the pieces and the rest."""
+    """Split off pieces of the maximal length of a line; return them and the rest."""
     pieces = []
     start = 0
     while len(line) - start > MAX_LINE_BYTES:

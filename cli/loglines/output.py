@@ -1,4 +1,4 @@
-"""What the user asks of ``framework logs``, and how the lines of the Tasks are written."""
+"""The options of ``framework logs``, and the printer of its lines."""
 
 import os
 import re
@@ -143,13 +143,13 @@ class LogPrinter:
         self._has_color = wants_color(options.color, sys.stdout, os.environ)
 
     def build_reader(self) -> OutputLines | RawLines:
-        """Build what splits the output of a container into lines to print."""
+        """Build the reader that splits the output of a container into lines."""
         return RawLines() if self._is_raw else OutputLines()
 
     async def print_chunks(self, title: str, chunks: AsyncGenerator[bytes]) -> KubeError | None:
         """Print a log as it comes, each line with the Task in front if there are several.
 
-        A note on standard error says that a log is empty: no output is not an answer.
+        A note on standard error says that a log is empty.
 
         Returns:
             Why the log could not be read to its end; None if it could.

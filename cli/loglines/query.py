@@ -1,4 +1,4 @@
-"""Which lines of which containers are read. Pure."""
+"""The choice of containers and of the lines of their logs. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from framework.kube.resources import PODS, Object
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogQuery:
-    """What is read of each Pod."""
+    """The logs to read of each Pod, and the lines of each log."""
 
     container: str | None = None
     """None for the first container of the Pod."""
@@ -46,7 +46,7 @@ class LogQuery:
 
         Args:
             pod: whose log.
-            container: which of its logs.
+            container: one of its containers.
             follow: go on until the container ends.
             stamped: the server writes the time in front of each line, also if the user does not
                 want to see it.

@@ -21,7 +21,7 @@ class TimedLine(NamedTuple):
     """A line of a log, or a part of a long one."""
 
     at: Moment
-    """When it was written; for a line without a time, that of the line before."""
+    """When it was written; for a line without a time, the time of the line before."""
     stamp: bytes
     """The time as the server wrote it, with the space after it; b"" without one."""
     text: bytes

@@ -41,7 +41,7 @@ async def follow_tasks(
         namespace: of the Framework.
 
     Raises:
-        CliError: there are too many logs, no such container, or the API server is away.
+        CliError: there are too many logs, no such container, or the API server is unreachable.
     """
     _check(pods, options)
     printer = LogPrinter(options, has_prefix=len(pods) > 1)
@@ -123,14 +123,16 @@ class _Watched:
         return [tasks.create_task(watch.run(), name="watch") for watch in self._watches]
 
     async def wait_until_over(self) -> None:
-        """Wait until no more output comes, or the API server is away for too long."""
+        """Wait until no more output comes, or the API server is unreachable for too long."""
         while not self.outage.is_over_limit:
             self._changed.clear()
             if self._logs.is_idle and self._is_over():
                 return
             await wait_any(self._changed, timeout_seconds=_TICK_SECONDS)
-            away = next((str(w.last_error) for w in self._watches if _is_away(w)), None)
-            self.outage.observe(away, self._clock.monotonic())
+            unreachable = next(
+                (str(w.last_error) for w in self._watches if _is_unreachable(w)), None
+            )
+            self.outage.observe(unreachable, self._clock.monotonic())
 
     def _is_over(self) -> bool:
         known = self._frameworks.objects
@@ -141,8 +143,8 @@ class _Watched:
         return all(is_over(framework, *self._options.split_task()) for framework in chosen)
 
 
-def _is_away(watch: ListWatch) -> bool:
-    """Return whether the server is away; one that refuses a watch is not."""
+def _is_unreachable(watch: ListWatch) -> bool:
+    """Return whether the server is unreachable; a server that refuses a watch is reachable."""
     error = watch.last_error
     return not watch.is_connected and error is not None and not isinstance(error, ApiError)
 
@@ -172,7 +174,7 @@ def is_over(framework: Object, role: str | None, index: str | None) -> bool:
 
 
 def _has_succeeded(task: TaskStatus) -> bool:
-    """Return whether a Task is over; one that failed may run again, if its Framework is retried."""
+    """Return whether a Task succeeded. A failed Task may run again, with its Framework."""
     completion = task.attempt_status.completion_status
     is_completed = task.state is TaskState.COMPLETED
     return is_completed and completion is not None and completion.type.is_succeeded

@@ -1,4 +1,4 @@
-"""``framework logs``: what the containers of a Framework's Tasks print.
+"""``framework logs``: the output of the containers of a Framework's Tasks.
 
 Reads through the API server. A real cluster deletes the log with its Pod; a local cluster keeps the
 logs in files (``cli.local.keptlogs``).
@@ -99,10 +99,11 @@ def _print_last_run(options: LogOptions, labels: dict[str, str], directory: Path
 
 
 def _find_kept_directory(options: LogOptions) -> Path | None:
-    """Find logs of the Framework in what local clusters left.
+    """Find logs of the Framework that local clusters have kept.
 
     Returns:
-        The directory of the newest ``run --local`` or that of ``local up``; None if neither has it.
+        The directory of the newest ``run --local`` or that of ``local up``; None if neither has
+        any.
     """
     try:
         with requires_local_cluster():
@@ -120,7 +121,8 @@ async def _print_live(options: LogOptions, labels: dict[str, str], config: KubeC
     async with open_client(config) as client:
         with explained(config):
             if not is_framework_name(options.name):
-                # It is no value of a label; there is no such Framework, which this says.
+                # Such a name cannot be a label value. No Framework has it, so this call raises the
+                # error.
                 await get_framework(client, namespace, options.name)
             pods = await _list_pods(client, namespace, options)
             if pods and options.follow and not options.query.previous:

@@ -1,6 +1,7 @@
 """The forms of ``-o``. Pure.
 
-Options of commands are made of them, also for completion and help, so this module loads no parser.
+Commands build their options of them, also for completion and help, so this module imports no
+parser.
 """
 
 from dataclasses import dataclass

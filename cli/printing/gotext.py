@@ -13,7 +13,7 @@ _SHORT_EXPONENT = -4
 
 
 def render_json(value: Any, indent: int | None = None) -> str:
-    """Render JSON on one line, or indented, with each character a terminal obeys escaped."""
+    """Render JSON on one line, or indented, with control characters escaped."""
     separators = (",", ":") if indent is None else (",", ": ")
     options: dict[str, Any] = {"indent": indent, "separators": separators, "sort_keys": True}
     text = json.dumps(value, ensure_ascii=False, **options)

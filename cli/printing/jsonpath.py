@@ -30,7 +30,7 @@ from cli.printing.jsonpath_parser import (
 )
 
 MAX_COST = 5_000_000
-"""The most values that a template may read and give: some seconds."""
+"""The most values that a template may read and return, which takes some seconds."""
 # Characters of rendered text that cost as much as one value.
 _TEXT_UNIT = 10
 
@@ -46,7 +46,7 @@ _KINDS = {bool: "a flag", int: "a number", float: "a number", str: "a text"}
 
 
 class _Budget:
-    """What a template may still cost."""
+    """The cost that a template may still cause."""
 
     def __init__(self) -> None:
         self._left = MAX_COST
@@ -172,7 +172,7 @@ def _list_children(value: Any) -> list[Any]:
 
 
 def _descend(value: Any, budget: _Budget) -> Iterator[Any]:
-    """Go through a value and all in it that are not empty, and have or are characters."""
+    """Yield a value and the values in it: objects, lists and texts that are not empty."""
     waiting = [value]
     while waiting:
         current = waiting.pop()

@@ -82,7 +82,7 @@ class Union:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The items of a list for which a comparison is true; with the operator "", that have a left.
+    """The items of a list for which a comparison is true; with the operator "", that have ``left``.
 
     The two sides are paths from the item.
     """
@@ -98,7 +98,7 @@ Action: TypeAlias = tuple[Step, ...]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What is repeated for each value of a path."""
+    """A part of a template that is repeated for each value of a path."""
 
     path: Action
     body: "tuple[Node, ...]"
@@ -152,7 +152,7 @@ def _split(text: str) -> Iterator[_Part]:
 
 
 def _nest(parts: Iterator[_Part]) -> list[Node]:
-    """Put what is between range and end into a Range."""
+    """Put the nodes between range and end into a Range."""
     levels: list[tuple[Action, list[Node]]] = [((), [])]
     for part in parts:
         nodes = levels[-1][1]
@@ -294,7 +294,7 @@ def _parse_inner(text: str) -> Action:
 
 
 def _parse_bracket(inner: str) -> Action:
-    """Parse one part of what is in brackets: a name in quotes, an index or a slice."""
+    """Parse one part of the text in brackets: a name in quotes, an index or a slice."""
     key = _KEY.match(inner)
     if key is not None:
         return _Scanner("{." + key.group(1).replace("}", "") + "}", 0).scan()[1]

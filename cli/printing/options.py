@@ -35,7 +35,7 @@ def output_option(*forms: Form) -> Callable[[Any], Any]:
     """Add ``-o``; the command gets an ``OutputFormat`` as ``output``.
 
     Args:
-        forms: what the command can print besides its table, for example ``*OBJECT_FORMS``.
+        forms: the formats of the command besides its table, for example ``*OBJECT_FORMS``.
     """
     return click.option(
         "-o",

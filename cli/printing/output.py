@@ -1,7 +1,7 @@
 """The value of ``-o``, and objects in its format. Pure.
 
 A command gets an ``OutputFormat`` from ``cli.printing.options``. It prints its own table if
-``is_table``, else what ``render`` returns, with ``cli.terminal.print_document``.
+``is_table``, else the result of ``render``, with ``cli.terminal.print_document``.
 """
 
 from collections.abc import Collection, Sequence

@@ -10,12 +10,12 @@ from framework.api.text import is_printable
 from framework.kube.resources import Object
 
 _WIDTH = 100
-# Line breaks to YAML 1.1, and to Go's reader, where they stand in a plain or quoted text.
+# YAML 1.1 and Go's reader take them for line breaks in a plain or quoted text.
 _OTHER_BREAKS = re.compile("[\x85\u2028\u2029]")
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes as kubectl does: in the given order, without anchors, texts of many lines as such."""
+    """Writes as kubectl does: in the given order, without anchors, long texts as blocks."""
 
     def ignore_aliases(self, data: Any) -> bool:
         """Write an object that occurs twice in full each time."""
@@ -33,7 +33,7 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_representer(str, _represent_text)
-# What Go's reader takes for a boolean or a number and Python's for text: it gets quotes.
+# Texts that Go's reader takes for a boolean or a number, and Python's does not, get quotes.
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^[yYnN]$"), list("yYnN"))
 _Dumper.add_implicit_resolver(
     "tag:yaml.org,2002:float",

@@ -2,7 +2,7 @@
 
 An existing Framework is refused, or replaced. Any other object is created, or patched if it exists.
 If the server refuses an object, the changes before it are undone. A deletion cannot be undone, so
-existing Frameworks are deleted after a dry run of everything that follows.
+existing Frameworks are deleted after a dry run of all later changes.
 """
 
 import asyncio

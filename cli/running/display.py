@@ -17,7 +17,7 @@ from cli.coloring import AUTO, choose_color, is_drawable, wants_color
 from cli.running.frame import Frame
 from cli.running.layout import Line, lay_out
 from cli.running.progress import GangView
-from cli.running.table import build_table, note_restart
+from cli.running.table import add_restart_note, build_table
 from cli.running.transitions import Transitions
 from cli.terminal import print_error, silence
 from framework.api.text import make_printable
@@ -109,7 +109,7 @@ class Display:
         self._say_at(elapsed_seconds, self._transitions.observe_alert(alert))
 
     def show_passed(self, gang: GangView, elapsed_seconds: float, *, names_framework: bool) -> None:
-        """Show in a pipe a state that another has replaced already.
+        """Show in a pipe a state that a newer state has replaced.
 
         Args:
             gang: a Framework as it was.
@@ -129,7 +129,7 @@ class Display:
             self._draw(self._frame)
 
     def say(self, text: str) -> None:
-        """Print a line that stays; a line end in it is shown, not obeyed."""
+        """Print a line that stays; a line end in it is escaped."""
         self._print(_build_text(text))
 
     def say_at(self, elapsed_seconds: float, text: str) -> None:
@@ -154,7 +154,7 @@ class Display:
                 _build_text(f"Framework {gang.name}: "), _build_state(gang.state), _build_text(end)
             )
             self._print(head)
-            for row in build_table(note_restart(gang), width=width, folds=self._folds):
+            for row in build_table(add_restart_note(gang), width=width, folds=self._folds):
                 self._print(_build_text(row))
 
     def _say_at(self, elapsed_seconds: float, lines: Iterable[str]) -> None:

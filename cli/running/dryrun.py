@@ -1,4 +1,4 @@
-"""``framework run --dry-run``: prints what would be created or changed, as kubectl does."""
+"""``framework run --dry-run``: prints the objects that would be created or changed."""
 
 from cli.dryrun import CLIENT, describe_dry_run
 from cli.exitcodes import CliError, ExitCode
@@ -13,7 +13,7 @@ _CREATED, _CONFIGURED, _UNCHANGED, _REPLACED = "created", "configured", "unchang
 
 
 def show_files(manifests: Manifests) -> None:
-    """Print what the files would create: nothing is sent to a cluster."""
+    """Print the objects that the files would create; send nothing to a cluster."""
     for manifest in (*manifests.supporting, *manifests.frameworks):
         _show(manifest, _CREATED, CLIENT)
 
@@ -21,7 +21,7 @@ def show_files(manifests: Manifests) -> None:
 async def show_answers(
     client: KubeClient, manifests: Manifests, *, replaces: bool, dry_run: str
 ) -> None:
-    """Let the server check everything, which stores nothing, and print what it would do.
+    """Let the server check every object without storing it, and print the changes.
 
     Raises:
         CliError: a Framework exists and may not be replaced, or there is no such namespace.

@@ -15,9 +15,9 @@ def keep_waits(before: GangView, after: GangView, cause: str) -> GangView:
     """Copy the reasons from the view before the stop into the view after it.
 
     Args:
-        before: the Framework just before it was stopped.
+        before: the Framework just before the stop.
         after: the same at the end.
-        cause: what stopped it, as a user calls it: ``--timeout``.
+        cause: the cause of the stop in the words of a user: ``--timeout``.
     """
     if before.is_completed or after.is_succeeded:
         return after
@@ -37,7 +37,7 @@ def _keep_note(line: TaskLine, before: TaskLine | None) -> TaskLine:
 
 
 def _explain_stop(before: GangView, after: GangView) -> Iterator[str]:
-    """Explain how far the Framework came, and why it stopped there."""
+    """Explain which state the Framework had reached, and why it made no progress."""
     gang = f"attempt {before.attempt}" if before.attempt else "the gang"
     if not before.tasks:
         yield f"{gang} never started: {before.note or _explain_no_tasks(before)}"

@@ -7,27 +7,27 @@ from cli.ranges import list_ranges
 from cli.running.progress import TaskLine
 
 _SHOWN_RANGES = 4
-# The order of need of attention; TaskLine has more, see ``_rank``.
+# States in the order of attention; ``_rank`` puts failures and trouble before them.
 _ORDER = ("Retrying", "Pending", "Waiting", "Ending", "Running", "Stopped", "Succeeded")
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """Tasks of one role that a user need not tell apart."""
+    """Tasks of one role that need no separate rows."""
 
     line: TaskLine
-    """The first of them."""
+    """The first of these Tasks."""
     indices: tuple[int, ...]
-    """Of all of them, ascending."""
+    """The indices of all of them, ascending."""
 
     @property
     def name(self) -> str:
-        """The Tasks by their indices, ``worker/0-31``; of many ranges the first, and a count."""
+        """The Tasks by their indices, ``worker/0-31``; with many ranges, the first and a count."""
         return name_tasks(self.line.key.role, self.indices)
 
 
 def name_tasks(role: str, indices: Sequence[int]) -> str:
-    """Name Tasks by their ascending indices, ``worker/0-31``; of many ranges the first."""
+    """Name Tasks by their ascending indices, ``worker/0-31``; with many ranges, only the first."""
     ranges = list(list_ranges(indices))
     if len(ranges) <= _SHOWN_RANGES:
         return f"{role}/{','.join(ranges)}"
@@ -37,11 +37,11 @@ def name_tasks(role: str, indices: Sequence[int]) -> str:
 def fold_tasks(
     tasks: Iterable[TaskLine], identify: Callable[[TaskLine], Hashable] | None = None
 ) -> list[TaskRow]:
-    """Fold the Tasks that differ in their index only; first what needs attention most.
+    """Fold the Tasks that differ in their index only; rows that need attention come first.
 
     Args:
         tasks: of one Framework.
-        identify: what else is the same for Tasks of one row; None: nothing else.
+        identify: gives a further value that all Tasks of a row share; None for none.
     """
     groups: dict[Hashable, list[TaskLine]] = {}
     for line in tasks:

@@ -1,7 +1,8 @@
 """Watches a Framework, its objects, and the Events that say why its Pods wait.
 
-There is one ``Follower`` for each Framework. It collects what ``cli.running.progress`` needs in a
-``World``. If the user may not read Pods, ConfigMaps or Events, only the display has less detail.
+There is one ``Follower`` for each Framework. It collects the objects of which ``cli.running.views``
+builds a view. If the user may not read Pods, ConfigMaps or Events, only the display has less
+detail.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 from cli.reasons import may_explain_wait
-from cli.running.progress import World
+from cli.running.progress import FrameworkObjects
 from framework.api import constants
 from framework.api.naming import build_configmap_name
 from framework.clock import Clock, Random
@@ -62,7 +63,7 @@ class ObjectCache:
 
 
 class Follower:
-    """One Framework and its world.
+    """One Framework and its objects.
 
     Attributes:
         is_gone: the Framework was deleted.
@@ -84,7 +85,7 @@ class Follower:
 
         Args:
             client: an open client.
-            framework: which one; an object of the same name and another UID is not it.
+            framework: the Framework to follow; a new object with the same name is ignored.
             clock: for the list-watch.
             random: for the list-watch.
             on_change: called at every change.
@@ -158,22 +159,22 @@ class Follower:
             for index, listwatch in enumerate(self._listwatches)
         ]
 
-    def take_passed(self) -> list[World]:
+    def take_passed(self) -> list[FrameworkObjects]:
         """Return the states of the Framework, oldest first, that were replaced since the last call.
 
         The newest state is not among them. The other objects are those seen now.
         """
-        worlds = [self._build_world(framework) for framework in self._passed]
+        states = [self._collect_objects(framework) for framework in self._passed]
         self._passed.clear()
         self._is_shown = True
-        return worlds
+        return states
 
-    def build_world(self) -> World:
-        """Build the World of the objects seen so far."""
-        return self._build_world(self._framework)
+    def collect_objects(self) -> FrameworkObjects:
+        """Build the FrameworkObjects of the objects seen so far."""
+        return self._collect_objects(self._framework)
 
-    def _build_world(self, framework: Object) -> World:
-        return World(
+    def _collect_objects(self, framework: Object) -> FrameworkObjects:
+        return FrameworkObjects(
             name=self.name,
             namespace=self.namespace,
             framework=framework,

@@ -33,7 +33,7 @@ class Frame:
         self._lines: Sequence[Text] = ()
 
     def show(self, lines: Sequence[Text]) -> None:
-        """Draw lines in the place of those before; each must fit into the terminal."""
+        """Replace the drawn lines by these; each must fit into the terminal."""
         self._lines = lines
         with self._redrawn():
             pass

@@ -1,8 +1,8 @@
-"""Remembers how earlier attempts failed: the status holds only the newest attempt. Pure.
+"""Records the failures of earlier attempts: the status has only the newest attempt. Pure.
 
 ``run`` gives each view to ``observe`` and shows the new failures as lines that stay. In the table
-at the end, ``annotate`` adds them to the notes. An attempt that begins and ends between two looks
-at the status is not seen; the Event ``TaskFailed`` of the Framework has it.
+at the end, ``annotate`` adds them to the notes. An attempt that begins and ends between two changes
+of the view is missed; the Event ``TaskFailed`` of the Framework reports it.
 """
 
 from collections import defaultdict
@@ -23,14 +23,14 @@ class _Failures:
 
 
 class AttemptHistory:
-    """The failed attempts of one Framework and of its Tasks; of old ones only their number."""
+    """The failed attempts of one Framework and of its Tasks; old attempts are only counted."""
 
     def __init__(self) -> None:
         """Begin without a failure."""
         self._failures: defaultdict[TaskKey | None, _Failures] = defaultdict(_Failures)
 
     def observe(self, view: GangView) -> list[str]:
-        """Remember the attempts of a view that failed; return a line for each new one."""
+        """Record the failed attempts of a view; return a line for each new failure."""
         lines = []
         if view.end:
             lines += self._add(None, (view.attempt, 0), view.end)
@@ -67,7 +67,7 @@ class AttemptHistory:
 
 
 def _name(key: TaskKey | None, attempt: tuple[int, int]) -> str:
-    """Name an attempt; that of a Task also by the attempt of its Framework after the first."""
+    """Name an attempt; after the first attempt of the Framework, name this one too."""
     framework, task = attempt
     if key is None:
         return f"attempt {framework}"

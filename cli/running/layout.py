@@ -1,7 +1,7 @@
 """Fits the state of all Frameworks into a terminal. Pure.
 
 1. Each Framework has a title line with its name, state and attempt; its note is below, wrapped, and
-   the epoch of its processes if they have restarted in place.
+the epoch of its processes if they have restarted in place.
 2. Equal Tasks are one row; rows that need attention come first. A note that does not fit into the
    row is wrapped below it.
 3. The lines of the terminal are shared: a Framework that needs fewer leaves them to the others.
@@ -34,9 +34,9 @@ class Line:
     text: str
     """Printable, and not wider than the screen."""
     state: str = ""
-    """The state it shows; "" for none."""
+    """The state in the text; "" for none."""
     state_start: int = 0
-    """Where the text has the state."""
+    """Position of the state in the text."""
     has_spinner: bool = False
     """Whether its first two columns are those of the spinner."""
     is_alert: bool = False
@@ -86,7 +86,7 @@ def wrap_cells(text: str, width: int) -> list[str]:
 
 
 def _share(gangs: Sequence[GangView], width: int, height: int) -> list[int]:
-    """Share the lines: each Framework gets what it needs, at most an equal part of what is left."""
+    """Share the lines: each Framework gets what it needs, at most an equal part of the rest."""
     needs = {i: len(_lay_out_gang(gang, 0, width, height)) for i, gang in enumerate(gangs)}
     shares = dict.fromkeys(needs, 1)
     left = height
@@ -97,7 +97,7 @@ def _share(gangs: Sequence[GangView], width: int, height: int) -> list[int]:
 
 
 def _lay_out_gang(gang: GangView, elapsed_seconds: float, width: int, height: int) -> list[Line]:
-    # A count-up of seconds may not change the number of lines.
+    # The rising number of seconds must not change the number of lines.
     facts = [f"attempt {gang.attempt}", f"{elapsed_seconds:.0f} s"]
     title = _build_row(gang.name, gang.state, facts, width, _Columns())
     texts = gang.note, gang.epoch, gang.training
@@ -135,7 +135,7 @@ class _Columns:
 
 
 def _build_blocks(gang: GangView, width: int, height: int) -> list[tuple[TaskRow, list[Line]]]:
-    """Build the lines of each row of Tasks, of at most so many rows."""
+    """Build the lines of the rows of Tasks, for at most ``height`` rows."""
     rows = fold_tasks(gang.tasks)[: max(0, height)]
     columns = _Columns(
         max((cell_len(row.name) for row in rows), default=0),
@@ -183,7 +183,7 @@ def _build_row(name: str, state: str, facts: Iterable[str], width: int, columns:
 
 
 def _cut(lines: list[Line], count: int, width: int) -> list[Line]:
-    """Keep the first lines; a mark at the end of the last one shows that there are more."""
+    """Keep the first lines; a mark at the end of the last line shows that there are more."""
     if len(lines) <= count or count <= 0:
         return lines[: max(0, count)]
     last = lines[count - 1]
@@ -192,7 +192,7 @@ def _cut(lines: list[Line], count: int, width: int) -> list[Line]:
 
 
 def _shorten_middle(name: str, width: int) -> str:
-    """Shorten a name: its end has the index, which is what tells Tasks apart."""
+    """Shorten a name in its middle, because the index at its end identifies the Task."""
     if cell_len(name) <= width:
         return name
     if width <= 2:  # noqa: PLR2004 one character and the mark

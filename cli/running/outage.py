@@ -1,9 +1,9 @@
-"""Measures how long the watches of the Frameworks fail, and decides when to give up. Pure."""
+"""Measures for how long the watches of the Frameworks fail. Pure."""
 
 from cli.words import strip_noise
 
 GIVE_UP_SECONDS = 60.0
-"""docs/cli.md names it."""
+"""The command gives up after this time (docs/cli.md)."""
 _REPEAT_SECONDS = 10
 
 
@@ -35,7 +35,7 @@ class Outage:
 
     @property
     def is_over_limit(self) -> bool:
-        """Return whether it is time to give up."""
+        """Return whether the outage has lasted for ``GIVE_UP_SECONDS``."""
         return self._seconds >= GIVE_UP_SECONDS
 
     @property

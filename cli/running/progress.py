@@ -48,7 +48,7 @@ _NOTE_LIMIT = 200
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class FrameworkObjects:
     """The objects of one Framework seen so far. Missing objects are None or absent."""
 
     name: str
@@ -126,7 +126,7 @@ class GangView:
 class _ViewContext:
     """The facts that are the same for all Tasks of a view."""
 
-    world: World
+    objects: FrameworkObjects
     gang: str
     """The missing Tasks, for an init container that waits for the gang."""
     missing: Mapping[TaskKey, str]
@@ -139,7 +139,7 @@ class _ViewContext:
 
     def find_pod(self, key: TaskKey) -> Object | None:
         """Find the Pod of a Task; None if it is not there, or not known."""
-        return (self.world.pods or {}).get(build_pod_name(self.world.name, key.role, key.index))
+        return (self.objects.pods or {}).get(build_pod_name(self.objects.name, key.role, key.index))
 
 
 _CHECK_CONTROLLER = "waits for a controller: check that framework-controller runs"
@@ -182,29 +182,29 @@ _WAITING = frozenset(
 
 
 def build_view(
-    world: World, now: datetime | None = None, *, expects_controller: bool = False
+    objects: FrameworkObjects, now: datetime | None = None, *, expects_controller: bool = False
 ) -> GangView:
     """Build the view of a Framework from the objects seen so far.
 
     Args:
-        world: what is known.
+        objects: the objects of the Framework that are known.
         now: count down to the next attempt from here, and count restarts; None for the time of
             day at which it comes, and for words that stay the same at every restart.
         expects_controller: a controller will see the Framework soon: because its cluster starts
             the controller, or because the Framework was created a moment ago.
     """
-    wire = world.framework
+    wire = objects.framework
     if wire is None:
-        return GangView(world.name, "Unknown", 0, "not seen yet", ())
+        return GangView(objects.name, "Unknown", 0, "not seen yet", ())
     try:
         status = decode_status(wire.get("status"))
     except FieldErrors as e:
         note = explain_blocked(wire) or f"its status cannot be read: {e}"
-        return GangView(world.name, "Unreadable", 0, _shorten(note), ())
+        return GangView(objects.name, "Unreadable", 0, _shorten(note), ())
     if status is None:
         note = explain_blocked(wire) or ("" if expects_controller else _CHECK_CONTROLLER)
-        return GangView(world.name, "New", 0, _shorten(note), ())
-    context = _build_context(world, status, now)
+        return GangView(objects.name, "New", 0, _shorten(note), ())
+    context = _build_context(objects, status, now)
     tasks = tuple(
         _build_line(TaskKey(role.name, task.index), task, context)
         for role in status.attempt_status.task_roles
@@ -216,7 +216,7 @@ def build_view(
     is_succeeded = is_completed and completion is not None and completion.type.is_succeeded
     state = _name_state(status.state.value, completion if is_completed else None)
     return GangView(
-        name=world.name,
+        name=objects.name,
         state=SUSPENDED if context.is_suspended else state,
         attempt=status.attempt_status.id,
         note=_explain_framework(status, wire, now),
@@ -259,11 +259,13 @@ def _list_unguarded(wire: Object) -> frozenset[str]:
     return frozenset(unguarded)
 
 
-def _build_context(world: World, status: FrameworkStatus, now: datetime | None) -> _ViewContext:
-    missing, total = read_progress(world.configmap)
+def _build_context(
+    objects: FrameworkObjects, status: FrameworkStatus, now: datetime | None
+) -> _ViewContext:
+    missing, total = read_progress(objects.configmap)
     is_over = status.attempt_status.completion_status is not None
     return _ViewContext(
-        world=world,
+        objects=objects,
         gang=_explain_gang(missing, total, status),
         missing=missing,
         is_ending=is_over and status.state is not FrameworkState.COMPLETED,
@@ -356,12 +358,12 @@ def _explain_leaving(task: TaskStatus) -> str:
 
 
 def _explain_waiting(key: TaskKey, context: _ViewContext) -> str:
-    if context.world.pods is None:
+    if context.objects.pods is None:
         return context.gang
     pod = context.find_pod(key)
     if pod is None:
         return "waits for its Pod"
-    warning = (context.world.warnings or {}).get(str(pod["metadata"].get("uid")))
+    warning = (context.objects.warnings or {}).get(str(pod["metadata"].get("uid")))
     return _explain_restarts(key, context) or explain_pod(pod, context.gang, warning)
 
 

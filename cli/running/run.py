@@ -31,7 +31,7 @@ from cli.running.failures import FailureLogs, KeptLogs
 from cli.running.follow import Follower
 from cli.running.history import AttemptHistory
 from cli.running.outage import GIVE_UP_SECONDS, Outage
-from cli.running.progress import GangView, World, build_view
+from cli.running.progress import FrameworkObjects, GangView, build_view
 from cli.running.runlogs import ALL_ENDED_SECONDS, FINISH_SECONDS, RunningLogs
 from cli.session import explained, find_cluster, open_client
 from cli.terminal import print_error
@@ -158,11 +158,11 @@ def _prepare(options: RunOptions) -> tuple[KubeConfig | None, Manifests]:
     # Without a server, the files are all there is.
     if fault is not None and options.dry_run != CLIENT:
         raise fault
-    _refuse_what_cannot_start(options, manifests)
+    _refuse_unstartable_templates(options, manifests)
     return config, manifests
 
 
-def _refuse_what_cannot_start(options: RunOptions, manifests: Manifests) -> None:
+def _refuse_unstartable_templates(options: RunOptions, manifests: Manifests) -> None:
     """Refuse Pod templates with which no Pod can ever start.
 
     Raises:
@@ -350,10 +350,10 @@ class _Run:
     def _show_changes(self) -> list[GangView]:
         """Show every observed state since the last call; return the newest."""
         passed = [follower.take_passed() for follower in self._followers]
-        for worlds in zip_longest(*passed):
-            for world, history in zip(worlds, self._histories, strict=True):
-                if world is not None:
-                    self._show_passed(self._build_view(world), history)
+        for states in zip_longest(*passed):
+            for objects, history in zip(states, self._histories, strict=True):
+                if objects is not None:
+                    self._show_passed(self._build_view(objects), history)
         views = self._build_views()
         error = next((e for f in self._followers if (e := f.connection_error)), None)
         alert = self._outage.observe(error, self._clock.monotonic())
@@ -386,14 +386,14 @@ class _Run:
                 self._display.say_at(self._elapsed_seconds, line)
 
     def _build_views(self, now: datetime | None = None) -> list[GangView]:
-        return [self._build_view(follower.build_world(), now) for follower in self._followers]
+        return [self._build_view(follower.collect_objects(), now) for follower in self._followers]
 
-    def _build_view(self, world: World, now: datetime | None = None) -> GangView:
+    def _build_view(self, objects: FrameworkObjects, now: datetime | None = None) -> GangView:
         # In a pipe, a count-down would be a line each second.
         if now is None and self._display.is_live:
             now = self._clock.now()
         is_patient = self._options.is_local or self._elapsed_seconds < _CONTROLLER_SECONDS
-        return build_view(world, now, expects_controller=is_patient)
+        return build_view(objects, now, expects_controller=is_patient)
 
     async def _wait_for_end(self) -> ExitCode | None:
         """Wait; return None if the Frameworks ended by themselves, else why they were stopped."""

@@ -1,4 +1,4 @@
-"""Prints what the containers of Pods print, while they run: ``run --logs`` and ``logs -f``.
+"""Prints the output of the containers of Pods while they run: ``run --logs`` and ``logs -f``.
 
 1. ``see`` gets each Pod at each change. When a chosen container has started, its log is opened,
    and again after each restart.
@@ -29,7 +29,7 @@ from framework.kube.resources import Object
 MAX_OPEN = 50
 FINISH_SECONDS = 2.0
 ALL_ENDED_SECONDS = 30.0
-"""If all containers have ended: so do their logs, but not at once if the machine is busy."""
+"""Limit after the end of all containers: their logs end too, but later on a busy machine."""
 
 
 class OutputSink(Protocol):
@@ -90,8 +90,8 @@ class RunningLogs:
             sink: prints the lines.
             query: which containers and lines; the first container and all lines if None.
             max_open: the most logs that are open at a time.
-            build_reader: builds what splits the output of a container into lines.
-            name_pod: names a Pod in front of its lines.
+            build_reader: builds the splitter of a container's output into lines.
+            name_pod: returns the name of a Pod in front of its lines.
         """
         self._client = client
         self._kept = kept

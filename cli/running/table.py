@@ -19,11 +19,11 @@ _INDENT = 4
 def build_table(
     tasks: Sequence[TaskLine], *, width: int | None = None, folds: bool = True
 ) -> list[str]:
-    """Build the rows of a table, what failed by itself first.
+    """Build the rows of a table, Tasks that failed by themselves first.
 
     Args:
         tasks: of one Framework.
-        width: columns of the terminal, in which notes are wrapped; None: no note is.
+        width: columns of the terminal, in which notes are wrapped; None: they are not.
         folds: whether equal Tasks of a large Framework share a row; failed ones never do.
 
     Returns:
@@ -39,10 +39,10 @@ def build_table(
     return [line for text in texts for line in wrap_row(text, start, width)]
 
 
-def note_restart(view: GangView) -> tuple[TaskLine, ...]:
-    """Return the Tasks; the one whose process failed before a restart in place has a note of it.
+def add_restart_note(view: GangView) -> tuple[TaskLine, ...]:
+    """Return the Tasks, with a note at the Task whose process failed before a restart in place.
 
-    A Task that has a note keeps it: how it ended is more important.
+    An existing note of this Task stays: the end of the Task is more important.
     """
     if view.restart is None:
         return view.tasks

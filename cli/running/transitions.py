@@ -1,12 +1,12 @@
 """The lines of progress in a pipe: one for each change, one for many Tasks that change alike. Pure.
 
-Each ``observe`` compares a view with the one before. Tasks of a role that are now in the same
+Each ``observe`` compares a view with the view before. Tasks of a role that are now in the same
 state, attempt and note are summed up in one line if there are more than ``_FEW`` of them. Failed
 Tasks are always named: the first ``_NAMED_FAILURES`` have a line each, and the indices of the
 others are complete.
 
-How far a training is changes all the time. It has at most one line in 15 s for each Framework, and
-one more when the attempt ends.
+The progress of a training changes all the time. It has at most one line in 15 s for each Framework,
+and one more when the attempt ends.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -25,10 +25,10 @@ _Row = tuple[str, int, str]
 
 
 class Transitions:
-    """What was last said of each Framework and Task."""
+    """The last line about each Framework and Task."""
 
     def __init__(self, *, folds: bool = True) -> None:
-        """Begin without any; with ``folds`` False each Task has lines of its own."""
+        """Begin without lines; with ``folds`` False each Task has lines of its own."""
         self._folds = folds
         self._last: dict[tuple[str, TaskKey | None], _Row] = {}
         self._epochs: dict[str, tuple[int, str]] = {}
@@ -38,7 +38,7 @@ class Transitions:
     def observe(
         self, gang: GangView, elapsed_seconds: float, *, names_framework: bool
     ) -> list[str]:
-        """Return the lines for what has changed.
+        """Return the lines for the changes of a Framework.
 
         Args:
             gang: the Framework now.
@@ -46,18 +46,18 @@ class Transitions:
             names_framework: whether the lines of Tasks name it, because there are several.
         """
         lines = []
-        if self._note(gang.name, None, (gang.state, gang.attempt, gang.note)):
+        if self._record(gang.name, None, (gang.state, gang.attempt, gang.note)):
             lines.append(f"{gang.name}  {_describe(gang.state, gang.attempt, gang.note)}")
         if gang.epoch and self._epochs.get(gang.name) != (gang.attempt, gang.epoch):
             self._epochs[gang.name] = gang.attempt, gang.epoch
             lines.append(f"{gang.name}  {gang.epoch}")
-        if self._note_training(gang, elapsed_seconds):
+        if self._record_training(gang, elapsed_seconds):
             lines.append(f"{gang.name}  {gang.training}")
         changed = [
             line
             for line in gang.tasks
             if (line.state not in _PLAIN_STATES or line.note)
-            and self._note(gang.name, line.key, (line.state, line.attempt, line.note))
+            and self._record(gang.name, line.key, (line.state, line.attempt, line.note))
         ]
         prefix = f"{gang.name} " if names_framework else ""
         return lines + [prefix + text for text in self._sum_up(changed)]
@@ -67,18 +67,18 @@ class Transitions:
         before, self._alert = self._alert, alert or ""
         return [f"alert  {alert or 'connected again'}"] if self._alert != before else []
 
-    def _note(self, gang: str, key: TaskKey | None, row: _Row) -> bool:
-        """Remember a row; return whether it is new."""
+    def _record(self, gang: str, key: TaskKey | None, row: _Row) -> bool:
+        """Record a row; return whether it has changed."""
         is_new = self._last.get((gang, key)) != row
         if is_new:
             self._last[gang, key] = row
         return is_new
 
-    def _note_training(self, gang: GangView, elapsed_seconds: float) -> bool:
-        """Remember how far a training is, if it is to be said; return whether it is."""
-        said_at, said = self._trainings.get(gang.name, (float("-inf"), ""))
-        is_due = gang.has_ended or elapsed_seconds - said_at >= _TRAINING_SECONDS
-        if gang.training in {"", said} or not is_due:
+    def _record_training(self, gang: GangView, elapsed_seconds: float) -> bool:
+        """Record the progress of a training if a line about it is due; return whether it is."""
+        shown_at, shown = self._trainings.get(gang.name, (float("-inf"), ""))
+        is_due = gang.has_ended or elapsed_seconds - shown_at >= _TRAINING_SECONDS
+        if gang.training in {"", shown} or not is_due:
             return False
         self._trainings[gang.name] = elapsed_seconds, gang.training
         return True

@@ -1,1 +1,1 @@
-"""``framework get``, ``describe``, ``tree`` and ``events``: what is on the cluster."""
+"""``framework get``, ``describe``, ``tree`` and ``events``: print objects of the cluster."""

@@ -1,4 +1,4 @@
-"""``framework describe``: how a Framework is doing, for a person."""
+"""``framework describe``: the state of a Framework as text."""
 
 import sys
 from shutil import get_terminal_size
@@ -6,7 +6,7 @@ from shutil import get_terminal_size
 from cli.clusterchoice import ClusterChoice
 from cli.exitcodes import ExitCode
 from cli.see.description import describe
-from cli.see.world import look_at
+from cli.see.observation import observe_framework
 from cli.session import explained, find_cluster, open_client, run_printing
 from cli.terminal import print_error, print_line
 from framework.clock import SystemClock
@@ -25,10 +25,10 @@ def describe_framework(name: str, cluster: ClusterChoice, *, shows_all: bool) ->
 async def _describe(name: str, config: KubeConfig, *, shows_all: bool) -> ExitCode:
     async with open_client(config) as client:
         with explained(config):
-            sight = await look_at(client, config.namespace, name)
+            observed = await observe_framework(client, config.namespace, name)
     width = get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in describe(sight, SystemClock().now(), shows_all=shows_all, width=width):
+    for line in describe(observed, SystemClock().now(), shows_all=shows_all, width=width):
         print_line(line)
-    if note := sight.explain_hidden():
+    if note := observed.explain_hidden():
         print_error(note)
     return ExitCode.SUCCEEDED

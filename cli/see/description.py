@@ -1,9 +1,8 @@
-"""What ``framework describe`` prints of a Framework: lines of text. Pure.
+"""Builds the lines that ``framework describe`` prints. Pure.
 
-The order: what it is and how it is doing, its conditions, its roles, the Tasks that need attention,
-the other Tasks, the members that the gang lacks, the failures so far, and the last Events. Without
-``shows_all`` each part is short, so that the whole fits on a screen or two also for a thousand
-Tasks.
+The order: identity and state, conditions, roles, the Tasks that need attention, the other Tasks,
+the missing members of the gang, the failures so far, and the last Events. Without ``shows_all``
+each part is short, so that the whole fits on a screen or two also for a thousand Tasks.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,7 @@ from cli.running.progress import GangView, TaskLine, build_view
 from cli.running.table import wrap_row
 from cli.see import policies
 from cli.see.eventlog import EVENT_HEADER, EventRecord
-from cli.see.world import Sight
+from cli.see.observation import ObservedFramework
 from cli.trainingwords import describe_training
 from framework.api import constants
 from framework.api.codec import decode_spec, decode_status
@@ -45,17 +44,17 @@ _PLACED_HEADER = ("TASK", "STATE", "ATTEMPT", "NODE", "IP", "NOTE")
 
 
 def describe(
-    sight: Sight, now: datetime, *, shows_all: bool = False, width: int | None = None
+    observed: ObservedFramework, now: datetime, *, shows_all: bool = False, width: int | None = None
 ) -> list[str]:
     """Describe a Framework.
 
     Args:
-        sight: what the user sees of it.
+        observed: the objects of the Framework.
         now: for ages and the time to the next attempt.
         shows_all: each Task with its node, all conditions, failures and Events.
         width: columns of the terminal, in which the last column is wrapped; None: it is not.
     """
-    lines = _Description(sight, now, shows_all=shows_all).build()
+    lines = _Description(observed, now, shows_all=shows_all).build()
     texts = ((make_printable(text), start) for text, start in lines)
     if width is None:
         return [text for text, _ in texts]
@@ -65,13 +64,13 @@ def describe(
 class _Description:
     """The parts of one description."""
 
-    def __init__(self, sight: Sight, now: datetime, *, shows_all: bool) -> None:
-        self._sight = sight
+    def __init__(self, observed: ObservedFramework, now: datetime, *, shows_all: bool) -> None:
+        self._observed = observed
         self._now = now
         self._shows_all = shows_all
-        self._view = build_view(sight.build_world(), now)
-        self._spec, self._status = _decode(sight.framework)
-        self._missing, self._total = read_progress(sight.configmap)
+        self._view = build_view(observed.collect_objects(), now)
+        self._spec, self._status = _decode(observed.framework)
+        self._missing, self._total = read_progress(observed.configmap)
 
     def build(self) -> Iterable[_Line]:
         yield from self._describe_head()
@@ -83,7 +82,7 @@ class _Description:
         yield from self._describe_events()
 
     def _describe_head(self) -> Iterable[_Line]:
-        metadata, view, status = self._sight.framework["metadata"], self._view, self._status
+        metadata, view, status = self._observed.framework["metadata"], self._view, self._status
         created = metadata.get("creationTimestamp")
         rows = [
             ("Name", str(metadata.get("name"))),
@@ -204,7 +203,7 @@ class _Description:
         """Describe which members the barriers wait for, as the controller published it."""
         if not self._missing or self._view.is_completed:
             return ()
-        # Many Tasks wait for the same, such as an image that cannot be pulled.
+        # Many Tasks wait for the same reason, such as an image that cannot be pulled.
         groups: dict[tuple[str, str], list[int]] = {}
         for key, reason in self._missing.items():
             groups.setdefault((key.role, reason), []).append(key.index)
@@ -220,18 +219,18 @@ class _Description:
     def _describe_failures(self) -> Iterable[_Line]:
         records = [
             record
-            for record in self._sight.list_events()
+            for record in self._observed.list_events()
             if record.type == "Warning" and record.reason in _FAILURES
         ]
         return self._build_events("Failures so far", records, _SHOWN_FAILURES)
 
     def _describe_events(self) -> Iterable[_Line]:
-        records = self._sight.list_events()
+        records = self._observed.list_events()
         yield from self._build_events("Events", records, _SHOWN_EVENTS)
-        created = parse_time(self._sight.framework["metadata"].get("creationTimestamp"))
+        created = parse_time(self._observed.framework["metadata"].get("creationTimestamp"))
         horizon = self._now - _EVENT_LIFETIME
         is_whole = created is None or created >= horizon
-        if self._sight.events is None or is_whole or any(e.first_at < horizon for e in records):
+        if self._observed.events is None or is_whole or any(e.first_at < horizon for e in records):
             return
         yield "Older Events are gone: a cluster keeps them for one hour by default.", 0
 
@@ -246,7 +245,7 @@ class _Description:
 
 
 def _decode(framework: Object) -> tuple[FrameworkSpec, FrameworkStatus | None]:
-    """Decode what can be decoded; the view has the reason for what cannot."""
+    """Decode spec and status; the view has the reason if one cannot be decoded."""
     try:
         spec = decode_spec(framework.get("spec"))
     except FieldErrors:

@@ -1,7 +1,7 @@
 """The Events of one Framework, its Pods and its ConfigMap, in the order of time. Pure.
 
-Of a flood, the newest ``MAX_EVENTS`` are kept. An Event of an earlier Framework of the same name is
-left out: it is older than this Framework.
+The newest ``MAX_EVENTS`` are kept. An Event of an earlier Framework of the same name is left out:
+it is older than this Framework.
 """
 
 import heapq
@@ -71,13 +71,13 @@ class EventLog:
         """Number of Events that were added, kept or not."""
 
     def add(self, bodies: Iterable[Object]) -> None:
-        """Take the Events of a page of a list; those of other objects are ignored."""
+        """Add the Events of a page of a list; ignore Events of other objects."""
         for body in bodies:
             record = self.read(body)
             if record is None:
                 continue
             self.total += 1
-            # Times of Events are whole seconds; the version tells the order within a second.
+            # Times of Events are whole seconds; the version orders Events of the same second.
             entry = (record.last_at, read_version(body), next(self._numbers), record)
             if len(self._kept) < MAX_EVENTS:
                 heapq.heappush(self._kept, entry)

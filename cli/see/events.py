@@ -1,4 +1,4 @@
-"""``framework events``: what happened to a Framework, its Pods and its ConfigMap."""
+"""``framework events``: the Events of a Framework, its Pods and its ConfigMap."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -76,7 +76,7 @@ class _Writer:
         self._clock = SystemClock()
 
     def show_all(self, log: EventLog) -> None:
-        """Print what happened so far."""
+        """Print the Events so far."""
         records = log.list_records()
         if log.left_out:
             print_error(f"note: only the newest {MAX_EVENTS} Events are shown, of {log.total}")

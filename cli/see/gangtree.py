@@ -1,7 +1,7 @@
 """The tree of a Framework: roles, Tasks, their Pods and their earlier attempts. Pure.
 
 ``build_tree`` builds the structure that ``-o json`` prints, and ``cli.see.drawing`` draws. The
-status has the newest attempt only; the failures of earlier attempts are those of the Events.
+status has the newest attempt only; the failures of earlier attempts come from the Events.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from datetime import datetime
 
 from cli.running.progress import GangView, TaskLine, build_view
 from cli.see.eventlog import EventRecord
-from cli.see.world import Sight
+from cli.see.observation import ObservedFramework
 from framework.api.durations import format_seconds
 from framework.api.naming import build_pod_name
 from framework.api.wire import format_time
@@ -44,7 +44,7 @@ class PodNode:
 
 @dataclass(frozen=True, slots=True)
 class PastFailure:
-    """How an attempt failed, perhaps several attempts in the same way."""
+    """A failure, and how many attempts ended with it."""
 
     text: str
     count: int
@@ -100,7 +100,7 @@ class RoleNode:
 
 @dataclass(frozen=True, slots=True)
 class FrameworkNode:
-    """A Framework and all that belongs to it."""
+    """A Framework and its objects."""
 
     view: GangView
     namespace: str
@@ -127,17 +127,17 @@ class FrameworkNode:
         }
 
 
-def build_tree(sight: Sight, objects: Sequence[str], now: datetime) -> FrameworkNode:
+def build_tree(observed: ObservedFramework, objects: Sequence[str], now: datetime) -> FrameworkNode:
     """Build the tree.
 
     Args:
-        sight: what the user sees of the Framework.
+        observed: the objects of the Framework.
         objects: kind/name of its further objects that are visible.
         now: for the time to the next attempt.
     """
-    view = build_view(sight.build_world(), now)
-    failures = _collect_failures(sight.list_events())
-    pods = sight.pods or {}
+    view = build_view(observed.collect_objects(), now)
+    failures = _collect_failures(observed.list_events())
+    pods = observed.pods or {}
     roles: dict[str, list[TaskNode]] = {}
     for line in view.tasks:
         pod = pods.get(build_pod_name(view.name, line.key.role, line.key.index))
@@ -146,11 +146,11 @@ def build_tree(sight: Sight, objects: Sequence[str], now: datetime) -> Framework
         roles.setdefault(line.key.role, []).append(TaskNode(line, node, known))
     return FrameworkNode(
         view=view,
-        namespace=str(sight.framework["metadata"].get("namespace")),
+        namespace=str(observed.framework["metadata"].get("namespace")),
         objects=tuple(objects),
         roles=tuple(RoleNode(name, tuple(tasks)) for name, tasks in roles.items()),
         failures=tuple(failures.get("", ())),
-        hidden=sight.hidden,
+        hidden=observed.hidden,
     )
 
 

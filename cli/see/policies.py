@@ -87,7 +87,7 @@ def _count_tasks(number: int, result: str) -> str:
 
 
 def describe_role(role: TaskRoleSpec) -> str:
-    """Describe the fields of a role that change what its gang waits for and what stays of it."""
+    """Describe the fields of a role about its quorum, its leaving Tasks and its ended Pods."""
     texts = []
     if role.min_member_count is not None:
         texts.append(f"complete with {role.quorum} of {role.wanted_count}")
@@ -108,7 +108,7 @@ def describe_role(role: TaskRoleSpec) -> str:
 def list_lifetime(
     spec: FrameworkSpec, status: FrameworkStatus | None, now: datetime
 ) -> list[tuple[str, str]]:
-    """List what limits the life of the Framework or of its Pods, and when.
+    """List the limits of the lifetime of the Framework and of its Pods, with their times.
 
     Args:
         spec: decoded.
@@ -139,7 +139,7 @@ def list_lifetime(
 
 
 def _describe_suspension(status: FrameworkStatus | None, now: datetime) -> str:
-    """Return since when the Framework is suspended; "" before its controller has said it."""
+    """Return since when the Framework is suspended; "" before its controller has reported it."""
     conditions = (status.conditions if status is not None else None) or ()
     found = next((c for c in conditions if c.type == SUSPENDED_CONDITION), None)
     if found is None or found.status != "True" or found.transition_time is None:

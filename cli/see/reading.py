@@ -14,7 +14,7 @@ async def read_events(
     """Read the Events of a Framework, page by page.
 
     Args:
-        client: gives objects.
+        client: returns objects.
         framework: as stored.
         event_type: Normal or Warning; None for both.
 

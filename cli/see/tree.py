@@ -10,7 +10,7 @@ from cli.printing.forms import OutputFormat
 from cli.printing.output import Printer
 from cli.see.drawing import render_tree
 from cli.see.gangtree import build_tree
-from cli.see.world import Sight, look_at
+from cli.see.observation import ObservedFramework, observe_framework
 from cli.session import explained, find_cluster, open_client, run_printing
 from cli.templates import get_account, list_roles
 from cli.terminal import print_document, print_error, print_line
@@ -49,34 +49,34 @@ async def _print(
 ) -> ExitCode:
     async with open_client(config) as client:
         with explained(config):
-            sight = await look_at(client, config.namespace, name)
-    # Without the data of the Secret: nothing here needs it.
+            observed = await observe_framework(client, config.namespace, name)
+    # Metadata only, so that the server does not send the data of the Secret.
     async with open_client(config, accept=METADATA) as client:
         with explained(config):
-            objects, lacking = await _find_objects(client, config.namespace, sight)
-    sight = replace(sight, hidden=(*sight.hidden, *lacking))
+            objects, lacking = await _find_objects(client, config.namespace, observed)
+    observed = replace(observed, hidden=(*observed.hidden, *lacking))
     now = SystemClock().now()
-    tree = build_tree(sight, objects, now)
+    tree = build_tree(observed, objects, now)
     if output.is_table:
         for line in render_tree(tree, now, shows_all=shows_all):
             print_line(line)
     else:
         print_document(Printer(output).render([tree.to_wire()], is_list=False), keep="\n\t")
-    if note := sight.explain_hidden():
+    if note := observed.explain_hidden():
         print_error(note)
     return ExitCode.SUCCEEDED
 
 
 async def _find_objects(
-    client: KubeClient, namespace: str, sight: Sight
+    client: KubeClient, namespace: str, observed: ObservedFramework
 ) -> tuple[list[str], list[str]]:
     """Find the further objects of the gang; return them, and the rights that the user lacks."""
     found: list[str] = []
     lacking: list[str] = []
-    is_completed = _is_completed(sight.framework)
-    if sight.configmap is not None:
-        found.append(f"{CONFIGMAPS.kind}/{sight.configmap['metadata']['name']}")
-    for resource, name in _list_expected(sight.framework):
+    is_completed = _is_completed(observed.framework)
+    if observed.configmap is not None:
+        found.append(f"{CONFIGMAPS.kind}/{observed.configmap['metadata']['name']}")
+    for resource, name in _list_expected(observed.framework):
         try:
             await client.get(resource, namespace, name)
             found.append(f"{resource.kind}/{name}")

@@ -25,7 +25,7 @@ class Changes:
         self._versions = {_read_uid(item): _read_version(item) for item in known}
 
     def replace(self, items: list[Object], resource_version: str) -> None:
-        """Take all there are: after a lost connection, those that changed are passed on."""
+        """Take a complete list; pass on the objects that changed during a lost connection."""
         del resource_version
         for item in items:
             self._take(item)
@@ -56,9 +56,9 @@ async def watch_frameworks(
     """Call ``show`` with each change of the selected Frameworks, until cancelled.
 
     Args:
-        client: gives objects or Tables.
+        client: returns objects or Tables.
         selection: with at most one name.
-        known: what was read before, and is not passed on again.
+        known: objects that were read before, and are not passed on again.
         show: gets an object with its kind, or a row.
 
     Raises:
@@ -90,7 +90,7 @@ async def watch_resource(
     refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     is_lost = False
 
-    def note(is_connected: bool) -> None:  # noqa: FBT001 signature of ListWatch
+    def report_connection(is_connected: bool) -> None:  # noqa: FBT001 signature of ListWatch
         nonlocal is_lost
         error = listwatch.last_error
         if isinstance(error, _FATAL) and not refused.done():
@@ -112,7 +112,7 @@ async def watch_resource(
         label_selector=selection.labels,
         field_selector=selection.fields,
         trim=trim,
-        on_connection=note,
+        on_connection=report_connection,
     )
     watching = asyncio.create_task(listwatch.run(), name=f"watch-{resource.plural}")
     try:

@@ -1,1 +1,1 @@
-"""What a user needs to start: completion of the shell, first files, programs in running Pods."""
+"""Completion of the shell, ``framework init``, and programs in running Pods (``exec``)."""

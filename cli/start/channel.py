@@ -1,7 +1,7 @@
 """Runs a program in a container over a WebSocket, as ``kubectl exec`` does.
 
 The messages are those of ``v5.channel.k8s.io``: the first byte is the channel. For local clusters
-only: others have more kinds of credentials than this client.
+only: others have more kinds of credentials than this client supports.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _CHUNK_BYTES = 32 * 1024
 
 
 class Command(NamedTuple):
-    """What to run, and where."""
+    """A program, and the container in which it runs."""
 
     pod: PodChoice
     argv: tuple[str, ...]
@@ -88,7 +88,7 @@ def _explain(error: Exception) -> str:
 
 
 async def _copy_output(socket: aiohttp.ClientWebSocketResponse) -> dict[str, Any] | None:
-    """Copy the program's output until its end; return the Status of its end, None without one."""
+    """Copy the program's output until its end; return its final Status, or None."""
     status: dict[str, Any] | None = None
     outputs = {_STDOUT: sys.stdout.buffer, _STDERR: sys.stderr.buffer}
     async for message in socket:
@@ -142,7 +142,7 @@ async def _copy_input(socket: aiohttp.ClientWebSocketResponse) -> None:
 
 
 async def _wait_for_input() -> None:
-    """Wait until a read does not block: a thread that reads could not be ended."""
+    """Wait until a read does not block: a thread that blocks in a read could not be ended."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
 

@@ -1,7 +1,7 @@
 """Renders the first file of a gang from an example. Pure.
 
 The example is changed as a text, so that its comments stay. A test renders each example with each
-option and looks at the objects; a change of an example that a rule here does not find, fails there.
+option. It fails if a rule of this module does not find its text in an example.
 """
 
 import json
@@ -31,7 +31,7 @@ class TemplateError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangOptions:
-    """What the user requested."""
+    """The options that change an example."""
 
     name: str
     workers: int | None = None

@@ -80,7 +80,7 @@ def write_gang(options: InitOptions) -> ExitCode:
 
 
 def build_gang_file(stack: Stack, gang: GangOptions, paths: Sequence[Path]) -> str:
-    """Build the file of a gang: what an example has, and the rights of its agents."""
+    """Build the file of a gang: the objects of an example, and the rights of its agents."""
     example = read_example(stack)
     here, cluster = _build_calls(gang, paths, gang.workers or count_workers(example))
     header = [
@@ -168,7 +168,7 @@ def _build_calls(gang: GangOptions, paths: Sequence[Path], workers: int) -> tupl
 
 
 def _explain(stack: Stack, gang: GangOptions, paths: Sequence[Path], workers: int) -> None:
-    """Say what was written, what it needs, and how to run it."""
+    """Print the written files, the programs that they need, and the commands that run them."""
     here, cluster = _build_calls(gang, paths, workers)
     names = ", ".join(str(path) for path in paths)
     print_line(f"wrote {names}: Framework {gang.name}, {workers} workers; {stack.title}")

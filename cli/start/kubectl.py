@@ -1,4 +1,4 @@
-"""Leaves to kubectl what it does well, on the same cluster."""
+"""Calls kubectl for the same cluster."""
 
 import os
 import shlex

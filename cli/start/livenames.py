@@ -2,7 +2,7 @@
 
 A shell waits for these names while its user types, so this module uses the agents' small HTTP
 client instead of ``KubeClient``, whose import alone takes longer than a completion may take.
-Each function returns no names if the cluster cannot be asked in time, for whatever reason.
+Each function returns no names if the cluster does not answer in time, for any reason.
 """
 
 import json
@@ -75,7 +75,7 @@ def _parse_role(role: dict[str, Any]) -> tuple[str, tuple[list[int], list[str]]]
     return role["name"], (indices, [name for name in names if _NAME.match(name)])
 
 
-# Whatever is wrong with the configuration or with the answer, the user sees no completion.
+# After any fault of the configuration or of the answer, the user sees no completion.
 _FAULTS = (
     *(AccessError, CliError, ConfigError, UnreachableError, OSError, TimeoutError),
     *(ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError, LookupError),

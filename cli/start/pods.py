@@ -37,7 +37,7 @@ class TaskName:
 
 
 class PodChoice(NamedTuple):
-    """Where a command goes."""
+    """The container that a command is for."""
 
     namespace: str
     pod: str
@@ -122,7 +122,7 @@ def _explain_idle(pod: Object, container: str | None) -> str:
 
     Args:
         pod: as stored.
-        container: None if any container will do.
+        container: None if each container is suitable.
     """
     if not pod["spec"].get("nodeName"):
         return "its Pod is not scheduled to a node yet"

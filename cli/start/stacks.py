@@ -14,7 +14,7 @@ class Stack:
     example: str
     """File below examples/; packaged as a template."""
     needs: str
-    """What must be on the PATH, here or in the image, with the versions that the script needs."""
+    """Programs with their versions that must be on the PATH, here or in the image."""
     image: str
     """Of the training containers in the example."""
     secret: str | None = None

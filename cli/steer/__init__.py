@@ -1,6 +1,6 @@
 """Commands that change a Framework, from ``start`` to ``delete``, or wait for it.
 
-What a command changes is computed by pure modules (``changes``, ``scaling``, ``retrying``,
-``suspending``); when it has taken effect, by ``effects`` and ``conditions``. ``apply`` sends,
-``watching`` follows.
+Pure modules compute the change (``changes``, ``scaling``, ``retrying``, ``suspending``), and judge
+whether it has taken effect (``effects``, ``conditions``). ``apply`` sends the change, and
+``watching`` waits for its effect.
 """

@@ -1,7 +1,8 @@
 """Sends changes of Frameworks to the API server.
 
-A patch tests what it was computed from. If another client has changed that meanwhile, the server
-refuses it, and the change is computed again from the new object, at most five times.
+A patch tests the fields from which it was computed. If another client has changed them meanwhile,
+the server refuses the patch, and the change is computed again from the new object, at most five
+times.
 """
 
 import asyncio
@@ -82,8 +83,8 @@ async def change_framework(
             )
             return Outcome(gang, change, stored)
         except (InvalidError, ConflictError) as e:
-            # 422 is also the answer to a test that fails. If it repeats although nothing that is
-            # tested has changed, the server refuses the new value.
+            # 422 is also the answer to a test that fails. If it repeats although the tested fields
+            # have not changed, the server refuses the new value.
             if isinstance(e, InvalidError) and refused == change.operations:
                 raise
             refused = change.operations
@@ -117,6 +118,6 @@ async def delete_object(
             dry_run=dry_run == SERVER,
         )
     except (NotFoundError, ConflictError):
-        # It is gone; a Framework with another UID is not the one that was read.
+        # The Framework that was read is gone; another one may have its name now.
         return False
     return True

@@ -1,9 +1,9 @@
-"""Computes the changes of a Framework: the patch, and what to say about it. Pure.
+"""Computes the changes of a Framework: the patch, and the notes about it. Pure.
 
-A patch is a JSON patch. It tests what the change was computed from: the UID, and for each changed
-field the value that was read. If one of these has changed meanwhile, the API server refuses the
-whole patch, and the change is computed again from the new object (``cli.steer.apply``). The status
-is not tested, because the controller writes it all the time.
+A patch is a JSON patch. It tests the values from which the change was computed: the UID, and for
+each changed field the value that was read. If one of these has changed meanwhile, the API server
+refuses the whole patch, and the change is computed again from the new object (``cli.steer.apply``).
+The status is not tested, because the controller writes it all the time.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,13 +27,13 @@ class Change:
     """A change of one Framework."""
 
     verb: str
-    """What was done, as kubectl says it: ``scaled``; ``unchanged`` if there is nothing to do."""
+    """The verb that kubectl prints: ``scaled``; ``unchanged`` if there is nothing to do."""
     operations: tuple[Object, ...] = ()
     """The JSON patch; empty if there is nothing to do."""
     notes: tuple[str, ...] = ()
-    """What follows from it, a sentence each."""
+    """Consequences of the change, a sentence each."""
     warnings: tuple[str, ...] = ()
-    """What the user may not expect."""
+    """Consequences that the user may not expect."""
 
 
 Computation: TypeAlias = Callable[["Gang"], Change]
@@ -41,7 +41,7 @@ Computation: TypeAlias = Callable[["Gang"], Change]
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """A Framework as it was read: the object, and what it means."""
+    """A Framework as it was read: the object and its decoded form."""
 
     body: Object
     decoded: Framework
@@ -144,7 +144,7 @@ def explain_again(name: str) -> str:
 
 
 def set_field(gang: Gang, value: Any, *path: str | int) -> tuple[Object, ...]:
-    """Build the operations that set a field of the spec, if nobody changed it meanwhile."""
+    """Build the operations that set a field of the spec, if no client changed it meanwhile."""
     return (*build_guard(gang), *build_replacement(gang, value, *path))
 
 

@@ -1,4 +1,4 @@
-"""What each command does: ``cli.commands`` calls these functions with read options.
+"""Runs each command: ``cli.commands`` calls these functions with the parsed options.
 
 Each returns the exit code of the command, and raises a CliError if nothing was done.
 """

@@ -1,4 +1,4 @@
-"""Judges whether a condition of a Framework has come, or can never come. Pure.
+"""Judges whether a condition of a Framework is reached, or can never be reached. Pure.
 
 A Framework that is Completed does not change any more, so a condition that does not hold then never
 will. ``kubectl wait`` goes on until its timeout.
@@ -12,8 +12,7 @@ from cli.steer.changes import Gang
 from cli.steer.effects import Deleted, Goal, Verdict, explain_blocked
 from framework.api.types import Condition
 
-# Each with what it says of a Framework without conditions: microsoft/frameworkcontroller writes
-# none, only the state.
+# The conditions that this project's controller writes.
 _KNOWN = ("Blocked", "Completed", "Failed", "GangReady", "Running", "Succeeded", "Suspended")
 _NEAR = 0.6
 """Similarity (0 to 1) from which an unknown name is misspelt, not a condition of another writer."""
@@ -24,7 +23,7 @@ _TRUE, _FALSE = "True", "False"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What ``--for`` asks for: a condition with its status, or, with no condition, the deletion."""
+    """A condition with its status, from ``--for``; without a condition, the deletion."""
 
     condition: str = ""
     status: str = _TRUE
@@ -77,7 +76,7 @@ class _Condition:
             return Verdict(failure="was deleted")
         title = f"{self.wanted.condition}={self.wanted.status}"
         found = _find(gang, self.wanted.condition)
-        # The condition of an older spec may be different for this one. An end stays.
+        # A condition of an older spec may change for this spec, but the end is final.
         is_valid = gang.is_current or gang.is_completed
         if found is not None and is_valid and found.status == self.wanted.status:
             return Verdict(is_reached=True, text="condition met")

@@ -24,9 +24,9 @@ class DeleteOptions:
     """Options of the command."""
 
     steer: SteerOptions
-    """Those of all commands of this room."""
+    """Options that all commands of this folder share."""
     cascade: str = "foreground"
-    """What becomes of the Pods: ``foreground``, ``background`` or ``orphan``."""
+    """Whether Pods are deleted before the Framework (``foreground``), after it, or not."""
     selector: str | None = None
     """Labels of the Frameworks, in the place of names."""
     deletes_all: bool = False
@@ -42,7 +42,7 @@ def delete_frameworks(words: Sequence[str], options: DeleteOptions) -> ExitCode:
         CliError: nothing was deleted.
     """
     if len(words) == 1 and is_kind_word(words[0]) and (options.selector or options.deletes_all):
-        # No name can be meant.
+        # The word cannot be a name here.
         words = ()
     names = parse_names(words)
     if bool(names) + bool(options.selector) + options.deletes_all != 1:
@@ -68,7 +68,7 @@ def delete_frameworks(words: Sequence[str], options: DeleteOptions) -> ExitCode:
 
 
 async def _delete(session: Session, body: Object, options: DeleteOptions) -> list[Goal]:
-    """Delete a Framework and print it; return what to wait for."""
+    """Delete a Framework and print its name; return the goals to wait for."""
     name = str(body["metadata"]["name"])
     try:
         check_deletion(body)
@@ -91,6 +91,6 @@ async def _delete(session: Session, body: Object, options: DeleteOptions) -> lis
 
 
 def _report(goal: Goal, verdict: Verdict) -> None:
-    """Print nothing: a line says already that the Framework is deleted."""
+    """Print only a failure: another line has said that the Framework is deleted."""
     if verdict.failure:
         print_error(f"error: {goal.name}: {verdict.failure}")

@@ -1,7 +1,7 @@
 """Judges whether a change has taken effect. Pure.
 
-A goal is asked again at each change of its Framework. It is reached, it can never be reached, or it
-is still open; then it says what is missing.
+A goal is judged again at each change of its Framework. It is reached, can never be reached, or is
+open; an open goal names the missing parts.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,20 +16,20 @@ from framework.api.naming import TaskKey
 from framework.api.states import TASK_ENDED, TaskState
 from framework.api.types import ExecutionType, TaskRoleSpec, TaskRoleStatus, TaskStatus
 
-# Names in a sentence.
+# The most names in a sentence.
 _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a goal."""
+    """The state of a goal."""
 
     is_reached: bool = False
     """Whether it is reached."""
     failure: str = ""
     """Why it can never be reached; "" if it can."""
     text: str = ""
-    """What is missing, or what was reached."""
+    """The missing parts, or the reached state."""
 
     @property
     def is_final(self) -> bool:
@@ -38,7 +38,7 @@ class Verdict:
 
 
 class Goal(Protocol):
-    """What is waited for."""
+    """A state of a Framework for which a command waits."""
 
     @property
     def name(self) -> str:
@@ -140,13 +140,13 @@ def _judge_retry(gang: Gang, key: TaskKey, ended: int) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """A Framework is gone, with everything that it waits for."""
+    """A Framework is deleted, with its ConfigMap and its Pods."""
 
     name: str
     uid: str
 
     def judge(self, gang: Gang | None) -> Verdict:
-        """Judge by its existence: another Framework of this name is not it."""
+        """Judge by its UID: a new Framework with the same name does not count."""
         if gang is None or gang.uid != self.uid:
             return Verdict(is_reached=True)
         finalizers = [str(f) for f in gang.body["metadata"].get("finalizers") or ()]

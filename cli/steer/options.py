@@ -1,4 +1,4 @@
-"""Options that the commands of this room share."""
+"""Options that the commands of this folder share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,11 +30,11 @@ class SteerOptions:
     dry_run: str = NO_DRY_RUN
     """``none``, ``client`` or ``server``."""
     output: OutputFormat = field(default_factory=OutputFormat)
-    """A table stands for lines as those of kubectl."""
+    """A table means lines such as kubectl prints."""
     waits: bool = False
     """Whether the command waits until the change has taken effect."""
     timeout_seconds: float | None = None
-    """Of the wait; None: as long as it takes."""
+    """Limit of the wait; None for no limit."""
 
 
 _timeout_option = click.option(

@@ -1,6 +1,6 @@
-"""Refuses changes that would not last: those of a Framework that belongs to a job of another kind.
+"""Refuses changes of a Framework that belongs to a job of another kind.
 
-The controller of the job puts the Framework back (docs/config.md, "Other kinds of jobs"). Pure.
+The controller of the job reverts them (docs/config.md, "Other kinds of jobs"). Pure.
 """
 
 import shlex
@@ -23,7 +23,7 @@ def check_change(body: Object, operations: Sequence[Object]) -> None:
         operations: the JSON patch, with its tests.
 
     Raises:
-        CliError: the change would be put back.
+        CliError: the change would be reverted.
     """
     job = find_job_name(body)
     paths = [str(each["path"]) for each in operations if each["op"] != "test"]

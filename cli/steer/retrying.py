@@ -1,4 +1,4 @@
-"""Computes the request to retry Tasks: which Pods it names, and what follows. Pure.
+"""Computes the request to retry Tasks: the Pods that it names, and notes about it. Pure.
 
 The annotation ``frameworkbarrier.io/retry`` of a Framework lists the UIDs of Pods. The controller
 ends the attempts of these Pods with -260 and begins the next ones (docs/design/failure-handling.md,
@@ -33,7 +33,7 @@ class _Retry:
     uid: str | None
     """UID of the Pod; None if there is none yet."""
     note: str
-    """What follows."""
+    """The consequence, for the user."""
 
 
 def retrying(keys: Sequence[TaskKey]) -> Computation:
@@ -135,7 +135,8 @@ def _build_patch(gang: Gang, value: str) -> tuple[Object, ...]:
     metadata = gang.body["metadata"]
     annotations = metadata.get("annotations")
     if annotations is None:
-        # Another client may add annotations meanwhile. That they are absent cannot be tested.
+        # Another client may add annotations meanwhile. A patch cannot test that they are absent, so
+        # it tests the version.
         version = metadata.get("resourceVersion")
         return (
             *build_guard(gang),

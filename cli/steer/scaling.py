@@ -30,9 +30,9 @@ from framework.api.types import ExecutionType, FrameworkSpec, TaskRoleSpec
 from framework.api.validation import describe_task_limit
 from framework.kube.resources import Object
 
-# Each of the two numbers is computed from both, and the position of the role from its name.
+# Each new value is computed from both old values, and the position of the role from its name.
 _READ = ("name", "taskNumber", ABSENT_TASK_INDICES_FIELD)
-# Names of Tasks in a sentence.
+# The most names of Tasks in a sentence.
 _SHOWN = 5
 
 
@@ -92,7 +92,7 @@ def scaling(sizes: Mapping[str, int], current: Mapping[str, int]) -> Computation
 
 
 def removal(tasks: Sequence[TaskKey], *, is_undo: bool) -> Computation:
-    """Return the computation of ``remove``, and with ``is_undo`` of its contrary."""
+    """Return the computation of ``remove``, and with ``is_undo`` of ``remove --undo``."""
 
     def compute(gang: Gang) -> Change:
         check_resizable(gang)

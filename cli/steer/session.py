@@ -1,4 +1,4 @@
-"""Runs the commands: reads Frameworks, sends what is to change, prints it, and waits for it."""
+"""Runs the commands: reads Frameworks, sends and prints changes, and waits for their effect."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -37,7 +37,7 @@ class Session:
         self._objects: list[Object] = []
 
     async def choose(self, names: Sequence[str]) -> Sequence[str]:
-        """Leave out a word for the kind in front of names; one word alone is a name."""
+        """Leave out a word for the kind in front of names; a single word is a name."""
         return await drop_kind(self.client, self.namespace, names) if len(names) > 1 else names
 
     async def change(
@@ -46,12 +46,12 @@ class Session:
         compute: Computation,
         build_goal: Callable[[Outcome], Goal] | None = None,
     ) -> None:
-        """Change one Framework and print what was done.
+        """Change one Framework and print the change.
 
         Args:
             name: of the Framework.
-            compute: what to change.
-            build_goal: what to wait for after the change.
+            compute: computes the change.
+            build_goal: builds the goal to wait for.
         """
         try:
             outcome = await change_framework(
@@ -72,7 +72,7 @@ class Session:
             print_error(f"error: {line}")
 
     def show(self, body: Object, name: str, change: Change) -> None:
-        """Print what was done with a Framework."""
+        """Print the change of a Framework."""
         if not self.options.output.is_table:
             self._objects.append(body)
         else:
@@ -84,7 +84,7 @@ class Session:
             print_error(f"warning: {name}: {warning}")
 
     def describe_dry_run(self) -> str:
-        """Return what kubectl adds to a line in a dry run."""
+        """Return the text that kubectl adds to a line in a dry run."""
         return describe_dry_run(self.options.dry_run)
 
     def print_name(self, name: str) -> bool:

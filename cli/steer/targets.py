@@ -9,7 +9,7 @@ from framework.api import constants
 from framework.api.naming import TaskKey, is_framework_name, is_role_name
 
 _SHOWN_ROLES = 10
-# More digits are more than any limit.
+# A number with more digits exceeds every limit.
 _MAX_DIGITS = 9
 
 
@@ -19,7 +19,7 @@ def title(name: str) -> str:
 
 
 def parse_names(words: Iterable[str]) -> list[str]:
-    """Read NAME or framework/NAME; a name that is there twice is read once.
+    """Read NAME or framework/NAME; a repeated name is read once.
 
     The first one may be a word for the kind (``cli.frameworks.drop_kind``).
 
@@ -48,7 +48,7 @@ def parse_sizes(words: Sequence[str], *, is_required: bool = True) -> dict[str, 
     """Read ROLE=N.
 
     Raises:
-        SizeError: a word has another form, or there is none although there must be.
+        SizeError: a word has another form, or there is none although one is required.
         CliError: a role is named twice.
     """
     form = "write ROLE=N with a number of Tasks, for example worker=8"
@@ -89,7 +89,7 @@ def suggest_size(words: Sequence[str], roles: Mapping[str, int]) -> tuple[str, s
 
 
 def parse_tasks(words: Iterable[str]) -> list[TaskKey]:
-    """Read ROLE/INDEX; a Task that is there twice is read once.
+    """Read ROLE/INDEX; a repeated Task is read once.
 
     Raises:
         CliError: a word has another form.

@@ -1,7 +1,7 @@
-"""Waits until Frameworks have reached goals: watches them, and prints what is missing.
+"""Waits until Frameworks have reached goals: watches them, and prints the missing parts.
 
-Of one Framework, only this one is watched, so that a right for its name is enough; of several, all
-of the namespace.
+A single Framework is watched by its name, so that a right for this name is enough. For several, all
+Frameworks of the namespace are watched.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from framework.kube.listwatch import ListWatch
 from framework.kube.resources import FRAMEWORKS, Object
 
 _TICK_SECONDS = 1.0
-# What is reached at once needs no line about what is missing.
+# Goals that are reached within this time need no line about missing parts.
 _QUIET_SECONDS = 2.0
 
 
@@ -55,14 +55,14 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What to wait for, and how long."""
+    """The goals of a wait, and its limit."""
 
     goals: Sequence[Goal]
     """One for each Framework."""
     timeout_seconds: float | None
     """None: as long as it takes."""
     left: str
-    """What a user reads after Ctrl-C: what stays as it is."""
+    """Text after Ctrl-C or the timeout, about the state that remains."""
     report: Callable[[Goal, Verdict], None]
     """Called once for each goal that was reached or can never be reached."""
 

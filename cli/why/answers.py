@@ -66,7 +66,7 @@ def build_structure(observation: Observation, causes: Sequence[Cause]) -> dict[s
 
 
 def describe_healthy(observation: Observation) -> str:
-    """Say what a Framework does that nothing holds."""
+    """Describe a Framework for which no cause was found."""
     status = observation.status
     if status is None:
         return "nothing is wrong: it is new, and the controller has not seen it yet"

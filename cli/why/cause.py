@@ -102,16 +102,16 @@ class Cause:
     kind: Kind
     """Its kind, and so its depth."""
     text: str
-    """What happened, as a sentence without its subject: "cannot pull its image x"."""
+    """The cause as a sentence without its subject: "cannot pull its image x"."""
     tasks: tuple[TaskKey, ...] = ()
     """The Tasks it is about; none if it is about the Framework."""
     since: datetime | None = None
-    """Since when; None if nothing tells it."""
+    """When it began; None if it is not known."""
     quote: str = ""
     """The message of the server, scheduler or kubelet, unchanged; "" if there is none."""
     facts: tuple[str, ...] = ()
-    """What else is known about it, a sentence each."""
+    """Further facts, a sentence each."""
     log: tuple[str, ...] = ()
     """The last lines of the container."""
     remedies: tuple[Remedy, ...] = ()
-    """What helps, the best first."""
+    """Changes that help, the best first."""

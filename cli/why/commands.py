@@ -12,7 +12,7 @@ from cli.jobs import JobName
 from framework.kube.resources import Object
 
 _COMPACT = (",", ":")
-# Every other word that begins with a dash is a name that an attacker chose.
+# Any other word that begins with a dash may be a name that an attacker chose.
 _OPTIONS = frozenset(
     {
         *("-", "-A", "-f", "-k", "-l", "-n", "-o", "-p", "--force", "--server-side"),

@@ -1,7 +1,7 @@
-"""Reads what an answer needs from the API server, with a bounded number of bounded requests.
+"""Reads the objects that an answer needs, with a bounded number of bounded requests.
 
-Only the Framework must be readable. What the user may not read, or does not arrive in time, is
-left out, and the answer says so.
+Only the Framework must be readable. The answer names the other objects that the user may not read
+or that did not arrive in time.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ class Gatherer:
             CliError: there is no such Framework.
             KubeError: the Framework cannot be read.
         """
-        # Pods first: then no Pod is newer than the status.
+        # Pods are read before the Framework, so that no Pod is newer than the status.
         pods, configmap, events, lease = await asyncio.gather(
             self._list_pods(),
             self._get(CONFIGMAPS, build_configmap_name(self._name), "the ConfigMap of the attempt"),
@@ -161,7 +161,7 @@ class Gatherer:
             claims=claims,
             holder=holder,
             logs=logs,
-            # In one order, whichever of the requests was answered first.
+            # In a fixed order, independent of the order of the answers.
             unseen=tuple(sorted(self._unseen)),
             missing_rights=tuple(sorted(self._rights)),
         )
@@ -187,7 +187,7 @@ class Gatherer:
         return await self._try(what, right, read, None)
 
     async def _get_lease(self) -> Object | None:
-        """Read the Lease of the controller: only administrators may, so nothing is said of it."""
+        """Read the Lease of the controller; most users may not, so this is not reported."""
         namespace, name = _LEASE
         try:
             return await self._client.get(LEASES, namespace, name, timeout_seconds=_TIMEOUT_SECONDS)

@@ -1,4 +1,4 @@
-"""What the kubelet says when it cannot start a container. Pure.
+"""Reads the messages of the kubelet about containers that cannot start. Pure.
 
 The texts are those of kubelet 1.27 to 1.34 with containerd, and of the local cluster.
 """

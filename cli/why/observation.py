@@ -1,4 +1,4 @@
-"""What was read of a Framework, as facts for the rules. Pure.
+"""The facts about a Framework that the rules use. Pure.
 
 Objects are those of the API server. Everything is optional: an object may be absent, and the user
 may have no right to read it.
@@ -143,7 +143,7 @@ class TaskFacts:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """All that was read."""
+    """The facts about one Framework."""
 
     name: str
     """Name of the Framework."""
@@ -178,7 +178,7 @@ class Observation:
     failed_scaler: FailedScaler | None = None
     """The scaler of its TrainingJob that failed last."""
     unseen: tuple[str, ...] = ()
-    """What could not be read, and so is not in the answer."""
+    """Parts that could not be read, and so are not in the answer."""
     missing_rights: tuple[str, ...] = ()
     """The rights that the user lacks for that, as verb and resource: ``list pods``."""
     is_local: bool = False
@@ -255,7 +255,7 @@ def build_tasks(
 
 
 def read_status(framework: Object) -> tuple[FrameworkStatus | None, str]:
-    """Decode the status of a Framework; the second is the fault if it cannot be decoded."""
+    """Decode the status of a Framework; return None and the fault if it cannot be decoded."""
     try:
         return decode_status(framework.get("status")), ""
     except FieldErrors as e:

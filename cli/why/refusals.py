@@ -1,4 +1,4 @@
-"""What the API server says when it refuses to create an object. Pure.
+"""Reads the messages with which the API server refuses to create an object. Pure.
 
 The texts are those of kube-apiserver 1.27 to 1.34: quota, Pod Security, admission policies and
 webhooks, service accounts, validation.
@@ -13,7 +13,7 @@ from cli.why.names import hide_names, unquote
 
 
 class Refuser(StrEnum):
-    """Which part of the API server refused."""
+    """The part of the API server that refused."""
 
     QUOTA = "quota"
     QUOTA_NEEDS = "quota needs a request"
@@ -39,13 +39,13 @@ class Refusal:
     name: str = ""
     """Of the quota, level, policy, webhook, account or class."""
     details: str = ""
-    """What the refuser says, without the words of the API server around it."""
+    """The message of the refuser, without the words of the API server around it."""
     amounts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Of a quota: requested, used and limited, each resource with its quantity."""
 
 
 _AMOUNTS = frozenset({"requested", "used", "limited"})
-# What the API server writes before the words of the part that refused.
+# The text of the API server before the message of the part that refused.
 _HEAD = re.compile(r'^(?:[\w.-]+ (?:"\d+" )?is )?forbidden: |^Internal error occurred: ')
 # They match the beginning of a message whose quoted names are hidden.
 _PATTERNS: tuple[tuple[Refuser, re.Pattern[str]], ...] = (
@@ -119,7 +119,7 @@ _PATTERNS: tuple[tuple[Refuser, re.Pattern[str]], ...] = (
 
 
 def parse_refusal(message: str) -> Refusal:
-    """Find out which part of the API server refused, and what it says.
+    """Find the part of the API server that refused, and its message.
 
     Only the beginning of a message is matched: names and values of users come later.
     """

@@ -121,7 +121,7 @@ def name_pods(observation: Observation, tasks: Sequence[TaskFacts]) -> list[str]
 
 
 def repeat(observation: Observation, remedy: Remedy) -> Remedy:
-    """Add to a remedy what runs a Framework again that has ended."""
+    """Add the commands that run the Framework again, if it has ended."""
     if not observation.is_completed:
         return remedy
     text = f"{remedy.text}, and run the Framework again"

@@ -1,4 +1,4 @@
-"""Decides what to read besides the Framework and its Pods: bounded, whatever the gang's size. Pure.
+"""Decides what to read besides the Framework and its Pods: little, for a gang of any size. Pure.
 
 Events, nodes and logs are read for a few Pods only: for the first of each role that wait for the
 same reason, because the others have the same cause.
@@ -35,7 +35,7 @@ class LogRequest:
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """What to read."""
+    """The objects and logs to read."""
 
     pods: tuple[TaskFacts, ...] = ()
     """Tasks whose Pods' Events are read."""
@@ -76,7 +76,7 @@ def _is_suspect(task: TaskFacts) -> bool:
         return False
     containers = task.list_containers()
     if task.phase == "Running" and not task.is_terminating:
-        # Of a node that does not answer, Kubernetes changes this condition and no container.
+        # If a node is lost, Kubernetes changes this condition and no status of a container.
         if task.find_condition("Ready").get("status") == "False":
             return True
         return any(c.restarts or (not c.is_init and not c.is_ready) for c in containers)
@@ -91,9 +91,9 @@ def _choose_suspects(tasks: Iterable[TaskFacts]) -> list[TaskFacts]:
     rest: list[TaskFacts] = []
     for task in suspects:
         reasons = {str(c.get_state("waiting").get("reason")) for c in task.list_containers()}
-        sign = (task.key.role, task.phase, str(bool(task.node)), *sorted(reasons))
-        (rest if sign in seen else first).append(task)
-        seen.add(sign)
+        signature = (task.key.role, task.phase, str(bool(task.node)), *sorted(reasons))
+        (rest if signature in seen else first).append(task)
+        seen.add(signature)
     return [*first, *rest][:_MAX_PODS]
 
 
@@ -144,7 +144,7 @@ def _list_live_logs(suspects: Iterable[TaskFacts]) -> list[LogRequest]:
 
 
 def _walk_live_logs(suspects: Iterable[TaskFacts]) -> Iterator[LogRequest]:
-    """Give the logs of containers that restart, or run and are not ready."""
+    """Yield the logs of containers that restart, or run and are not ready."""
     for task in suspects:
         uid = task.status.attempt_status.pod_uid or ""
         for container in task.list_containers():

@@ -15,9 +15,9 @@ SCALERS: Mapping[ScalerKind, Resource] = {
     ScalerKind.SCALE_IN: SCALE_INS,
     ScalerKind.SCALE_OUT: SCALE_OUTS,
 }
-# No path of the API server has them.
+# A URL path with one of these names means another object.
 _NO_NAMES = frozenset({"", ".", ".."})
-# Of the state of a scaler in a line.
+# The longest state of a scaler in a line.
 _MAX_STATE_BYTES = 400
 
 
@@ -63,7 +63,7 @@ def _list_words(resource: Resource) -> Iterator[str]:
 
 
 def describe_named(word: str, kind: ScalerKind, body: Object) -> str:
-    """Describe a scaler that ``word`` names, what has become of it, and the command to see more."""
+    """Describe a scaler that ``word`` names: its state, and the command that shows more."""
     name = str(body["metadata"]["name"])
     job = ((body.get("spec") or {}).get("selector") or {}).get("name")
     conditions = decode_status(kind, body.get("status")).conditions
@@ -83,7 +83,7 @@ def _read(job: Object, kind: ScalerKind, body: Object) -> FailedScaler | None:
     selector = (body.get("spec") or {}).get("selector") or {}
     status = decode_status(kind, body.get("status"))
     end = find_condition(status, FAILED)
-    # An earlier job of the same name had scalers, too.
+    # Scalers of an earlier job with the same name do not count.
     is_of_job = selector.get("name") == job["name"] and status.job_uid in {"", job["uid"]}
     if end is None or not is_of_job:
         return None

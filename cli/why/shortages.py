@@ -1,4 +1,4 @@
-"""What the scheduler says of a Pod that no node takes. Pure.
+"""Reads the messages of the scheduler about a Pod that it cannot place. Pure.
 
 The texts are those of kube-scheduler 1.27 to 1.34 and of the local cluster, for example
 ``0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient nvidia.com/gpu.
@@ -40,7 +40,7 @@ class Shortage:
     name: str = ""
     """The resource, taint or claim."""
     text: str = ""
-    """What the scheduler says."""
+    """The words of the scheduler."""
 
 
 _HEAD = re.compile(r"^\d{1,9}/\d{1,9} nodes are available: (?P<rest>.*)$")
@@ -86,11 +86,11 @@ def parse_shortages(message: str) -> tuple[Shortage, ...]:
     """Read the reasons of a message of the scheduler; those of most nodes first."""
     hidden = hide_names(" ".join(message.split()))
     head = _HEAD.match(hidden.text)
-    # What follows is about resource claims and preemption, or the advice of a local cluster.
+    # The rest is about resource claims and preemption, or the advice of a local cluster.
     rest = head.group("rest") if head else hidden.text
     rest = _REST_END.split(rest, maxsplit=1)[0].rstrip(".")
     found = [_parse_part(part, hidden) for part in re.split(r", (?=\d+ )", rest) if part]
-    # What is about the Pod holds it on every node.
+    # A reason about the Pod itself holds it on every node.
     return tuple(sorted(found, key=lambda s: -s.nodes if s.nodes else -(10**9)))
 
 

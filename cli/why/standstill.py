@@ -16,7 +16,7 @@ _FIRST_LIMIT = "FB_FIRST_PROGRESS_TIMEOUT_SEC"
 _OPTIONS = {option.env_name: option for option in OPTIONS}
 # A step is in the status after at most 35 s.
 _REPORT_SECONDS = 60
-# The status may get a step of the time before a restart for so long after it.
+# For this long after a restart, the status may get a step of the time before it.
 _LATE_SECONDS = 35
 
 

@@ -18,13 +18,13 @@ _LINE = re.compile(
     r"(?:; (?P<rest>.*))?$"
 )
 _RIGHT = re.compile(r"^barrier: (?:warning: )?missing right: (?P<right>[^;]+)")
-# Only the beginning of a message is the barrier's: the reasons of missing Tasks come later.
+# The barrier writes the beginning of a message; the reasons of missing Tasks follow.
 _SOURCE_FAULT = re.compile(
     r"(?:ConfigMap|Framework) \S+ is (?:unreachable|forbidden|not authenticated|not found)\b"
 )
 _UNMET = re.compile(r"not reached yet: |[a-z0-9]{0,63} is not (?:seen|running) yet")
 # A gang of many Pods is complete within this time on most clusters.
-_PATIENCE_SECONDS = 30
+_USUAL_WAIT_SECONDS = 30
 _SHOWN_MISSING = 3
 
 
@@ -33,7 +33,7 @@ class BarrierLine(NamedTuple):
 
     text: str
     message: str
-    """What it waits for, without counts and time."""
+    """The reason of the wait, without counts and time."""
 
 
 def find_barrier(task: TaskFacts) -> ContainerFacts | None:
@@ -114,7 +114,7 @@ def find_requirement(observation: Observation) -> Iterator[Cause]:
 
 def find_incomplete_gang(observation: Observation) -> Iterator[Cause]:
     """Find barriers that have waited for long for other Tasks."""
-    limit = timedelta(seconds=_PATIENCE_SECONDS)
+    limit = timedelta(seconds=_USUAL_WAIT_SECONDS)
     waiting = [task for task, _ in _walk_barriers(observation)]
     starts = [start for task in waiting if (start := _find_start(task)) is not None]
     if not starts or observation.now - min(starts) < limit:

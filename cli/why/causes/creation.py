@@ -25,18 +25,18 @@ from framework.api.naming import parse_pod_name
 from framework.api.states import TaskState
 from framework.kube.resources import Object
 
-# The condition Blocked begins so.
+# The beginning of the message of the condition Blocked.
 _FAILED_CREATE = re.compile(r"(Pod|ConfigMap|Secret) (\S+) cannot be created: (.*)", re.DOTALL)
 _NOT_CREATED = "Pod cannot be created: "
 _REFUSED_CODES = frozenset({POD_CREATION_PERMANENT_ERROR, POD_CREATION_UNKNOWN_ERROR})
-# Violations of Pod Security that the fields of `inject --restricted` end.
+# Violations of Pod Security that `inject --restricted` corrects.
 _MENDED = re.compile(
     r"^(?:allowPrivilegeEscalation != false|unrestricted capabilities|runAsNonRoot != true"
     r"|seccompProfile)\b"
 )
 _VIOLATION_END = re.compile(r"\), (?=[a-zA-Z])")
 _RIGHTS_FILE = "deploy/base/clusterrole.yaml"
-# The end of what the controller writes of a Pod that does not go.
+# The end of the controller's message about an older Pod that still exists.
 _OLD_POD = "an older Pod of this name is being deleted, and still exists"
 
 _WORDS = {
@@ -139,7 +139,7 @@ def find_refused(observation: Observation) -> Iterator[Cause]:
 
 
 def _list_failed_creates(observation: Observation) -> Iterator[FailedCreate]:
-    """List failed creates, those of which most is known first."""
+    """List failed creates, those with the most facts first."""
     blocked = observation.find_blocked()
     found = _FAILED_CREATE.match(str(blocked.get("message") or ""))
     is_refused = blocked.get("reason") == constants.CREATION_REFUSED_REASON
@@ -166,7 +166,7 @@ def _list_failed_creates(observation: Observation) -> Iterator[FailedCreate]:
 def _walk_refused_tasks(
     observation: Observation,
 ) -> Iterator[tuple[tuple[TaskFacts, ...], str, datetime | None]]:
-    """Give the Tasks of each role whose attempts ended because their Pods were refused."""
+    """Yield the Tasks of each role whose attempts ended because their Pods were refused."""
     roles: dict[str, list[TaskFacts]] = {}
     for task in observation.tasks:
         end = task.status.attempt_status.completion_status

@@ -79,11 +79,11 @@ class _End:
     text: str
     container: str = ""
     verdict: str = ""
-    """What the agents say of a gang that stood still."""
+    """The message of the agents about a gang that stood still."""
 
 
 def find_ends(observation: Observation) -> Iterator[Cause]:
-    """Find Tasks that failed by themselves, that which decided the attempt first."""
+    """Find Tasks that failed by themselves; first the Task that ended the attempt."""
     if _has_succeeded(observation):
         return
     decisive = _find_trigger(observation)
@@ -202,7 +202,7 @@ def _build_cause(observation: Observation, end: _End, tasks: Sequence[TaskFacts]
     quote = pod.message if pod is not None and end.kind is Kind.NODE else ""
     if end.kind is Kind.CONFIG and container is not None:
         quote = container.message
-    # The last lines before a hang say nothing: the stacks are above them.
+    # The last lines before a hang do not help: the stacks are above them.
     has_log = bool(end.container) and end.kind is not Kind.HANG
     log = observation.get_log(first, end.container) if has_log else ()
     if not log and end.kind is Kind.CRASH and container is not None:
@@ -230,7 +230,7 @@ def _list_facts(observation: Observation, task: TaskStatus) -> Iterator[str]:
 
 
 def _explain_retry(status: FrameworkStatus | TaskStatus, observation: Observation) -> Iterator[str]:
-    """Say when the next attempt starts."""
+    """Explain when the next attempt starts."""
     is_waiting = status.state in {FrameworkState.ATTEMPT_COMPLETED, TaskState.ATTEMPT_COMPLETED}
     if not is_waiting:
         return

@@ -1,4 +1,4 @@
-"""Processes that restart in place: their failures, and start barriers that last. Pure."""
+"""Processes that restart in place: their failures, and start barriers that take long. Pure."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -13,9 +13,9 @@ from framework.api.naming import TaskKey
 from framework.api.recovery import RESTARTED, RecoveryStatus
 from framework.api.roster import fingerprint_uid
 
-# Processes that have run for so long since their restart are no loop.
+# Processes that have run for longer since their restart are not in a loop.
 _CALM_SECONDS = 600
-# The agents of a gang whose Pods run come to the start barrier within seconds.
+# The agents of a gang whose Pods run reach the start barrier within seconds.
 _GATHERING_SECONDS = 60
 
 _SILENCE = (
@@ -33,7 +33,7 @@ def find_epochs(observation: Observation) -> Iterator[Cause]:
     is_restarted = recovery.reason == RESTARTED
     is_calm = observation.now - recovery.decided_time >= timedelta(seconds=_CALM_SECONDS)
     end = status.attempt_status.completion_status if status is not None else None
-    # After the end, only a refusal can be a part of the reason.
+    # After the end of the attempt, only a refused restart can be a part of the cause.
     if is_calm if end is None else is_restarted or end.type.is_succeeded:
         return
     key = TaskKey(recovery.first_failed.role, recovery.first_failed.index)
@@ -92,7 +92,7 @@ def find_start(observation: Observation) -> Iterator[Cause]:
 
 
 def _find_begin(recovery: RecoveryStatus) -> datetime | None:
-    """Find since when the start barrier is waited for; None if it is not."""
+    """Find when the wait at the start barrier began; None without a wait."""
     barrier = recovery.start_barrier
     if barrier is None or barrier.begin_time is None or barrier.started_epoch == recovery.epoch:
         return None

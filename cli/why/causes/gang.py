@@ -1,4 +1,4 @@
-"""Causes in the Framework itself: what its user and its controller say of it. Pure."""
+"""Causes in the Framework itself: decisions of its user, reports of its controller. Pure."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
@@ -11,9 +11,9 @@ from cli.why.remedies import build_operation, change_spec, replace_framework
 from framework.api.completion import FRAMEWORK_DEADLINE_EXCEEDED, STOP_FRAMEWORK_REQUESTED
 from framework.api.constants import ACTIVE_DEADLINE_FIELD, SUSPENDED_CONDITION
 
-# A controller sees a change within a second; a busy one within some.
+# A controller sees a change within a second, a busy controller within some seconds.
 _UNSEEN_SECONDS = 10.0
-# After its last renewal a leader acts for so long, then it has released the Lease or ended.
+# A leader that releases the Lease may act for this long after its last renewal.
 _RELEASED_SECONDS = 4.0
 _UNREADABLE = frozenset({"UnreadableFramework", "UndecidableFramework", "StatusRefused"})
 _LIMITS = frozenset({"TooManyRoles", "TooManyTasks", "TooLarge", "MemoryBudget"})

@@ -1,4 +1,4 @@
-"""Nodes that are lost, and Pods that are deleted and do not go. Pure."""
+"""Nodes that are lost, and Pods whose deletion does not end. Pure."""
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -14,7 +14,7 @@ from cli.why.observation import (
 )
 from framework.kube.resources import Object
 
-# Beyond its grace period a Pod goes within seconds.
+# A Pod is gone within seconds after its grace period.
 _STUCK_SECONDS = 30
 
 
@@ -57,7 +57,7 @@ def find_lost_node(observation: Observation) -> Iterator[Cause]:
 
 
 def find_stuck_pod(observation: Observation) -> Iterator[Cause]:
-    """Find Pods that are being deleted and do not go."""
+    """Find Pods whose deletion does not end."""
     found: list[tuple[TaskFacts, tuple[str, ...]]] = []
     for task in observation.tasks:
         metadata = get_mapping(task.pod or {}, "metadata")

@@ -1,4 +1,4 @@
-"""Training whose progress is wanted in the status, and is not there. Pure."""
+"""Training that is to report its progress into the status, and has not. Pure."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -7,7 +7,7 @@ from cli.why.cause import Cause, Kind, Remedy
 from cli.why.observation import Observation, TaskFacts, list_mappings
 from framework.api.states import FrameworkState
 
-# Until then, data is loaded and code is compiled.
+# Before its first step, a training may load data and compile code for this long.
 _SECONDS = 300
 _SILENCE = (
     "no rank has called peers.progress yet (or printed its step, by FB_PROGRESS_PATTERN); or the "

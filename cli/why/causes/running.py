@@ -1,4 +1,4 @@
-"""Containers that run and do not get on: restarts, probes. Pure."""
+"""Containers that restart again and again, or are not ready. Pure."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -8,7 +8,7 @@ from cli.why.observation import ContainerFacts, Observation, TaskFacts, group_ta
 from cli.why.remedies import build_operation, build_template_path, change_template
 from framework.api.endings import describe_container_end
 
-# A container that has run for so long since its restart is no loop.
+# A container that has run for longer since its restart is not in a loop.
 _CALM_SECONDS = 600
 _BACK_OFF = "CrashLoopBackOff"
 _NEVER = "Never"

@@ -15,8 +15,8 @@ _DEFAULT_SILENT_SECONDS = 30
 
 
 def find_silent_scheduler(observation: Observation) -> Iterator[Cause]:
-    """Find Pods about which their scheduler has said nothing since they were created."""
-    # Only the Events of some Pods are read, so an Event of one Pod counts for its scheduler.
+    """Find Pods to which their scheduler has not reacted since they were created."""
+    # Only the Events of some Pods are read: an Event of any Pod shows that its scheduler runs.
     answering = {_name_scheduler(t) for t in observation.tasks if t.find_event(*FAILED_SCHEDULING)}
     silent = [
         (task, _name_scheduler(task))

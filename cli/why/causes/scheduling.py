@@ -1,4 +1,4 @@
-"""Pods that no node takes. Pure."""
+"""Pods that no node can take. Pure."""
 
 import json
 import re
@@ -43,7 +43,7 @@ _SIMPLE_QUANTITY = re.compile(r"^\d+$")
 
 
 def find_unschedulable(observation: Observation) -> Iterator[Cause]:
-    """Find Pods that the scheduler cannot place, and say what is missing."""
+    """Find Pods that the scheduler cannot place, and name the shortage."""
     found = []
     for task in observation.tasks:
         condition = task.find_condition("PodScheduled")
@@ -103,7 +103,7 @@ def list_gates(task: TaskFacts) -> tuple[str, ...]:
 
 
 def _choose(shortages: Sequence[Shortage]) -> Shortage:
-    """Choose the shortage to mend: not the taint of a control plane if there is another."""
+    """Choose the shortage to correct: not the taint of a control plane if there is another."""
     named = [s for s in shortages if "node-role.kubernetes.io/" not in s.name]
     return (named or list(shortages) or [Shortage(Lack.OTHER)])[0]
 

@@ -53,22 +53,22 @@ _SLOW_SECONDS = 120
 def find_image(observation: Observation) -> Iterator[Cause]:
     """Find images that cannot be pulled.
 
-    The kubelet says why at times only, and Events are read for a few Pods: what is said of one Task
-    is true for the others of its role.
+    The kubelet does not always give the reason, and Events are read for a few Pods only. So the
+    reason of one Task counts for the other Tasks of its role.
     """
     found = []
     faults: dict[tuple[str, str, str], ImageFault] = {}
-    told = set()
+    explained = set()
     for task, container, reason in _walk_waiting(observation):
         if reason in IMAGE_WAITS:
             fault = classify_image_fault(reason, _collect(task, container, *_IMAGE_EVENTS))
             found.append((task, (container.name, container.image, container.path)))
             if fault is not ImageFault.OTHER:
-                told.add(task.key)
+                explained.add(task.key)
                 faults.setdefault((task.key.role, container.name, container.image), fault)
     for (name, image, path), tasks in group_tasks(observation.tasks, found):
         fault = faults.get((tasks[0].key.role, name, image), ImageFault.OTHER)
-        first = next((task for task in tasks if task.key in told), tasks[0])
+        first = next((task for task in tasks if task.key in explained), tasks[0])
         yield Cause(
             Kind.IMAGE,
             f"cannot pull the image {image} of its container {name}{f': {fault}' if fault else ''}",
@@ -127,7 +127,7 @@ def find_volume_faults(observation: Observation) -> Iterator[Cause]:
 
 
 def find_start_faults(observation: Observation) -> Iterator[Cause]:
-    """Find Pods whose sandbox cannot be made, and Pods that start slowly."""
+    """Find Pods whose sandbox cannot be created, and Pods that start slowly."""
     found = []
     for task in _list_created(observation):
         event = task.find_event(*_SANDBOX_EVENTS)
@@ -162,7 +162,7 @@ def find_start_faults(observation: Observation) -> Iterator[Cause]:
 def _walk_waiting(
     observation: Observation,
 ) -> Iterator[tuple[TaskFacts, ContainerFacts, str]]:
-    """Give the first container of each Pod that waits for a reason of its own."""
+    """Yield the first container of each Pod that waits for its image or its configuration."""
     for task in _list_created(observation):
         for container in task.list_containers():
             reason = str(container.get_state("waiting").get("reason") or "")
@@ -185,8 +185,8 @@ def _is_slow(observation: Observation, task: TaskFacts) -> bool:
         return False
     if any(reason in IMAGE_WAITS | _CONFIG_WAITS for reason in _list_waits(task)):
         return False
-    has_word = task.find_event("Pulling", *_MOUNT_EVENTS) is not None
-    return not has_word and (observation.now - created).total_seconds() > _SLOW_SECONDS
+    is_explained = task.find_event("Pulling", *_MOUNT_EVENTS) is not None
+    return not is_explained and (observation.now - created).total_seconds() > _SLOW_SECONDS
 
 
 def _list_waits(task: TaskFacts) -> list[str]:
@@ -194,26 +194,26 @@ def _list_waits(task: TaskFacts) -> list[str]:
 
 
 def _collect(task: TaskFacts, container: ContainerFacts, *reasons: str) -> str:
-    """Collect all that is said of a container's start: the state has the reason only."""
+    """Collect the messages about the start of a container: its state has only the reason."""
     waiting = container.get_state("waiting")
-    event = _find_telling_event(task, *reasons)
+    event = _find_detailed_event(task, *reasons)
     said = (waiting.get("reason"), waiting.get("message"), event.message if event else "")
     return " ".join(str(text) for text in said if text)
 
 
-def _find_telling_event(task: TaskFacts, *reasons: str) -> EventFacts | None:
+def _find_detailed_event(task: TaskFacts, *reasons: str) -> EventFacts | None:
     """Find the Event with the details: others repeat the reason alone."""
     events = [e for e in task.events if e.reason in reasons and e.is_warning]
     return max(events, key=lambda event: len(event.message), default=None)
 
 
 def _quote(task: TaskFacts, name: str, *reasons: str) -> str:
-    event = _find_telling_event(task, *reasons)
+    event = _find_detailed_event(task, *reasons)
     for container in task.list_containers():
         if container.name == name:
             message = str(container.get_state("waiting").get("message") or "")
-            told = event.message if event else ""
-            return max(told, message, key=len)
+            reported = event.message if event else ""
+            return max(reported, message, key=len)
     return event.message if event else ""
 
 

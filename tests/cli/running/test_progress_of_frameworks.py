@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from cli.running.progress import World, build_view, list_own_failures
+from cli.running.progress import FrameworkObjects, build_view, list_own_failures
 from framework.api.naming import TaskKey
 from framework.kube.resources import Object
 from tests.cli.running.views import NOW, SUCCESS, completion, framework, notes, task, view
@@ -16,8 +16,8 @@ NEW_NOTE = "waits for a controller: check that framework-controller runs"
 def test_view_of_a_new_framework_asks_for_a_check_of_the_controller_unless_it_is_local(
     note: str, *, is_local: bool
 ) -> None:
-    world = World("gang", "default", {"metadata": {"name": "gang"}, "status": None})
-    shown = build_view(world, expects_controller=is_local)
+    objects = FrameworkObjects("gang", "default", {"metadata": {"name": "gang"}, "status": None})
+    shown = build_view(objects, expects_controller=is_local)
     assert (shown.state, shown.note, shown.tasks) == ("New", note, ())
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from cli.running.progress import GangView, World, build_view
+from cli.running.progress import FrameworkObjects, GangView, build_view
 from framework.kube.resources import Object
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -86,7 +86,7 @@ def view(
     warnings: Mapping[str, str] | None = None,
     now: datetime | None = NOW,
 ) -> GangView:
-    return build_view(World("gang", "default", obj, configmap, pods, warnings), now)
+    return build_view(FrameworkObjects("gang", "default", obj, configmap, pods, warnings), now)
 
 
 def notes(shown: GangView) -> dict[str, str]:

@@ -2,7 +2,7 @@ import re
 from dataclasses import replace
 
 from cli.see.description import describe
-from cli.see.world import Sight
+from cli.see.observation import ObservedFramework
 from framework.api import constants
 from framework.api.completion import POD_EXTERNAL_DELETED
 from framework.api.naming import TaskKey
@@ -19,18 +19,18 @@ from tests.support.builders import (
     build_status,
     end_attempt,
 )
-from tests.support.builders.sights import (
+from tests.support.builders.observedframeworks import (
     build_event,
     build_failed_task,
+    build_observed,
     build_running,
-    build_sight,
 )
 
 NOW = at(600)
 
 
-def show(sight: Sight, *, shows_all: bool = False) -> str:
-    return "\n".join(describe(sight, NOW, shows_all=shows_all))
+def show(observed: ObservedFramework, *, shows_all: bool = False) -> str:
+    return "\n".join(describe(observed, NOW, shows_all=shows_all))
 
 
 def get_section(text: str, title: str) -> list[str]:
@@ -46,13 +46,13 @@ def get_section(text: str, title: str) -> list[str]:
 
 
 def test_head_has_state_retries_and_policy() -> None:
-    sight = build_sight(
+    observed = build_observed(
         build_role_status(number=2),
         spec={"retryPolicy": {"maxRetryCount": 3}, "description": "night run"},
         retry_policy_status=RetryPolicyStatus(2, 1),
         ready_tasks="2/2",
     )
-    assert [line.split(maxsplit=1) for line in show(sight).split("\n")[:7]] == [
+    assert [line.split(maxsplit=1) for line in show(observed).split("\n")[:7]] == [
         ["Name:", "gang"],
         ["Namespace:", "default"],
         ["Created:", "2026-01-01T00:00:00Z (10m ago)"],
@@ -67,7 +67,7 @@ def test_training_says_how_far_it_is_and_since_when() -> None:
     training = TrainingStatus(40, 1000, "2.5", 384, "worker/1", update_time=at(590))
     status = build_status(build_role_status(number=2))
     attempt = replace(status.attempt_status, training=training)
-    shown = show(build_sight(build_role_status(number=2), attempt_status=attempt))
+    shown = show(build_observed(build_role_status(number=2), attempt_status=attempt))
     (line,) = [line for line in shown.split("\n") if line.startswith("Training:")]
     assert line.split(maxsplit=1)[1] == (
         "step 40 of 1000, 2.5 steps/s, 6 min left; slowest: worker/1 (10s ago)"
@@ -77,7 +77,7 @@ def test_training_says_how_far_it_is_and_since_when() -> None:
 def test_training_that_has_ended_says_its_last_step_only() -> None:
     training = TrainingStatus(70, 100, "2.5", 25, "worker/1", 1, ("worker/1",), update_time=at(590))
     status = end_attempt(build_status(build_role_status(number=2)), 0, training=training)
-    shown = show(build_sight(build_role_status(number=2), attempt_status=status.attempt_status))
+    shown = show(build_observed(build_role_status(number=2), attempt_status=status.attempt_status))
     (line,) = [line for line in shown.split("\n") if line.startswith("Training:")]
     assert line.split(maxsplit=1)[1] == "last step 70 of 100"
 
@@ -89,7 +89,7 @@ def test_epoch_says_since_when_and_why() -> None:
     attempt = replace(status.attempt_status, recovery=recovery)
     (line,) = [
         line
-        for line in show(build_sight(build_role_status(number=2), attempt_status=attempt)).split(
+        for line in show(build_observed(build_role_status(number=2), attempt_status=attempt)).split(
             "\n"
         )
         if line.startswith("Epoch:")
@@ -106,18 +106,20 @@ def test_conditions_without_news_are_shown_with_all_only() -> None:
         Condition("Running", "True", None, at(540), "AttemptRunning"),
         Condition("Blocked", "False", None, at(0), "NotBlocked"),
     )
-    sight = build_sight(build_role_status(), conditions=conditions)
-    rows = get_section(show(sight), "Conditions")
+    observed = build_observed(build_role_status(), conditions=conditions)
+    rows = get_section(show(observed), "Conditions")
     assert [" ".join(row.split()) for row in rows] == [
         "GangReady False 10m NoGang: 1 Task is missing",
         "Running True 60s AttemptRunning",
     ]
-    assert len(get_section(show(sight, shows_all=True), "Conditions")) == 3
+    assert len(get_section(show(observed, shows_all=True), "Conditions")) == 3
 
 
 def test_failed_task_comes_first_and_equal_tasks_fold() -> None:
-    sight = build_sight(build_running(1000, build_failed_task(7, POD_EXTERNAL_DELETED)), pods=0)
-    text = show(sight)
+    observed = build_observed(
+        build_running(1000, build_failed_task(7, POD_EXTERNAL_DELETED)), pods=0
+    )
+    text = show(observed)
     assert get_section(text, "Roles")[0].split()[:6] == [
         "worker", "1000", "1", "Failed,", "999", "Running"]  # fmt: skip
     (urgent,) = get_section(text, "Tasks that need attention")
@@ -128,12 +130,12 @@ def test_failed_task_comes_first_and_equal_tasks_fold() -> None:
 
 def test_many_different_tasks_end_with_their_number_and_all_shows_each() -> None:
     failed = [build_failed_task(index, POD_EXTERNAL_DELETED, attempt=index) for index in range(40)]
-    sight = build_sight(build_running(50, *failed))
-    text = show(sight)
+    observed = build_observed(build_running(50, *failed))
+    text = show(observed)
     assert len(get_section(text, "Tasks that need attention")) == 13
     assert "... and 28 more Tasks: --all shows them" in text
     assert len(text.split("\n")) < 40
-    rows = get_section(show(sight, shows_all=True), "Tasks:")
+    rows = get_section(show(observed, shows_all=True), "Tasks:")
     assert len(rows) == 50
     assert rows[-1].split() == ["worker/49", "Running", "0", "node", address(49)]
 
@@ -142,8 +144,8 @@ def test_missing_members_are_those_of_the_barrier_report() -> None:
     progress = Progress(1, 3, (Missing("worker", 2, "0/8 nodes are available"),))
     annotations = {constants.PROGRESS_ANNOTATION: encode_progress(progress)}
     waiting = build_role_status(number=3, state=TaskState.ATTEMPT_PREPARING)
-    sight = build_sight(waiting, state=FrameworkState.ATTEMPT_PREPARING)
-    text = show(replace(sight, configmap=build_configmap_wire(annotations)))
+    observed = build_observed(waiting, state=FrameworkState.ATTEMPT_PREPARING)
+    text = show(replace(observed, configmap=build_configmap_wire(annotations)))
     (row,) = get_section(text, "The gang of 3 is not complete; its barriers wait for")
     assert row.split(maxsplit=1) == [str(TaskKey("worker", 2)), "0/8 nodes are available"]
 
@@ -154,8 +156,8 @@ def test_missing_members_with_the_same_reason_share_a_row() -> None:
     progress = Progress(1, 5, (Missing("ps", 0, pull), *missing))
     annotations = {constants.PROGRESS_ANNOTATION: encode_progress(progress)}
     waiting = build_role_status(number=4, state=TaskState.ATTEMPT_PREPARING)
-    sight = build_sight(waiting, state=FrameworkState.ATTEMPT_PREPARING)
-    text = show(replace(sight, configmap=build_configmap_wire(annotations)))
+    observed = build_observed(waiting, state=FrameworkState.ATTEMPT_PREPARING)
+    text = show(replace(observed, configmap=build_configmap_wire(annotations)))
     rows = get_section(text, "The gang of 5 is not complete; its barriers wait for")
     assert [row.split(maxsplit=1)[0] for row in rows] == ["ps/0", "worker/0,2-3", "worker/1"]
 
@@ -167,7 +169,7 @@ def test_failures_and_last_events_are_told_apart() -> None:
     ]
     started = build_event("Started", "Started container main", kind="Pod", name="gang-worker-0",
                           seconds=60)  # fmt: skip
-    text = show(build_sight(build_role_status(), events=[*failures, started]))
+    text = show(build_observed(build_role_status(), events=[*failures, started]))
     assert [row.split()[4] for row in get_section(text, "Failures so far (the last 5 of 8")] == [
         f"worker/{n}" for n in range(4, 9)
     ]
@@ -175,32 +177,32 @@ def test_failures_and_last_events_are_told_apart() -> None:
 
 
 def test_framework_that_no_controller_has_seen_shows_its_roles() -> None:
-    sight = build_sight(build_role_status(number=2))
-    framework = {key: value for key, value in sight.framework.items() if key != "status"}
-    text = show(replace(sight, framework=framework))
+    observed = build_observed(build_role_status(number=2))
+    framework = {key: value for key, value in observed.framework.items() if key != "status"}
+    text = show(replace(observed, framework=framework))
     assert re.search(r"^State: +New$", text, re.MULTILINE)
     assert "check that framework-controller runs" in text
     assert get_section(text, "Roles")[0].split()[:3] == ["worker", "2", "-"]
 
 
 def test_framework_that_cannot_be_read_shows_why() -> None:
-    sight = build_sight(build_role_status())
-    framework = {**sight.framework, "spec": {"taskRoles": 7}, "status": {"state": 7}}
-    text = show(replace(sight, framework=framework))
+    observed = build_observed(build_role_status())
+    framework = {**observed.framework, "spec": {"taskRoles": 7}, "status": {"state": 7}}
+    text = show(replace(observed, framework=framework))
     assert "Unreadable" in text
     assert "its status cannot be read" in text
 
 
 def test_hostile_texts_control_no_terminal() -> None:
     hostile = "\x1b[2J\u202e\nfake: line"
-    sight = build_sight(
+    observed = build_observed(
         build_running(2),
         spec={"description": hostile},
         events=[build_event(hostile, hostile, type="Warning")],
         conditions=(Condition(hostile, "True", None, at(0), hostile, hostile),),
     )
     for shows_all in (False, True):
-        lines = describe(sight, NOW, shows_all=shows_all)
+        lines = describe(observed, NOW, shows_all=shows_all)
         assert all(line.isprintable() for line in lines)
         assert not any(line.startswith("fake") for line in lines)
 
@@ -212,11 +214,11 @@ def test_terminal_of_80_columns_wraps_the_last_column_and_cuts_nothing() -> None
     event = build_event("FailedScheduling", reason, kind="Pod", name="gang-worker-2")
     conditions = (Condition("GangReady", "False", None, at(0), "TasksMissing", "1; waiting for x"),)
     waiting = build_role_status(number=3, state=TaskState.ATTEMPT_PREPARING)
-    sight = build_sight(
+    observed = build_observed(
         waiting, state=FrameworkState.ATTEMPT_PREPARING, events=[event], conditions=conditions
     )
-    sight = replace(sight, configmap=build_configmap_wire(annotations))
-    lines = describe(sight, NOW, width=80)
+    observed = replace(observed, configmap=build_configmap_wire(annotations))
+    lines = describe(observed, NOW, width=80)
     assert max(map(len, lines)) <= 80
     words = " ".join(" ".join(lines).split())
     assert reason.strip() in words
@@ -225,11 +227,11 @@ def test_terminal_of_80_columns_wraps_the_last_column_and_cuts_nothing() -> None
 
 def test_events_that_the_cluster_has_deleted_are_told() -> None:
     gone = "Older Events are gone: a cluster keeps them for one hour by default."
-    sight = build_sight(build_running(1), events=[])
-    assert gone in describe(sight, at(3601))
-    assert gone not in describe(sight, at(3599))
-    assert gone not in describe(replace(sight, events=None), at(3601))
-    kept = build_sight(build_running(1), events=[build_event("Started", "It runs.")])
+    observed = build_observed(build_running(1), events=[])
+    assert gone in describe(observed, at(3601))
+    assert gone not in describe(observed, at(3599))
+    assert gone not in describe(replace(observed, events=None), at(3601))
+    kept = build_observed(build_running(1), events=[build_event("Started", "It runs.")])
     assert gone not in describe(kept, at(100_000))
 
 
@@ -241,5 +243,5 @@ def test_remark_of_the_local_cluster_is_no_reason_why_a_task_waits() -> None:
     ]
     for event in events:
         event["involvedObject"]["uid"] = "p0"
-    sight = build_sight(build_role_status(), events=events)
-    assert sight.build_world().warnings == {"p0": 'secret "key" not found'}
+    observed = build_observed(build_role_status(), events=events)
+    assert observed.collect_objects().warnings == {"p0": 'secret "key" not found'}

@@ -5,7 +5,7 @@ from cli.see import eventlog
 from cli.see.eventlog import EventLog
 from framework.kube.resources import Object
 from tests.support.builders import at, build_framework_wire
-from tests.support.builders.sights import build_event
+from tests.support.builders.observedframeworks import build_event
 
 
 def collect(*events: Object) -> EventLog:

@@ -18,7 +18,7 @@ from tests.support.builders import (
     build_submission,
     build_template_wire,
 )
-from tests.support.builders.sights import build_event
+from tests.support.builders.observedframeworks import build_event
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkserver import open_local_server
 

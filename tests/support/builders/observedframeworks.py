@@ -1,11 +1,11 @@
-"""What a user sees of one Framework, with defaults: for the views of the command line."""
+"""The objects of one Framework, with defaults: for the views of the command line."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from cli.see.eventlog import EventLog
-from cli.see.world import Sight
+from cli.see.observation import ObservedFramework
 from framework.api.states import TaskState
 from framework.api.types import TaskRoleStatus, TaskStatus
 from framework.api.wire import format_time
@@ -64,7 +64,7 @@ def build_running(number: int, *changed: TaskStatus) -> TaskRoleStatus:
     return replace(role, tasks=tuple(tasks.values()))
 
 
-def build_sight(
+def build_observed(
     *roles: TaskRoleStatus,
     events: Iterable[Object] = (),
     pods: int | None = 0,
@@ -72,7 +72,7 @@ def build_sight(
     metadata: Object | None = None,
     hidden: tuple[str, ...] = (),
     **status: Any,
-) -> Sight:
+) -> ObservedFramework:
     """A Framework whose roles have a status, and so many running Pods of the role worker."""
     numbers = {role.name: len(role.tasks) for role in roles}
     wires = [build_role_wire(name, number) for name, number in numbers.items()]
@@ -82,7 +82,7 @@ def build_sight(
     log = EventLog(framework)
     log.add(events)
     built = [build_pod_wire(index=index) for index in range(pods or 0)]
-    return Sight(
+    return ObservedFramework(
         framework=framework,
         configmap=None,
         pods=None if pods is None else {pod["metadata"]["name"]: pod for pod in built},

@@ -1,4 +1,4 @@
-"""Reads a Framework and all that belongs to it, as far as the user may see it."""
+"""Reads a Framework, its ConfigMap, its Pods and their Events, as far as the user may."""
 
 from collections.abc import Awaitable
 from contextlib import aclosing
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from cli.frameworks import get_framework
 from cli.reasons import may_explain_wait
-from cli.running.progress import World
+from cli.running.progress import FrameworkObjects
 from cli.see.eventlog import EventLog, EventRecord
 from cli.see.reading import read_events
 from framework.api import constants
@@ -23,8 +23,8 @@ _KEPT_OF_CONTAINER = ("name", "restartPolicy")
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """What a user sees of one Framework."""
+class ObservedFramework:
+    """The objects of one Framework that the user may read."""
 
     framework: Object
     """As stored."""
@@ -37,10 +37,10 @@ class Sight:
     hidden: tuple[str, ...] = ()
     """Rights that the user lacks, for example "list pods"."""
 
-    def build_world(self) -> World:
-        """Build the world of which ``cli.running.progress`` builds a view."""
+    def collect_objects(self) -> FrameworkObjects:
+        """Collect the objects of which ``cli.running.views`` builds a view."""
         metadata = self.framework["metadata"]
-        return World(
+        return FrameworkObjects(
             name=str(metadata["name"]),
             namespace=str(metadata["namespace"]),
             framework=self.framework,
@@ -58,14 +58,14 @@ class Sight:
         return [] if self.events is None else list(self.events.list_records())
 
     def explain_hidden(self) -> str:
-        """Explain what is not shown; "" if all is."""
+        """Name the missing rights that hide a part; "" if nothing is hidden."""
         if not self.hidden:
             return ""
         rights = ", ".join(self.hidden)
         return f"note: not all is shown: you lack the rights {rights}; ask for them"
 
 
-async def look_at(client: KubeClient, namespace: str, name: str) -> Sight:
+async def observe_framework(client: KubeClient, namespace: str, name: str) -> ObservedFramework:
     """Read a Framework, its Pods, its ConfigMap and their Events.
 
     Raises:
@@ -85,7 +85,7 @@ async def look_at(client: KubeClient, namespace: str, name: str) -> Sight:
 
     framework = await get_framework(client, namespace, name)
     configmap_name = build_configmap_name(name)
-    return Sight(
+    return ObservedFramework(
         framework=framework,
         pods=await try_read("list pods", _list_pods(client, namespace, name)),
         configmap=await try_read(
