@@ -40,15 +40,25 @@ class UpOptions:
     """Options of a local cluster."""
 
     detach: bool = False
+    """Whether the cluster runs in the background."""
     kubeconfig: str | None = None
+    """Path of the kubeconfig to write; None for a file in the directory of the cluster."""
     with_kubelet: bool = True
+    """Whether Pods run; without a kubelet they stay Pending."""
     with_controller: bool = True
+    """Whether the controller of Frameworks runs in the cluster."""
     with_kinds: bool = False
+    """Whether this controller also reconciles TfJobs and TrainingJobs."""
     port: int = 0
+    """Port of the API server; 0 for any free port."""
     isolation: str = "auto"
+    """Volumes of Pods: ``auto``, ``root`` or ``paths``."""
     network: str = "auto"
+    """Addresses of Pods: ``auto``, ``namespace`` or ``loopback``."""
     gpus: int = 0
+    """GPUs that the node offers."""
     directory: str | None = None
+    """State of the cluster, as the user named it; None for the directory of this user."""
 
 
 @asynccontextmanager

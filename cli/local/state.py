@@ -38,10 +38,15 @@ class ClusterState:
     """Contents of the state file of a running cluster."""
 
     pid: int
+    """Process of the cluster."""
     server: str
+    """URL of the API server, without a token."""
     kubeconfig: str
+    """Path of the kubeconfig."""
     directory: str
+    """Directory of the logs and of the state file."""
     started_at: str
+    """Time of the start, in ISO 8601."""
     note: str = ""
     """Limits of the cluster on this host; "" if there are none."""
 

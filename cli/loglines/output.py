@@ -36,11 +36,13 @@ class LogOptions:
     names: tuple[str, ...] = ()
     """The Frameworks that the selector selects, once they are known."""
     task: str | None = None
+    """ROLE or ROLE/INDEX as the user wrote it; None for all Tasks."""
     query: LogQuery = field(default_factory=LogQuery)
     """Which containers and lines."""
     follow: bool = False
     """Go on until the Tasks are completed."""
     cluster: ClusterChoice = field(default_factory=ClusterChoice)
+    """Cluster and namespace."""
     directory: str | None = None
     """Of a local cluster whose kept logs are read."""
     raw: bool = False
@@ -50,6 +52,7 @@ class LogOptions:
     max_requests: int = MAX_REQUESTS
     """The most logs that are read at a time."""
     color: str = AUTO
+    """Value of ``--color``."""
 
     def split_task(self) -> tuple[str | None, str | None]:
         """Return role and index of the requested Task; None stands for all.

@@ -103,10 +103,13 @@ class FrameworkNode:
     """A Framework and its objects."""
 
     view: GangView
+    """Its state, as progress shows it."""
     namespace: str
+    """Its namespace."""
     objects: tuple[str, ...]
     """Objects besides the Pods, as kind/name."""
     roles: tuple[RoleNode, ...]
+    """Its roles, in the order of the status."""
     failures: tuple[PastFailure, ...] = ()
     """How earlier attempts of the Framework failed."""
     hidden: tuple[str, ...] = ()

@@ -19,7 +19,9 @@ class ExecOptions:
     """Options and arguments of ``framework exec``."""
 
     name: str
+    """The Framework."""
     task: str
+    """ROLE/INDEX, as the user wrote it."""
     command: tuple[str, ...]
     """The program and its arguments."""
     container: str | None = None
@@ -29,6 +31,7 @@ class ExecOptions:
     has_terminal: bool = False
     """Whether the program gets a terminal."""
     cluster: ClusterChoice
+    """Cluster and namespace."""
 
 
 def run_command(options: ExecOptions) -> int:

@@ -1,9 +1,10 @@
 """Objects that cannot be created: a name that is taken, a quota, a refusal. Pure."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from cli.reasons import read_progress
 from cli.why.cause import Cause, Kind, Remedy
@@ -89,40 +90,55 @@ def find_taken_name(observation: Observation) -> Iterator[Cause]:
     message = str(blocked.get("message") or "")
     found = _FAILED_CREATE.match(message)
     kind, name = (found.group(1), found.group(2)) if found else ("object", "of that name")
-    commands = observation.commands
-    metadata = get_mapping(observation.holder or {}, "metadata")
-    facts = []
-    is_going = bool(metadata.get("deletionTimestamp"))
-    if observation.holder is not None and not is_going:
-        owners = list_mappings(metadata.get("ownerReferences"))
-        owner = f"{owners[0].get('kind')} {owners[0].get('name')}" if owners else "no object"
-        created = metadata.get("creationTimestamp")
-        facts.append(f"that {kind} belongs to {owner} and was created at {created}")
-    what = f"another {kind} has the name {name}"
-    remedy = Remedy(
-        "delete that object, or run the Framework under another name",
-        (commands.build_kubectl("delete", kind.lower(), name),),
+    is_deleted = bool(_get_holder_metadata(observation).get("deletionTimestamp"))
+    is_old_pod = found is not None and found.group(3) == _OLD_POD
+    text, remedy = (
+        _end_deletion(observation, kind, name)
+        if is_deleted or is_old_pod
+        else _delete_holder(observation, kind, name)
     )
-    if is_going or (found and found.group(3) == _OLD_POD):
-        what = f"a {kind} {name} that is being deleted still has the name, and does not go"
-        force = ("--force", "--grace-period=0")
-        change: Object = {"metadata": {"finalizers": None}}
-        remedy = Remedy(
-            "end its deletion: remove its finalizers, and force it if its node is gone",
-            (
-                commands.build_merge(kind.lower(), name, change),
-                commands.build_kubectl("delete", kind.lower(), name, "--ignore-not-found", *force),
-            ),
-        )
     tasks = _find_tasks(observation, name) if kind == "Pod" else ()
     yield Cause(
         Kind.NAME_TAKEN,
-        f"cannot be created: {what}",
+        f"cannot be created: {text}",
         tasks=tuple(task.key for task in tasks),
         since=read_time(blocked.get("lastTransitionTime")),
         quote=message,
-        facts=tuple(facts),
+        facts=() if is_deleted else tuple(_describe_holder(observation, kind)),
         remedies=(remedy,),
+    )
+
+
+def _get_holder_metadata(observation: Observation) -> Mapping[str, Any]:
+    return get_mapping(observation.holder or {}, "metadata")
+
+
+def _describe_holder(observation: Observation, kind: str) -> Iterator[str]:
+    """Describe the object that has the name."""
+    if observation.holder is not None:
+        metadata = _get_holder_metadata(observation)
+        owners = list_mappings(metadata.get("ownerReferences"))
+        owner = f"{owners[0].get('kind')} {owners[0].get('name')}" if owners else "no object"
+        created = metadata.get("creationTimestamp")
+        yield f"that {kind} belongs to {owner} and was created at {created}"
+
+
+def _delete_holder(observation: Observation, kind: str, name: str) -> tuple[str, Remedy]:
+    delete = observation.commands.build_kubectl("delete", kind.lower(), name)
+    text = "delete that object, or run the Framework under another name"
+    return f"another {kind} has the name {name}", Remedy(text, (delete,))
+
+
+def _end_deletion(observation: Observation, kind: str, name: str) -> tuple[str, Remedy]:
+    commands = observation.commands
+    change: Object = {"metadata": {"finalizers": None}}
+    force = ("--ignore-not-found", "--force", "--grace-period=0")
+    return f"a {kind} {name} that is being deleted still has the name, and does not go", Remedy(
+        "end its deletion: remove its finalizers, and force it if its node is gone",
+        (
+            commands.build_merge(kind.lower(), name, change),
+            commands.build_kubectl("delete", kind.lower(), name, *force),
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from cli.why.observation import Observation, get_mapping, list_mappings, read_ti
 from cli.why.remedies import build_operation, change_spec, replace_framework
 from framework.api.completion import FRAMEWORK_DEADLINE_EXCEEDED, STOP_FRAMEWORK_REQUESTED
 from framework.api.constants import ACTIVE_DEADLINE_FIELD, SUSPENDED_CONDITION
+from framework.api.types import FrameworkAttemptCompletionStatus
 
 # A controller sees a change within a second, a busy controller within some seconds.
 _UNSEEN_SECONDS = 10.0
@@ -34,7 +35,7 @@ def find_unreadable(observation: Observation) -> Iterator[Cause]:
             if blocked.get("reason") == "StatusRefused"
             else "the controller cannot read it"
         )
-        yield _block(observation, Kind.UNREADABLE, text, "correct the field of the message")
+        yield _build_blocked(observation, Kind.UNREADABLE, text, "correct the field of the message")
     elif observation.fault:
         yield Cause(
             Kind.UNREADABLE,
@@ -109,58 +110,87 @@ def find_deletion(observation: Observation) -> Iterator[Cause]:
 
 
 def find_user_decision(observation: Observation) -> Iterator[Cause]:
-    """Find that a user has stopped the Framework, or has not started it."""
-    status, spec = observation.status, observation.spec
-    end = status.attempt_status.completion_status if status else None
-    mode = spec.get("executionType")
+    """Find the first decision of a user that ended the Framework or keeps it from running."""
+    for find in (_find_stop, _find_no_start, _find_suspension, _find_deadline):
+        cause = find(observation)
+        if cause is not None:
+            yield cause
+            return
+
+
+def _find_stop(observation: Observation) -> Cause | None:
+    end = _get_end(observation)
     is_stopped = end is not None and end.code == STOP_FRAMEWORK_REQUESTED
+    mode = observation.spec.get("executionType")
+    if not is_stopped and (mode != "Stop" or observation.is_completed):
+        return None
+    resumes = observation.spec.get("suspend") is True
+    text = "a stopped Framework is not started again: " + (
+        "run the job again"
+        if observation.commands.job
+        else "run its file again with `framework run FILE --replace`; without the file, "
+        "replace it by a copy"
+    )
+    return Cause(
+        Kind.STOPPED,
+        "was stopped by a user" if is_stopped else "is being stopped by a user",
+        since=observation.status.transition_time if observation.status else None,
+        remedies=(Remedy(text, observation.commands.build_restart(resumes=resumes)),),
+    )
+
+
+def _find_no_start(observation: Observation) -> Cause | None:
+    if observation.spec.get("executionType") != "Create":
+        return None
+    command = observation.commands.build_framework("start", observation.name)
     start = build_operation("add", "/spec/executionType", "Start")
-    if is_stopped or (mode == "Stop" and not observation.is_completed):
-        commands = observation.commands.build_restart(resumes=spec.get("suspend") is True)
-        text = "a stopped Framework is not started again: " + (
-            "run the job again"
-            if observation.commands.job
-            else "run its file again with `framework run FILE --replace`; without the file, "
-            "replace it by a copy"
-        )
-        yield Cause(
-            Kind.STOPPED,
-            "was stopped by a user" if is_stopped else "is being stopped by a user",
-            since=status.transition_time if status else None,
-            remedies=(Remedy(text, commands),),
-        )
-    elif mode == "Create":
-        command = observation.commands.build_framework("start", observation.name)
-        remedy = (
-            change_spec(observation, "start it", start)
-            if observation.is_completed
-            else Remedy("start it", (command,))
-        )
-        text = "is created and not started: spec.executionType is Create"
-        since = read_time(observation.metadata.get("creationTimestamp"))
-        yield Cause(Kind.NOT_STARTED, text, since=since, remedies=(remedy,))
-    elif spec.get("suspend") is True and not observation.is_completed:
-        condition = observation.find_condition(SUSPENDED_CONDITION)
-        job = observation.commands.job
-        resume = observation.commands.build_framework("resume", observation.name)
-        if job is not None:
-            resume = observation.commands.build_kubectl("edit", job.resource)
-        yield Cause(
-            Kind.SUSPENDED,
-            "is suspended: spec.suspend is true",
-            since=read_time(condition.get("lastTransitionTime")),
-            remedies=(Remedy("resume it", (resume,)),),
-        )
-    elif end is not None and end.code == FRAMEWORK_DEADLINE_EXCEEDED and observation.is_completed:
-        # The user may have removed it since.
-        seconds = spec.get(ACTIVE_DEADLINE_FIELD)
-        number = "" if seconds is None else f", {seconds}"
-        yield Cause(
-            Kind.DEADLINE,
-            f"was active for longer than its {ACTIVE_DEADLINE_FIELD}{number}",
-            since=status.transition_time if status else None,
-            remedies=(change_spec(observation, "run it again without a deadline", _NO_DEADLINE),),
-        )
+    remedy = (
+        change_spec(observation, "start it", start)
+        if observation.is_completed
+        else Remedy("start it", (command,))
+    )
+    return Cause(
+        Kind.NOT_STARTED,
+        "is created and not started: spec.executionType is Create",
+        since=read_time(observation.metadata.get("creationTimestamp")),
+        remedies=(remedy,),
+    )
+
+
+def _find_suspension(observation: Observation) -> Cause | None:
+    if observation.spec.get("suspend") is not True or observation.is_completed:
+        return None
+    condition = observation.find_condition(SUSPENDED_CONDITION)
+    job = observation.commands.job
+    resume = observation.commands.build_framework("resume", observation.name)
+    if job is not None:
+        resume = observation.commands.build_kubectl("edit", job.resource)
+    return Cause(
+        Kind.SUSPENDED,
+        "is suspended: spec.suspend is true",
+        since=read_time(condition.get("lastTransitionTime")),
+        remedies=(Remedy("resume it", (resume,)),),
+    )
+
+
+def _find_deadline(observation: Observation) -> Cause | None:
+    end = _get_end(observation)
+    if end is None or end.code != FRAMEWORK_DEADLINE_EXCEEDED or not observation.is_completed:
+        return None
+    # The user may have removed it since.
+    seconds = observation.spec.get(ACTIVE_DEADLINE_FIELD)
+    number = "" if seconds is None else f", {seconds}"
+    return Cause(
+        Kind.DEADLINE,
+        f"was active for longer than its {ACTIVE_DEADLINE_FIELD}{number}",
+        since=observation.status.transition_time if observation.status else None,
+        remedies=(change_spec(observation, "run it again without a deadline", _NO_DEADLINE),),
+    )
+
+
+def _get_end(observation: Observation) -> FrameworkAttemptCompletionStatus | None:
+    status = observation.status
+    return status.attempt_status.completion_status if status is not None else None
 
 
 def find_limit(observation: Observation) -> Iterator[Cause]:
@@ -170,12 +200,12 @@ def find_limit(observation: Observation) -> Iterator[Cause]:
         remedy = "reduce the number of the message, or raise the limit (docs/config.md, Limits)"
         if reason == "MemoryBudget":
             remedy = "give the controller more memory, or delete completed Frameworks"
-        yield _block(
+        yield _build_blocked(
             observation, Kind.LIMIT, f"a limit of the controller holds it: {reason}", remedy
         )
     elif reason == _INVALID_SPEC:
         remedy = "correct the field of the message"
-        yield _block(observation, Kind.INVALID_SPEC, "its spec contradicts itself", remedy)
+        yield _build_blocked(observation, Kind.INVALID_SPEC, "its spec contradicts itself", remedy)
 
 
 def find_no_tasks(observation: Observation) -> Iterator[Cause]:
@@ -262,7 +292,7 @@ def _start_controller(observation: Observation) -> Iterator[Remedy]:
     yield Remedy(text, (install,))
 
 
-def _block(observation: Observation, kind: Kind, text: str, remedy: str) -> Cause:
+def _build_blocked(observation: Observation, kind: Kind, text: str, remedy: str) -> Cause:
     blocked = observation.find_blocked()
     return Cause(
         kind,
