@@ -6,11 +6,12 @@ They stay when the Pod is deleted and when the cluster has ended.
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from datetime import datetime
+from dataclasses import replace
 from pathlib import Path
 
 from cli.exitcodes import CliError, ExitCode
 from cli.loglines.output import LogOptions, LogPrinter, name_task, print_in_order
+from cli.loglines.query import LogQuery, LogSource
 from cli.missing import explain_container, explain_framework, explain_task
 from framework.api import constants
 from framework.clock import SystemClock
@@ -18,44 +19,42 @@ from framework.kube.errors import KubeError
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.kubelet.logs import KeptLog, LogStore
 
+# A Task index is an int32.
+_MAX_DIGITS = 10
+_WHOLE = LogQuery()
 
-class RunLogs:
+
+class LocalLogs:
     """The kept logs of a local cluster; errors are those of a client of the API."""
 
     def __init__(self, store: LogStore) -> None:
         """Read from ``store``."""
         self._store = store
 
-    async def stream(  # noqa: PLR0913 one argument for each option of the API
-        self,
-        namespace: str,
-        pod: str,
-        container: str,
-        *,
-        follow: bool = False,
-        tail_lines: int | None = None,
-        since_seconds: int | None = None,
-        since_time: datetime | None = None,
-        previous: bool = False,
-        timestamps: bool = False,
-        uid: str | None = None,
+    async def stream(
+        self, source: LogSource, query: LogQuery = _WHOLE, *, follow: bool = False
     ) -> AsyncGenerator[bytes]:
-        """Give a log in pieces; with ``follow`` until the container has ended.
+        """Yield a log in pieces; with ``follow`` until the container has ended.
+
+        Args:
+            source: the container.
+            query: the lines; its choice of containers does not matter here.
+            follow: continue until the container ends.
 
         Raises:
             KubeError: there is no such log, because the container never started.
         """
         pieces = self._store.stream(
-            namespace,
-            pod,
-            container,
+            source.namespace,
+            source.pod,
+            source.container,
             follow=follow,
-            tail_lines=tail_lines,
-            since_seconds=since_seconds,
-            since_time=since_time,
-            previous=previous,
-            timestamps=timestamps,
-            uid=uid,
+            tail_lines=query.tail_lines,
+            since_seconds=query.since_seconds,
+            since_time=query.since_time,
+            previous=query.previous,
+            timestamps=query.timestamps,
+            uid=source.uid,
         )
         try:
             async with aclosing(pieces):
@@ -65,13 +64,9 @@ class RunLogs:
             raise KubeError(str(e)) from e
 
 
-# A Task index is an int32.
-_MAX_DIGITS = 10
-
-
-def open_logs(directory: Path) -> RunLogs:
+def open_logs(directory: Path) -> LocalLogs:
     """Open the logs of a local cluster."""
-    return RunLogs(LogStore(directory / "logs", SystemClock()))
+    return LocalLogs(LogStore(directory / "logs", SystemClock()))
 
 
 def list_kept(directory: Path, namespace: str, labels: Mapping[str, str]) -> list[KeptLog]:
@@ -82,25 +77,12 @@ def list_kept(directory: Path, namespace: str, labels: Mapping[str, str]) -> lis
 async def print_kept(options: LogOptions, labels: dict[str, str], directory: Path) -> ExitCode:
     """Print the logs a local cluster left in files."""
     kept = _select_kept(options, labels, directory)
-    store = RunLogs(LogStore(directory / "logs", SystemClock()))
+    store = open_logs(directory)
     merges = 1 < len(kept) <= options.max_requests
-    logs = [
-        (
-            title,
-            store.stream(
-                log.namespace,
-                log.pod,
-                log.container,
-                tail_lines=options.query.tail_lines,
-                since_seconds=options.query.since_seconds,
-                since_time=options.query.since_time,
-                previous=options.query.previous,
-                timestamps=options.query.timestamps or merges,
-                uid=log.uid,
-            ),
-        )
-        for log, title in zip(kept, _name_all(kept), strict=True)
-    ]
+    query = replace(options.query, timestamps=options.query.timestamps or merges)
+    sources = (LogSource(log.namespace, log.pod, log.container, log.uid) for log in kept)
+    streams = (store.stream(source, query) for source in sources)
+    logs = list(zip(_name_all(kept), streams, strict=True))
     printer = LogPrinter(options, has_prefix=len(kept) > 1)
     errors = await print_in_order(printer, logs, options.max_requests)
     for (title, _), error in zip(logs, errors, strict=True):

@@ -1,12 +1,23 @@
 """The choice of containers and of the lines of their logs. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil
+from typing import NamedTuple, Protocol
 from urllib.parse import urlencode
 
 from framework.kube.resources import PODS, Object
+
+
+class LogSource(NamedTuple):
+    """A container of a Pod, whose log is read."""
+
+    namespace: str
+    pod: str
+    container: str
+    uid: str | None = None
+    """UID of the Pod; None for the newest Pod of this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +75,16 @@ class LogQuery:
         metadata = pod["metadata"]
         path = PODS.path(metadata["namespace"], metadata["name"], "log")
         return f"{path}?{urlencode(stated)}"
+
+
+class KeptLogs(Protocol):
+    """The logs that a local cluster keeps longer than its Pods (``cli.local.keptlogs``)."""
+
+    def stream(
+        self, source: LogSource, query: LogQuery = ..., *, follow: bool = ...
+    ) -> AsyncGenerator[bytes]:
+        """Yield a log in pieces; with ``follow`` until the container has ended."""
+        ...
 
 
 def list_containers(pod: Object) -> list[str]:

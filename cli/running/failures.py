@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
 from urllib.parse import urlencode
 
 from cli.loglines.containeroutput import split_output
+from cli.loglines.query import KeptLogs, LogQuery, LogSource
 from framework.api import constants
 from framework.api.naming import TaskKey
 from framework.kube.client import KubeClient
@@ -20,23 +20,6 @@ SHOWN_LINES = 15
 """Number of lines shown of the end of a log."""
 _TIMEOUT_SECONDS = 5.0
 _FINISH_SECONDS = 10.0
-
-
-class KeptLogs(Protocol):
-    """The logs that a local cluster keeps: ``localcluster.kubelet.logs.LogStore``."""
-
-    def stream(
-        self,
-        namespace: str,
-        pod: str,
-        container: str,
-        *,
-        follow: bool = ...,
-        tail_lines: int | None = ...,
-        uid: str | None = ...,
-    ) -> AsyncGenerator[bytes]:
-        """Give a log in pieces."""
-        ...
 
 
 class FailureLogs:
@@ -90,9 +73,8 @@ class FailureLogs:
         metadata = pod["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         if self._kept is not None:
-            pieces = self._kept.stream(
-                namespace, name, container, tail_lines=SHOWN_LINES, uid=metadata["uid"]
-            )
+            source = LogSource(namespace, name, container, metadata["uid"])
+            pieces = self._kept.stream(source, LogQuery(tail_lines=SHOWN_LINES))
             return _split(b"".join([piece async for piece in pieces]))
         path = PODS.path(namespace, name, "log")
         query = urlencode({"container": container, "tailLines": SHOWN_LINES})

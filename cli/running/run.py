@@ -21,13 +21,14 @@ from cli.dryrun import CLIENT, NO_DRY_RUN
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command, build_export
 from cli.local import requires_local_cluster
+from cli.loglines.query import KeptLogs
 from cli.manifests import Manifests, load_manifests
 from cli.running.apply import apply_all
 from cli.running.causes import describe_failures
 from cli.running.display import Display
 from cli.running.dryrun import show_answers, show_files
 from cli.running.ending import keep_waits
-from cli.running.failures import FailureLogs, KeptLogs
+from cli.running.failures import FailureLogs
 from cli.running.follow import Follower
 from cli.running.history import AttemptHistory
 from cli.running.outage import GIVE_UP_SECONDS, Outage
@@ -246,7 +247,7 @@ async def _open_target(options: RunOptions, config: KubeConfig | None) -> AsyncI
         return
     with requires_local_cluster():
         from cli.local.cluster import UpOptions, open_local_cluster
-        from cli.local.keptlogs import RunLogs
+        from cli.local.keptlogs import LocalLogs
         from cli.local.state import remember_run
 
     directory = Path(options.directory or tempfile.mkdtemp(prefix="framework-"))
@@ -257,7 +258,7 @@ async def _open_target(options: RunOptions, config: KubeConfig | None) -> AsyncI
         yield _Target(
             cluster.kube_config,
             cluster.directory,
-            RunLogs(cluster.logs),
+            LocalLogs(cluster.logs),
             cluster.kubeconfig_path,
             note,
         )

@@ -19,8 +19,7 @@ from typing import NamedTuple, Protocol
 
 from cli.loglines.containeroutput import OutputLines
 from cli.loglines.output import name_task
-from cli.loglines.query import LogQuery, find_status
-from cli.running.failures import KeptLogs
+from cli.loglines.query import KeptLogs, LogQuery, LogSource, find_status
 from framework.api import constants
 from framework.kube.client import KubeClient
 from framework.kube.errors import KubeError
@@ -187,9 +186,8 @@ class RunningLogs:
     def _stream(self, log: _Log) -> AsyncGenerator[bytes]:
         if self._kept is not None:
             metadata = log.pod["metadata"]
-            namespace, name = metadata["namespace"], metadata["name"]
-            uid = metadata["uid"]
-            return self._kept.stream(namespace, name, log.container, follow=True, uid=uid)
+            namespace, name, uid = (metadata[key] for key in ("namespace", "name", "uid"))
+            return self._kept.stream(LogSource(namespace, name, log.container, uid), follow=True)
         return self._client.stream_raw(self._query.build_path(log.pod, log.container, follow=True))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from cli.clusterchoice import ClusterChoice
 from cli.exitcodes import ExitCode
 from cli.local import requires_local_cluster
-from cli.running.failures import KeptLogs
+from cli.loglines.query import KeptLogs
 from cli.session import explained, find_cluster, find_local_directory, open_client
 from cli.terminal import print_document, print_line
 from cli.why.answers import build_structure, render_text

@@ -17,7 +17,7 @@ from cli.exitcodes import CliError
 from cli.frameworks import get_framework
 from cli.jobs import find_job_name
 from cli.loglines.containeroutput import split_output
-from cli.running.failures import KeptLogs
+from cli.loglines.query import KeptLogs, LogQuery, LogSource
 from cli.why.commands import Commands
 from cli.why.observation import (
     EventFacts,
@@ -296,13 +296,8 @@ class Gatherer:
     async def _read_kept_log(self, request: LogRequest) -> bytes:
         if self._kept is None:
             return b""
-        pieces = self._kept.stream(
-            self._namespace,
-            request.pod,
-            request.container,
-            tail_lines=_LOG_LINES,
-            uid=request.uid or None,
-        )
+        source = LogSource(self._namespace, request.pod, request.container, request.uid or None)
+        pieces = self._kept.stream(source, LogQuery(tail_lines=_LOG_LINES))
         try:
             async with aclosing(pieces):
                 return b"".join([piece async for piece in pieces])

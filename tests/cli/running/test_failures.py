@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cli.exitcodes import ExitCode
-from cli.local.keptlogs import RunLogs
+from cli.local.keptlogs import LocalLogs
 from cli.running.display import Display
 from cli.running.failures import FailureLogs, find_failed_container
 from framework.api.naming import TaskKey
@@ -46,7 +46,7 @@ class SlowLogs:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
-    async def stream(self, *_: str, **__: Any) -> AsyncGenerator[bytes]:
+    async def stream(self, *_: object, **__: object) -> AsyncGenerator[bytes]:
         await asyncio.sleep(self._seconds)
         yield b"why\n"
 
@@ -78,7 +78,7 @@ def test_run_shows_last_lines_that_are_read_after_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     has_ended = asyncio.Event()
-    update, stream = Display.update, RunLogs.stream
+    update, stream = Display.update, LocalLogs.stream
 
     def update_and_look(self: Display, gangs: Any, *args: Any) -> None:
         update(self, gangs, *args)
@@ -94,7 +94,7 @@ def test_run_shows_last_lines_that_are_read_after_the_end(
             yield piece
 
     monkeypatch.setattr(Display, "update", update_and_look)
-    monkeypatch.setattr(RunLogs, "stream", stream_late)
+    monkeypatch.setattr(LocalLogs, "stream", stream_late)
     file = write(tmp_path / "f.yaml", build_role("w", 1, "echo why; exit 1"))
     answer = call_in_process("run", "--local", "--directory", str(tmp_path / "state"), file)
     assert answer.code == ExitCode.FAILED, answer

@@ -29,7 +29,7 @@ class FakeLogs:
         self.fault = fault
         self.is_endless = is_endless
 
-    async def stream(self, *_: str, **__: Any) -> AsyncGenerator[bytes]:
+    async def stream(self, *_: object, **__: object) -> AsyncGenerator[bytes]:
         for piece in self.pieces:
             yield piece
         if self.is_endless:
