@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from cli.loglines.containeroutput import render_output
 from cli.running.failures import SHOWN_LINES
-from cli.running.progress import GangView, TaskLine, list_own_failures
+from cli.running.views import GangView, TaskLine
 from framework.api.naming import TaskKey
 
 _SHOWN_FAILURES = 3
@@ -19,7 +19,7 @@ def describe_failures(view: GangView, find_log: _FindLog) -> Iterator[str]:
         find_log: returns the failed container and the last lines of its log for a Framework and a
             Task; None if they could not be read.
     """
-    failures = list_own_failures(view)
+    failures = view.list_own_failures()
     if view.is_succeeded:
         failures = [line for line in failures if line.key.role in view.unguarded_roles]
         if failures:

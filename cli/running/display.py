@@ -16,9 +16,9 @@ from rich.text import Text
 from cli.coloring import AUTO, choose_color, is_drawable, wants_color
 from cli.running.frame import Frame
 from cli.running.layout import Line, lay_out
-from cli.running.progress import GangView
 from cli.running.table import add_restart_note, build_table
 from cli.running.transitions import Transitions
+from cli.running.views import GangView
 from cli.terminal import print_error, silence
 from framework.api.text import make_printable
 

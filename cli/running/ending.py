@@ -8,7 +8,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
-from cli.running.progress import PENDING, GangView, TaskLine
+from cli.running.views import PENDING, GangPhase, GangView, TaskLine, TaskPhase
+
+_HELD = frozenset({TaskPhase.WAITING, TaskPhase.RESTARTING})
 
 
 def keep_waits(before: GangView, after: GangView, cause: str) -> GangView:
@@ -21,7 +23,7 @@ def keep_waits(before: GangView, after: GangView, cause: str) -> GangView:
     """
     if before.is_completed or after.is_succeeded:
         return after
-    noted = {line.key: line for line in before.tasks if line.is_waiting or line.is_restarting}
+    noted = {line.key: line for line in before.tasks if line.phase in _HELD}
     tasks = tuple(_keep_note(line, noted.get(line.key)) for line in after.tasks)
     headline = "; ".join([f"stopped by {cause}", *_explain_stop(before, after)])
     return replace(after, tasks=tasks, note=headline)
@@ -30,7 +32,7 @@ def keep_waits(before: GangView, after: GangView, cause: str) -> GangView:
 def _keep_note(line: TaskLine, before: TaskLine | None) -> TaskLine:
     if before is None or line.is_own_failure or not before.note:
         return line
-    if before.is_restarting:
+    if before.phase is TaskPhase.RESTARTING:
         return replace(line, note=before.note)
     attempt = f"attempt {before.attempt} " if before.attempt else ""
     return replace(line, note=f"{attempt}never started: {before.note}")
@@ -42,16 +44,16 @@ def _explain_stop(before: GangView, after: GangView) -> Iterator[str]:
     if not before.tasks:
         yield f"{gang} never started: {before.note or _explain_no_tasks(before)}"
         return
-    if before.is_suspended:
+    if before.phase is GangPhase.SUSPENDED:
         yield "it was suspended"
         return
-    if before.is_retrying:
+    if before.phase is GangPhase.RETRYING:
         yield "the Framework was to be retried"
         yield from _name_first(line for line in after.tasks if line.is_own_failure)
         return
-    waiting = [line for line in before.tasks if line.is_waiting]
-    restarting = [line for line in before.tasks if line.is_restarting]
-    retrying = {line.key for line in before.tasks if line.is_retrying}
+    waiting = _list_in(before, TaskPhase.WAITING)
+    restarting = _list_in(before, TaskPhase.RESTARTING)
+    retrying = {line.key for line in _list_in(before, TaskPhase.RETRYING)}
     if waiting:
         never = "" if any(map(_has_run, before.tasks)) else f"{gang} never started: "
         yield never + _count(waiting, before, "waits", "wait")
@@ -74,8 +76,13 @@ def _explain_no_tasks(gang: GangView) -> str:
     return "it waits for its ConfigMap to be created" if is_pending else "it has no Tasks"
 
 
+def _list_in(gang: GangView, phase: TaskPhase) -> list[TaskLine]:
+    return [line for line in gang.tasks if line.phase is phase]
+
+
 def _has_run(line: TaskLine) -> bool:
-    return line.is_running or line.code is not None or line.attempt > 0
+    is_running = line.phase in {TaskPhase.RUNNING, TaskPhase.RESTARTING}
+    return is_running or line.code is not None or line.attempt > 0
 
 
 def _name_first(lines: Iterable[TaskLine]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from cli.ranges import list_ranges
-from cli.running.progress import TaskLine
+from cli.running.views import TaskLine, TaskPhase
 
 _SHOWN_RANGES = 4
 # States in the order of attention; ``_rank`` puts failures and trouble before them.
@@ -64,13 +64,13 @@ def count_states(tasks: Iterable[TaskLine]) -> str:
 
 def _build_key(line: TaskLine) -> Hashable:
     facts = (line.state, line.attempt, line.code, line.note)
-    return (line.key.role, *facts, line.is_own_failure, line.is_restarting, line.is_in_init)
+    return (line.key.role, *facts, line.is_own_failure, line.phase, line.is_in_init)
 
 
 def _rank(line: TaskLine) -> int:
     """Return the place of a Task in the order of attention; 0 is first."""
-    has_trouble = line.is_restarting or (
-        line.is_waiting and bool(line.note) and not line.is_in_init
+    has_trouble = line.phase is TaskPhase.RESTARTING or (
+        line.phase is TaskPhase.WAITING and bool(line.note) and not line.is_in_init
     )
     if line.is_own_failure or has_trouble:
         return 0 if line.is_own_failure else 1

@@ -1,8 +1,8 @@
 """Watches a Framework, its objects, and the Events that say why its Pods wait.
 
-There is one ``Follower`` for each Framework. It collects the objects of which ``cli.running.views``
-builds a view. If the user may not read Pods, ConfigMaps or Events, only the display has less
-detail.
+There is one ``Follower`` for each Framework. It collects the objects from which
+``cli.running.viewbuilder`` builds a view. If the user may not read Pods, ConfigMaps or Events, only
+the display has less detail.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 from cli.reasons import may_explain_wait
-from cli.running.progress import FrameworkObjects
+from cli.running.views import FrameworkObjects
 from framework.api import constants
 from framework.api.naming import build_configmap_name
 from framework.clock import Clock, Random

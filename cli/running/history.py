@@ -8,7 +8,7 @@ of the view is missed; the Event ``TaskFailed`` of the Framework reports it.
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
-from cli.running.progress import GangView, TaskLine
+from cli.running.views import GangView, TaskLine
 from framework.api.naming import TaskKey
 
 _SHOWN = 2

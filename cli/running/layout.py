@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from rich.cells import cell_len, chop_cells, set_cell_size
 
 from cli.running.folding import TaskRow, count_states, fold_tasks
-from cli.running.progress import GangView
+from cli.running.views import GangView
 from framework.api.text import make_printable
 
 _GAP = "  "
@@ -60,7 +60,7 @@ def lay_out(
     shown = list(gangs)
     hidden: list[GangView] = []
     if len(shown) > height:
-        shown = sorted(shown, key=lambda gang: gang.is_completed and gang.is_succeeded)
+        shown = sorted(shown, key=lambda gang: gang.is_succeeded)
         shown, hidden = shown[: max(0, height - 1)], shown[max(0, height - 1) :]
         height -= 1
     for gang, share in zip(shown, _share(shown, width, height), strict=True):

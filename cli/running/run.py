@@ -32,8 +32,9 @@ from cli.running.failures import FailureLogs
 from cli.running.follow import Follower
 from cli.running.history import AttemptHistory
 from cli.running.outage import GIVE_UP_SECONDS, Outage
-from cli.running.progress import FrameworkObjects, GangView, build_view
 from cli.running.runlogs import ALL_ENDED_SECONDS, FINISH_SECONDS, RunningLogs
+from cli.running.viewbuilder import build_view
+from cli.running.views import FrameworkObjects, GangView
 from cli.session import explained, find_cluster, open_client
 from cli.terminal import print_error
 from cli.waiting import Interrupt, wait_any

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from cli.running.folding import TaskRow, fold_tasks
 from cli.running.layout import wrap_cells
-from cli.running.progress import GangView, TaskLine
+from cli.running.views import GangView, TaskLine
 from framework.api.text import make_printable
 
 _HEADER = ("TASK", "STATE", "ATTEMPT", "CODE", "NOTE")

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Iterator
 
 from cli.ranges import list_ranges
 from cli.running.folding import TaskRow
-from cli.running.progress import GangView, TaskLine
+from cli.running.views import GangPhase, GangView, TaskLine
 from framework.api.naming import TaskKey
 
 _FEW = 4
@@ -77,7 +77,8 @@ class Transitions:
     def _record_training(self, gang: GangView, elapsed_seconds: float) -> bool:
         """Record the progress of a training if a line about it is due; return whether it is."""
         shown_at, shown = self._trainings.get(gang.name, (float("-inf"), ""))
-        is_due = gang.has_ended or elapsed_seconds - shown_at >= _TRAINING_SECONDS
+        has_ended = gang.phase is not GangPhase.ACTIVE
+        is_due = has_ended or elapsed_seconds - shown_at >= _TRAINING_SECONDS
         if gang.training in {"", shown} or not is_due:
             return False
         self._trainings[gang.name] = elapsed_seconds, gang.training

@@ -12,8 +12,9 @@ from typing import TypeAlias
 from cli.printing.columns import Aligner
 from cli.reasons import read_progress
 from cli.running.folding import TaskRow, count_states, fold_tasks, name_tasks
-from cli.running.progress import GangView, TaskLine, build_view
 from cli.running.table import wrap_row
+from cli.running.viewbuilder import build_view
+from cli.running.views import GangView, TaskLine, TaskPhase
 from cli.see import policies
 from cli.see.eventlog import EVENT_HEADER, EventRecord
 from cli.see.observation import ObservedFramework
@@ -264,7 +265,8 @@ def _describe_state(view: GangView, status: FrameworkStatus | None, now: datetim
 
 
 def _needs_attention(task: TaskLine) -> bool:
-    return bool(task.note) or task.is_own_failure or task.is_restarting or task.is_retrying
+    has_trouble = task.phase in {TaskPhase.RESTARTING, TaskPhase.RETRYING}
+    return bool(task.note) or task.is_own_failure or has_trouble
 
 
 def _build_task_row(row: TaskRow) -> list[str]:

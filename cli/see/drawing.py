@@ -6,7 +6,7 @@ from datetime import datetime
 
 from cli.printing.columns import Aligner
 from cli.running.folding import TaskRow, count_states, fold_tasks
-from cli.running.progress import TaskLine
+from cli.running.views import TaskLine
 from cli.see.gangtree import FrameworkNode, PodNode, RoleNode, TaskNode
 from framework.api.naming import TaskKey
 from framework.api.text import make_printable

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from cli.running.progress import GangView, TaskLine, build_view
+from cli.running.viewbuilder import build_view
+from cli.running.views import GangView, TaskLine
 from cli.see.eventlog import EventRecord
 from cli.see.observation import ObservedFramework
 from framework.api.durations import format_seconds

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from cli.frameworks import get_framework
 from cli.reasons import may_explain_wait
-from cli.running.progress import FrameworkObjects
+from cli.running.views import FrameworkObjects
 from cli.see.eventlog import EventLog, EventRecord
 from cli.see.reading import read_events
 from framework.api import constants
@@ -38,7 +38,7 @@ class ObservedFramework:
     """Rights that the user lacks, for example "list pods"."""
 
     def collect_objects(self) -> FrameworkObjects:
-        """Collect the objects of which ``cli.running.views`` builds a view."""
+        """Collect the objects of which ``cli.running.viewbuilder`` builds a view."""
         metadata = self.framework["metadata"]
         return FrameworkObjects(
             name=str(metadata["name"]),

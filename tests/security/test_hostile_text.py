@@ -34,7 +34,7 @@ from cli.printing.yamltext import render_yaml
 from cli.running import display as display_module
 from cli.running.display import Display
 from cli.running.layout import lay_out
-from cli.running.progress import GangView, TaskLine
+from cli.running.views import GangView, TaskLine
 from cli.terminal import print_document, print_error, print_line
 from framework.agent.report import LineReporter
 from framework.api.naming import TaskKey

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from cli.running.causes import describe_failures
-from cli.running.progress import GangView, TaskLine
+from cli.running.views import GangPhase, GangView, TaskLine
 from framework.api.naming import TaskKey
 
 REFUSED = "Pod refused: " + "spec.dnsPolicy: Unsupported value; " * 9
@@ -17,8 +17,7 @@ SUCCEEDED = GangView(
     0,
     "",
     tuple(replace(task, is_own_failure=True) for task in TASKS),
-    is_completed=True,
-    is_succeeded=True,
+    phase=GangPhase.SUCCEEDED,
     unguarded_roles=frozenset({"w"}),
 )
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cli.running.display import Display
-from cli.running.progress import GangView, TaskLine
 from cli.running.table import format_rows
+from cli.running.views import GangView, TaskLine
 from framework.api.naming import TaskKey
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cli.running.ending import keep_waits
-from cli.running.progress import GangView, TaskLine
+from cli.running.views import GangPhase, GangView, TaskLine, TaskPhase
 from framework.api.naming import TaskKey
 
 
@@ -13,27 +13,29 @@ def stop(*before: TaskLine, note: str = "", is_blocked: bool = False, attempt: i
     """Stop a Framework with these Tasks; return its last view."""
     running = GangView("gang", "Running", attempt, note, before, is_blocked=is_blocked)
     tasks = tuple(
-        replace(line, note=line.diagnostics, is_retrying=False)
+        replace(line, note=line.diagnostics, phase=TaskPhase.ENDED)
         if line.is_own_failure
         else TaskLine(line.key, "Stopped", line.attempt, "ended with its Framework")
         for line in before
     )
-    stopped = GangView("gang", "Stopped", 0, "stopped on request", tasks, is_completed=True)
+    stopped = GangView("gang", "Stopped", 0, "stopped on request", tasks, phase=GangPhase.FAILED)
     return keep_waits(running, stopped, "Ctrl-C")
 
 
 def test_keep_waits_of_tasks_that_restarted_names_them() -> None:
     crash = "train: 6 restarts, exited with 3"
-    restarting = TaskLine(
-        TaskKey("worker", 1), "Running", 0, crash, is_running=True, is_restarting=True
+    restarting = TaskLine(TaskKey("worker", 1), "Running", 0, crash, phase=TaskPhase.RESTARTING)
+    shown = stop(
+        TaskLine(TaskKey("worker", 0), "Running", 0, "", phase=TaskPhase.RUNNING), restarting
     )
-    shown = stop(TaskLine(TaskKey("worker", 0), "Running", 0, "", is_running=True), restarting)
     assert shown.note == f"stopped by Ctrl-C; 1 of 2 Tasks restarts; worker/1: {crash}"
     assert [line.note for line in shown.tasks] == ["ended with its Framework", crash]
 
 
 def test_keep_waits_of_a_blocked_framework_has_the_message() -> None:
-    waiting = TaskLine(TaskKey("worker", 0), "Pending", 0, "Pod cannot be created", is_waiting=True)
+    waiting = TaskLine(
+        TaskKey("worker", 0), "Pending", 0, "Pod cannot be created", phase=TaskPhase.WAITING
+    )
     shown = stop(waiting, note="blocked: exceeded quota: q", is_blocked=True)
     assert shown.note == (
         "stopped by Ctrl-C; the gang never started: 1 of 1 Tasks waits; blocked: exceeded quota: q"
@@ -43,21 +45,20 @@ def test_keep_waits_of_a_blocked_framework_has_the_message() -> None:
 
 def test_keep_waits_of_a_gang_with_ended_tasks_has_started() -> None:
     ended = TaskLine(TaskKey("worker", 0), "Succeeded", 0, "", code=0)
-    waiting = TaskLine(TaskKey("worker", 1), "Pending", 0, "why", is_waiting=True)
+    waiting = TaskLine(TaskKey("worker", 1), "Pending", 0, "why", phase=TaskPhase.WAITING)
     assert stop(ended, waiting).note == ("stopped by Ctrl-C; 1 of 2 Tasks waits; worker/1: why")
 
 
 def fail(index: int, *, is_retrying: bool) -> TaskLine:
     """Build a Task whose second attempt failed."""
     state, suffix = ("Retrying", "; next attempt in 20 s") if is_retrying else ("Failed", "")
+    phase = TaskPhase.RETRYING if is_retrying else TaskPhase.ENDED
     line = TaskLine(TaskKey("worker", index), state, 1, f"main exited with 3{suffix}", code=3)
-    return replace(
-        line, diagnostics="main exited with 3", is_own_failure=True, is_retrying=is_retrying
-    )
+    return replace(line, diagnostics="main exited with 3", is_own_failure=True, phase=phase)
 
 
 def test_keep_waits_of_a_task_between_two_attempts_does_not_name_the_next_attempt() -> None:
-    running = TaskLine(TaskKey("worker", 1), "Running", 0, "", is_running=True)
+    running = TaskLine(TaskKey("worker", 1), "Running", 0, "", phase=TaskPhase.RUNNING)
     note = "blocked: worker/0: its last 4 attempts ended within 10 s each, so the next one starts"
     shown = stop(fail(0, is_retrying=True), running, note=note)
     assert shown.note == (
@@ -69,15 +70,15 @@ def test_keep_waits_of_a_framework_between_two_attempts_names_the_task_that_fail
     ended = TaskLine(TaskKey("worker", 0), "Stopped", 0, "ended with its Framework", code=-220)
     note = "main exited with 3; next attempt in 20 s"
     tasks = (ended, fail(1, is_retrying=False))
-    before = GangView("gang", "Retrying", 2, note, tasks, is_retrying=True)
-    after = replace(before, state="Stopped", note="stopped on request", is_completed=True)
+    before = GangView("gang", "Retrying", 2, note, tasks, phase=GangPhase.RETRYING)
+    after = replace(before, state="Stopped", note="stopped on request", phase=GangPhase.FAILED)
     assert keep_waits(before, after, "--timeout").note == (
         "stopped by --timeout; the Framework was to be retried; worker/1: main exited with 3"
     )
 
 
 def test_keep_waits_of_a_later_attempt_does_not_say_that_the_gang_never_started() -> None:
-    waiting = TaskLine(TaskKey("worker", 0), "Pending", 0, "why", is_waiting=True)
+    waiting = TaskLine(TaskKey("worker", 0), "Pending", 0, "why", phase=TaskPhase.WAITING)
     shown = stop(waiting, attempt=2)
     assert shown.note == (
         "stopped by Ctrl-C; attempt 2 never started: 1 of 1 Tasks waits; worker/0: why"
@@ -86,7 +87,7 @@ def test_keep_waits_of_a_later_attempt_does_not_say_that_the_gang_never_started(
 
 
 def test_keep_waits_of_a_task_that_ran_before_does_not_say_that_it_never_started() -> None:
-    shown = stop(TaskLine(TaskKey("worker", 0), "Pending", 1, "why", is_waiting=True))
+    shown = stop(TaskLine(TaskKey("worker", 0), "Pending", 1, "why", phase=TaskPhase.WAITING))
     assert shown.note == "stopped by Ctrl-C; 1 of 1 Tasks waits; worker/0: why"
     assert [line.note for line in shown.tasks] == ["attempt 1 never started: why"]
 
@@ -103,12 +104,12 @@ def test_keep_waits_of_a_framework_without_tasks_has_the_reason(
     state: str, attempt: int, note: str
 ) -> None:
     before = GangView("gang", state, attempt, "", ())
-    after = GangView("gang", "Stopped", attempt, "stopped on request", (), is_completed=True)
+    after = GangView("gang", "Stopped", attempt, "stopped on request", (), phase=GangPhase.FAILED)
     assert keep_waits(before, after, "Ctrl-C").note == f"stopped by Ctrl-C; {note}"
 
 
 def test_keep_waits_of_a_suspended_framework_says_that_it_was_suspended() -> None:
     ended = TaskLine(TaskKey("worker", 0), "Stopped", 0, "ended with its Framework", code=-220)
-    before = GangView("gang", "Suspended", 0, "waits", (ended,), is_suspended=True)
-    after = replace(before, state="Stopped", attempt=1, is_completed=True, is_suspended=False)
+    before = GangView("gang", "Suspended", 0, "waits", (ended,), phase=GangPhase.SUSPENDED)
+    after = replace(before, state="Stopped", attempt=1, phase=GangPhase.FAILED)
     assert keep_waits(before, after, "Ctrl-C").note == "stopped by Ctrl-C; it was suspended"

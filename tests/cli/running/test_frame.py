@@ -17,7 +17,7 @@ import pytest
 
 from cli.exitcodes import ExitCode
 from cli.running.display import Display
-from cli.running.progress import GangView
+from cli.running.views import GangView
 from tests.cli.running.terminal import Screen
 from tests.cli.running.test_layout import line
 from tests.cli.test_sessions import ROOT, build_role, list_local, write

@@ -4,7 +4,7 @@ import tracemalloc
 from dataclasses import replace
 
 from cli.running.history import AttemptHistory
-from cli.running.progress import GangView, TaskLine
+from cli.running.views import GangView, TaskLine
 from framework.api.naming import TaskKey
 
 WORKER = TaskKey("worker", 1)

@@ -8,9 +8,15 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from cli.running.layout import lay_out, wrap_cells
-from cli.running.progress import GangView, TaskLine
+from cli.running.views import GangView, TaskLine, TaskPhase
 from framework.api.naming import TaskKey
 
+PHASES = {
+    "Waiting": TaskPhase.WAITING,
+    "Pending": TaskPhase.WAITING,
+    "Running": TaskPhase.RUNNING,
+    "Retrying": TaskPhase.RETRYING,
+}
 SIZES = [(80, 24), (200, 50)]
 PULL = (
     "main: ImagePullBackOff: Back-off pulling image registry.example.com/team/training:2026-01-02: "
@@ -30,8 +36,7 @@ def line(
         note,
         code=1 if is_failed else None,
         is_own_failure=is_failed,
-        is_waiting=state in {"Waiting", "Pending"},
-        is_running=state == "Running",
+        phase=PHASES.get(state, TaskPhase.ENDED),
     )
 
 

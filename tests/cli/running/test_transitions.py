@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from cli.running.progress import GangView, TaskLine
 from cli.running.table import build_table
 from cli.running.transitions import Transitions
+from cli.running.views import GangPhase, GangView, TaskLine
 from tests.cli.running.test_layout import line
 
 
@@ -117,7 +117,11 @@ def test_table_on_a_terminal_wraps_long_notes() -> None:
 def test_training_has_a_line_in_15_seconds_and_one_at_its_end() -> None:
     transitions = Transitions()
     views = [
-        replace(gang([]), training=f"step {second}", has_ended=second == 99)
+        replace(
+            gang([]),
+            training=f"step {second}",
+            phase=GangPhase.FAILED if second == 99 else GangPhase.ACTIVE,
+        )
         for second in range(100)
     ]
     lines = [

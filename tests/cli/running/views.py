@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from cli.running.progress import FrameworkObjects, GangView, build_view
+from cli.running.viewbuilder import build_view
+from cli.running.views import FrameworkObjects, GangView
 from framework.kube.resources import Object
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

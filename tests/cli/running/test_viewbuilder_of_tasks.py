@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cli.running.views import TaskPhase
 from framework.api import constants
 from framework.kube.resources import Object
 from tests.cli.running.views import (
@@ -213,9 +214,9 @@ def test_view_of_a_task_that_restarts_has_the_count_and_the_remedy(
 ) -> None:
     shown = view(framework(task(0, "AttemptRunning")), crashing(status, policy))
     note = note and f"train: {note}; restartPolicy is {policy}: write Never"
-    assert [(line.state, line.note, line.is_restarting) for line in shown.tasks] == [
-        ("Running", note, bool(note))
-    ]
+    assert [
+        (line.state, line.note, line.phase is TaskPhase.RESTARTING) for line in shown.tasks
+    ] == [("Running", note, bool(note))]
 
 
 def test_view_without_a_clock_has_the_same_note_at_each_restart() -> None:

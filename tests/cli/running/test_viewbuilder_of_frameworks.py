@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from cli.running.progress import FrameworkObjects, build_view, list_own_failures
+from cli.running.viewbuilder import build_view
+from cli.running.views import FrameworkObjects, GangPhase, TaskPhase
 from framework.api.naming import TaskKey
 from framework.kube.resources import Object
 from tests.cli.running.views import NOW, SUCCESS, completion, framework, notes, task, view
@@ -58,7 +59,7 @@ def test_view_of_a_failed_framework_separates_the_failure_from_stopped_tasks() -
     assert shown.note == "decided by worker/1: Phrase: diagnosed 7"
     lines = [(line.state, line.code, line.attempt) for line in shown.tasks]
     assert lines == [("Stopped", -220, 0), ("Failed", 7, 2), ("Succeeded", 0, 0)]
-    assert [line.key for line in list_own_failures(shown)] == [TaskKey("worker", 1)]
+    assert [line.key for line in shown.list_own_failures()] == [TaskKey("worker", 1)]
 
 
 def test_view_of_a_succeeded_framework_has_no_notes() -> None:
@@ -80,9 +81,9 @@ def test_view_of_a_framework_that_waits_for_a_retry_is_not_blocked() -> None:
     ended = task(0, "AttemptCompleted", ended=completion(3), retry_delay=20)
     shown = view(framework(ended, blocked="worker/0: soon", reason="RetryBackoff"), {})
     assert (shown.note, shown.is_blocked) == ("blocked: worker/0: soon", False)
-    assert [line.is_retrying for line in shown.tasks] == [True]
+    assert [line.phase for line in shown.tasks] == [TaskPhase.RETRYING]
     again = framework(state="AttemptCompleted", ended=completion(3), retry_delay=20)
-    assert (view(again).is_retrying, shown.is_retrying) == (True, False)
+    assert (view(again).phase, shown.phase) == (GangPhase.RETRYING, GangPhase.ACTIVE)
 
 
 def test_view_of_a_completed_framework_is_not_blocked_any_more() -> None:
@@ -140,8 +141,7 @@ def test_suspended_framework_is_shown_as_such_and_says_what_it_waits_for() -> No
         framework(ended, state="AttemptCompleted", ended=completion(-250), suspended="True")
     )
     assert (shown.state, shown.note, shown.end) == ("Suspended", RESUME, "")
-    assert shown.is_suspended
-    assert not any((shown.is_completed, shown.is_retrying, shown.is_blocked))
+    assert (shown.phase, shown.is_blocked) == (GangPhase.SUSPENDED, False)
     assert [(line.state, line.note) for line in shown.tasks] == [
         ("Stopped", "ended with its Framework")
     ]
@@ -171,7 +171,7 @@ def test_framework_that_is_being_suspended_is_ending(suspended: str | None) -> N
         )
     )
     assert (shown.state, shown.note) == ("Ending", "suspended on request")
-    assert not shown.is_suspended
+    assert shown.phase is GangPhase.ENDING
 
 
 def test_framework_whose_deadline_passed_has_failed_with_this_cause() -> None:
@@ -189,7 +189,7 @@ def test_view_of_a_gang_that_trains_says_how_far_it_is() -> None:
     assert view(obj).training == "step 40 of 1000, 2.5 steps/s; slowest: worker/1"
     ended = framework(task(0, "AttemptRunning"), state="AttemptRunning", ended=completion(-220))
     ended["status"]["attemptStatus"]["progress"] = progress
-    assert (view(ended).training, view(ended).has_ended) == ("step 40 of 1000", True)
+    assert (view(ended).training, view(ended).phase) == ("step 40 of 1000", GangPhase.ENDING)
 
 
 def test_view_of_a_gang_that_restarted_in_place_names_the_process_that_failed_first() -> None:
