@@ -67,7 +67,8 @@ def run(  # noqa: PLR0913 one argument for each option
     applied unless all of it is valid. Ctrl-C stops the Frameworks and waits for their Pods; a
     second Ctrl-C leaves at once.
     """
-    from cli.running.run import RunOptions, dry_run_frameworks, run_frameworks
+    from cli.running.options import RunOptions
+    from cli.running.run import dry_run_frameworks, run_frameworks
 
     if local and cluster.kubeconfig:
         raise click.UsageError("--local starts a new cluster: leave out --kubeconfig")

@@ -12,7 +12,7 @@ from cli.exitcodes import CliError, ExitCode
 from cli.loglines.output import LogOptions, LogPrinter
 from cli.loglines.query import list_containers
 from cli.missing import explain_container
-from cli.running.follow import ObjectCache
+from cli.running.objectcache import ObjectCache
 from cli.running.outage import GIVE_UP_SECONDS, Outage
 from cli.running.runlogs import FINISH_SECONDS, RunningLogs
 from cli.waiting import wait_any

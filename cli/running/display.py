@@ -105,10 +105,12 @@ class Display:
             self._draw(self._frame)
             return
         for gang in gangs:
-            self.show_passed(gang, elapsed_seconds, names_framework=len(gangs) > 1)
+            self.show_replaced(gang, elapsed_seconds, names_framework=len(gangs) > 1)
         self._say_at(elapsed_seconds, self._transitions.observe_alert(alert))
 
-    def show_passed(self, gang: GangView, elapsed_seconds: float, *, names_framework: bool) -> None:
+    def show_replaced(
+        self, gang: GangView, elapsed_seconds: float, *, names_framework: bool
+    ) -> None:
         """Show in a pipe a state that a newer state has replaced.
 
         Args:

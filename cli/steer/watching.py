@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cli.exitcodes import CliError, ExitCode
+from cli.running.objectcache import ObjectCache
 from cli.running.outage import GIVE_UP_SECONDS, Outage
 from cli.steer.changes import read_gang
 from cli.steer.effects import Goal, Verdict
@@ -18,39 +19,11 @@ from framework.clock import Clock, Random
 from framework.kube.client import KubeClient
 from framework.kube.errors import ForbiddenError, NotFoundError, UnauthorizedError
 from framework.kube.listwatch import ListWatch
-from framework.kube.resources import FRAMEWORKS, Object
+from framework.kube.resources import FRAMEWORKS
 
 _TICK_SECONDS = 1.0
 # Goals that are reached within this time need no line about missing parts.
 _QUIET_SECONDS = 2.0
-
-
-class _Known:
-    """The Frameworks that exist, kept by a ``ListWatch``."""
-
-    def __init__(self, on_change: Callable[[], None]) -> None:
-        self.objects: dict[str, Object] | None = None
-        self._on_change = on_change
-
-    def replace(self, items: list[Object], resource_version: str) -> None:
-        """Take all there are."""
-        del resource_version
-        self.objects = {str(item["metadata"]["name"]): item for item in items}
-        self._on_change()
-
-    def apply(self, event_type: str, obj: Object) -> None:
-        """Take one change."""
-        known = {} if self.objects is None else self.objects
-        name = str(obj["metadata"]["name"])
-        if event_type == "DELETED":
-            known.pop(name, None)
-        else:
-            known[name] = obj
-        self.objects = known
-        self._on_change()
-
-    def bookmark(self, resource_version: str) -> None:
-        """Nothing to do: nothing changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +50,7 @@ class Waiter:
         self._clock = clock
         self._random = random
         self._changed = asyncio.Event()
-        self._known = _Known(self._changed.set)
+        self._known = ObjectCache(self._changed.set)
         self._outage = Outage()
         self._open: list[Goal] = []
         self._shown: dict[str, str] = {}

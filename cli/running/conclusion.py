@@ -1,0 +1,46 @@
+"""The result of a run: the last views, and the exit code. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cli.exitcodes import ExitCode
+from cli.running.ending import keep_waits
+from cli.running.views import GangView
+
+STOP_CAUSES = {
+    ExitCode.TIMEOUT: "--timeout",
+    ExitCode.INTERRUPTED: "Ctrl-C",
+    ExitCode.TERMINATED: "SIGTERM",
+    ExitCode.HUNG_UP: "SIGHUP",
+}
+"""The causes of a stop in the words of users."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """Why a run ended."""
+
+    cause: ExitCode | None = None
+    """The exit code of the stop or the lost server; None if the Frameworks ended by themselves."""
+    before_stop: tuple[GangView, ...] = ()
+    """The views just before the stop; empty without a stop."""
+
+
+def complete_views(views: Sequence[GangView], end: RunEnd) -> list[GangView]:
+    """Add the reasons of the time before a stop, or the remark that the state may be old."""
+    completed = list(views)
+    if end.before_stop and end.cause in STOP_CAUSES:
+        cause = STOP_CAUSES[end.cause]
+        stopped = zip(end.before_stop, views, strict=True)
+        completed = [keep_waits(before, after, cause) for before, after in stopped]
+    if end.cause is ExitCode.UNREACHABLE:
+        return [v if v.is_completed else replace(v, note="as last seen") for v in completed]
+    return completed
+
+
+def choose_exit_code(views: Sequence[GangView], end: RunEnd) -> ExitCode:
+    """Choose the exit code: the cause of a stop comes before the result of the Frameworks."""
+    if end.cause is not None:
+        return end.cause
+    is_success = all(view.is_succeeded for view in views)
+    return ExitCode.SUCCEEDED if is_success else ExitCode.FAILED
