@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import click
 
 from cli.exitcodes import CliError, ExitCode
-from cli.kindwords import NAME_BY_KIND, describe_no_name, is_kind_word, strip_kind
 from cli.options import read_choice
+from cli.texts.kindwords import NAME_BY_KIND, describe_no_name, is_kind_word, strip_kind
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 _Decorator = Callable[[_Decorated], _Decorated]
@@ -46,7 +46,7 @@ class FrameworkCommand(click.Command):
         self, ctx: click.Context, args: list[str], error: click.MissingParameter
     ) -> click.UsageError:
         """Explain that the user wrote the name of a Pod instead of NAME ROLE/INDEX, if so."""
-        from cli.taskwords import suggest_pod
+        from cli.texts.taskwords import suggest_pod
 
         read = self._read(ctx, args)
         name = None if read is None else read[0].get("name")

@@ -10,6 +10,6 @@ class ClusterChoice:
     kubeconfig: str | None = None
     """Path of a file; None for $KUBECONFIG, ~/.kube/config, the Pod's own or a local cluster."""
     context: str | None = None
-    """Of the kubeconfig; None for its current one."""
+    """Context of the kubeconfig; None for its current context."""
     namespace: str | None = None
     """None for the namespace of the file or of the context."""

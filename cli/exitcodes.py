@@ -32,7 +32,12 @@ class CliError(Exception):
     """Ends the program with a message on standard error."""
 
     def __init__(self, exit_code: ExitCode, *lines: str) -> None:
-        """Say ``lines``, each with its remedy, and end with ``exit_code``."""
+        """Build the error.
+
+        Args:
+            exit_code: of the program.
+            lines: the message, each line with its remedy.
+        """
         super().__init__("\n".join(lines))
         self.exit_code = exit_code
         self.lines = lines

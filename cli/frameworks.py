@@ -5,9 +5,9 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 
 from cli.exitcodes import CliError, ExitCode
-from cli.kindwords import is_kind_word, is_other_kind
-from cli.missing import explain_framework
 from cli.objects import read_key
+from cli.texts.kindwords import is_kind_word, is_other_kind
+from cli.texts.missing import explain_framework
 from framework.kube.client import DEFAULT_TIMEOUT_SECONDS, PAGE_SIZE, KubeClient
 from framework.kube.errors import BadRequestError, KubeError, NotFoundError
 from framework.kube.resources import FRAMEWORKS, Object

@@ -16,7 +16,7 @@ from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
 from cli.local import requires_local_cluster
 from cli.terminal import print_error, silence
-from cli.words import strip_noise
+from cli.texts.diagnostics import strip_noise
 from framework.api.completion import QUOTA_WORDS
 from framework.api.constants import KUBECONFIG_ENV
 from framework.api.text import describe_server
@@ -91,7 +91,7 @@ class LocalCluster(NamedTuple):
 
     config: KubeConfig
     directory: Path
-    """Of its logs."""
+    """Directory of its logs."""
     kubeconfig: Path
 
 

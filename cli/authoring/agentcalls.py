@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from barrier.config import Config, ConfigError, load_config
-from cli.templates import ContainerTemplate, RoleTemplate, is_open
+from cli.files.templates import ContainerTemplate, RoleTemplate, is_open
 from framework.api import constants, images
 from rendezvous.settings.arguments import Arguments, UsageError, parse_arguments
 from rendezvous.settings.option import OptionsError, Problem

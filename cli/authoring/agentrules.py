@@ -15,7 +15,7 @@ from cli.authoring.agentcalls import (
 )
 from cli.authoring.findings import Finding, error, warning
 from cli.authoring.users import AGENT_USER_ID, list_token_readers
-from cli.templates import (
+from cli.files.templates import (
     ContainerTemplate,
     RoleTemplate,
     get_mount_path,

@@ -15,9 +15,10 @@ from cli.authoring.injection import (
 )
 from cli.authoring.rules import LintOptions, find_faults_after_injection, lint
 from cli.exitcodes import CliError, ExitCode
-from cli.manifests import explain_no_framework, name_source, read_objects
+from cli.files.documents import name_source
+from cli.files.manifests import explain_no_framework, read_objects
+from cli.files.templates import get_account, list_roles
 from cli.printing.yamltext import render_yaml
-from cli.templates import get_account, list_roles
 from cli.terminal import print_document, print_error, print_line
 from framework.api import constants, images
 from framework.kinds.catalog import is_scaler

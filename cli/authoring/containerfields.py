@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from cli.authoring.findings import Finding, error
-from cli.templates import ContainerTemplate, is_open
+from cli.files.templates import ContainerTemplate, is_open
 
 _RULE = "pod-template"
 _REFUSED = "the API server refuses the Pod"

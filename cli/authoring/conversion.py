@@ -2,8 +2,8 @@
 
 from cli.authoring.commands import print_objects
 from cli.exitcodes import CliError, ExitCode
-from cli.kinds import expand
-from cli.manifests import name_source, read_documents
+from cli.files.documents import name_source, read_documents
+from cli.files.kinds import expand
 from cli.terminal import print_error
 from framework.kinds.catalog import describe_kinds, find_compile, is_scaler
 from framework.kube.resources import Object

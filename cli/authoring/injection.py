@@ -12,16 +12,22 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
+from cli.authoring.edits import (
+    add_mount,
+    add_volume,
+    find_mount,
+    restrict,
+    restrict_container,
+    set_default,
+)
 from cli.authoring.progressrules import reports_progress
 from cli.authoring.recoveryrules import find_in_place_path, leaves_nodes
-from cli.authoring.users import USER_ID, choose_agent_user
-from cli.templates import (
+from cli.authoring.users import choose_agent_user
+from cli.files.templates import (
     ContainerTemplate,
     RoleTemplate,
     get_account,
-    get_mount_path,
     list_roles,
 )
 from framework.api import constants, images
@@ -144,7 +150,7 @@ def inject(framework: Object, options: InjectionOptions) -> list[Object]:
     Raises:
         InjectionError: a role cannot take the agents.
     """
-    # By way of JSON: roles that share a template through a YAML anchor get one each.
+    # A copy by JSON: roles that share a template through a YAML anchor get a copy each.
     injected: Object = json.loads(json.dumps(framework))
     roles = list(list_roles(injected))
     accounts = {_get_account(injected, role) for role in roles}
@@ -160,7 +166,7 @@ def inject(framework: Object, options: InjectionOptions) -> list[Object]:
             _check_account(injected, role)
         _inject_role(injected, role, options)
         if not reports:
-            _silence(role)
+            _disable_acknowledgements(role)
     supporting = list(build_rights(injected, sorted(accounts), reports=reports))
     if options.dns:
         supporting.append(build_service(injected))
@@ -195,8 +201,8 @@ def _inject_role(framework: Object, role: RoleTemplate, options: InjectionOption
     # code.
     spec["restartPolicy"] = "Never"
     spec["serviceAccountName"] = _get_account(framework, role)
-    _default(spec, "automountServiceAccountToken", value=False)
-    mount = _find_mount(role)
+    set_default(spec, "automountServiceAccountToken", value=False)
+    mount = find_mount(role)
     if mount is None:
         mount = {"name": VOLUME, "mountPath": constants.WORKING_DIR}
         _check_volume(role, VOLUME, "emptyDir")
@@ -206,17 +212,17 @@ def _inject_role(framework: Object, role: RoleTemplate, options: InjectionOption
     token = {"name": TOKEN_VOLUME, "mountPath": constants.SERVICE_ACCOUNT_DIR, "readOnly": True}
     for container in role.list_containers():
         if not container.is_init:
-            _add_mount(container.body, mount)
+            add_mount(container.body, mount)
         if container.is_agent:
-            _add_mount(container.body, token)
-    _add_volume(spec, {"name": mount["name"], "emptyDir": {}})
-    _add_volume(spec, build_token_volume())
+            add_mount(container.body, token)
+    add_volume(spec, {"name": mount["name"], "emptyDir": {}})
+    add_volume(spec, build_token_volume())
     if any(container.is_rendezvous for container in role.list_containers()):
         _mount_gang_key(framework, role)
     if options.dns:
         _name_pods(framework, role)
     if options.restricted:
-        _restrict(role)
+        restrict(role)
 
 
 def _mount_gang_key(framework: Object, role: RoleTemplate) -> None:
@@ -225,10 +231,10 @@ def _mount_gang_key(framework: Object, role: RoleTemplate) -> None:
     is_ours = any(volume.body.get("name") == KEY_VOLUME for volume in role.list_volumes())
     if refers_to_gang_key(role.body["task"]["pod"], framework["metadata"]["name"]) and not is_ours:
         return
-    _add_volume(role.pod_spec, build_key_volume())
+    add_volume(role.pod_spec, build_key_volume())
     for container in role.list_containers():
         if container.is_rendezvous or not container.is_init:
-            _add_mount(container.body, build_key_mount())
+            add_mount(container.body, build_key_mount())
 
 
 def _name_pods(framework: Object, role: RoleTemplate) -> None:
@@ -246,18 +252,18 @@ def _name_pods(framework: Object, role: RoleTemplate) -> None:
             f"DNS at most {_MAX_LABEL}: shorten the name of the Framework or of the role, or leave "
             "out --dns"
         )
-    _default(role.pod_spec, "hostname", f"{{{{{constants.POD_NAME}}}}}")
-    _default(role.pod_spec, "subdomain", name)
+    set_default(role.pod_spec, "hostname", f"{{{{{constants.POD_NAME}}}}}")
+    set_default(role.pod_spec, "subdomain", name)
     if role.pod_spec.get("hostNetwork"):
         # By default such a Pod asks the DNS of the node, which has no Services.
-        _default(role.pod_spec, "dnsPolicy", "ClusterFirstWithHostNet")
+        set_default(role.pod_spec, "dnsPolicy", "ClusterFirstWithHostNet")
 
 
-def _silence(role: RoleTemplate) -> None:
+def _disable_acknowledgements(role: RoleTemplate) -> None:
     """Switch acknowledgements and reports off: nothing needs them, and agents lack the right."""
     for container in role.list_containers():
         if container.is_agent and container.program != images.BARRIER:
-            env = _default(container.body, "env", [])
+            env = set_default(container.body, "env", [])
             if "FB_ACKNOWLEDGE" not in container.get_env():
                 env.append({"name": "FB_ACKNOWLEDGE", "value": "off"})
 
@@ -321,9 +327,9 @@ def _wrap(role: RoleTemplate) -> None:
         )
     agent = f"{constants.WORKING_DIR}/{images.INSTALLED_AGENT}"
     main.body["command"] = ["python3", agent, "run", "--", *command]
-    metadata = _default(role.body["task"]["pod"], "metadata", {})
-    annotations = _default(metadata, "annotations", {})
-    _default(annotations, constants.WRAPPER_ANNOTATION, "true")
+    metadata = set_default(role.body["task"]["pod"], "metadata", {})
+    annotations = set_default(metadata, "annotations", {})
+    set_default(annotations, constants.WRAPPER_ANNOTATION, "true")
 
 
 def _check_names(role: RoleTemplate, added: list[Object]) -> None:
@@ -344,48 +350,17 @@ def _complete_agent(role: RoleTemplate, container: ContainerTemplate, mount: Obj
     body = container.body
     if images.is_unversioned(container.image):
         body["image"] = f"{container.image}:{VERSION}"
-    _add_mount(body, mount)
-    _default(body, "resources", copy.deepcopy(AGENT_RESOURCES))
-    context = _default(body, "securityContext", {})
-    _default(context, "runAsNonRoot", value=True)
+    add_mount(body, mount)
+    set_default(body, "resources", copy.deepcopy(AGENT_RESOURCES))
+    context = set_default(body, "securityContext", {})
+    set_default(context, "runAsNonRoot", value=True)
     chosen = choose_agent_user(role, container)
     if context.get("runAsUser") is None:
-        _default(context, "runAsGroup", chosen.group)
-    _default(context, "runAsUser", chosen.user)
-    _default(context, "readOnlyRootFilesystem", value=True)
-    _restrict_container(context)
-    _default(context, "seccompProfile", {"type": "RuntimeDefault"})
-
-
-def _restrict(role: RoleTemplate) -> None:
-    pod = _default(role.pod_spec, "securityContext", {})
-    _default(pod, "runAsNonRoot", value=True)
-    _default(pod, "runAsUser", USER_ID)
-    _default(pod, "seccompProfile", {"type": "RuntimeDefault"})
-    for container in role.list_containers():
-        _restrict_container(_default(container.body, "securityContext", {}))
-
-
-def _restrict_container(context: Object) -> None:
-    _default(context, "allowPrivilegeEscalation", value=False)
-    _default(_default(context, "capabilities", {}), "drop", ["ALL"])
-
-
-def _default(body: Object, key: str, value: Any) -> Any:
-    """Set a field that is absent or null, which the API server treats alike; return its value."""
-    if body.get(key) is None:
-        body[key] = value
-    return body[key]
-
-
-def _find_mount(role: RoleTemplate) -> Object | None:
-    """Find the mount of the folder where the agents write, to add it to the other containers."""
-    for container in role.list_containers():
-        for mount in container.body.get("volumeMounts") or []:
-            if get_mount_path(mount) == constants.WORKING_DIR:
-                kept = {key: mount[key] for key in ("subPath", "subPathExpr") if mount.get(key)}
-                return {"name": mount.get("name"), "mountPath": constants.WORKING_DIR, **kept}
-    return None
+        set_default(context, "runAsGroup", chosen.group)
+    set_default(context, "runAsUser", chosen.user)
+    set_default(context, "readOnlyRootFilesystem", value=True)
+    restrict_container(context)
+    set_default(context, "seccompProfile", {"type": "RuntimeDefault"})
 
 
 def _check_volume(role: RoleTemplate, name: str, source: str) -> None:
@@ -397,18 +372,6 @@ def _check_volume(role: RoleTemplate, name: str, source: str) -> None:
                 f"{role.spec_path}.volumes: {name} is the name of the agents' own volume, of type "
                 f"{source}: give yours another"
             )
-
-
-def _add_volume(spec: Object, volume: Object) -> None:
-    volumes = _default(spec, "volumes", [])
-    if not any(item.get("name") == volume["name"] for item in volumes):
-        volumes.append(volume)
-
-
-def _add_mount(container: Object, mount: Object) -> None:
-    mounts = _default(container, "volumeMounts", [])
-    if not any(get_mount_path(item) == mount["mountPath"] for item in mounts):
-        mounts.append(dict(mount))
 
 
 def _build_image(program: str, options: InjectionOptions) -> str:

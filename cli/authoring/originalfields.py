@@ -7,7 +7,7 @@ project keeps them.
 
 from collections.abc import Iterator, Mapping
 
-from cli.templates import ContainerTemplate, RoleTemplate
+from cli.files.templates import ContainerTemplate, RoleTemplate
 from framework.api import constants
 
 # Fields of the spec and of a role -> the function that is lost with each.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
 from cli.authoring.findings import Finding, warning
-from cli.templates import RoleTemplate, list_roles
+from cli.files.templates import RoleTemplate, list_roles
 from framework.kube.resources import Object
 
 _POD_WORDS = """

@@ -13,7 +13,7 @@ from itertools import islice
 
 from cli.authoring.containerfields import find_invalid_image, find_invalid_ports
 from cli.authoring.findings import Finding, error, warning
-from cli.templates import ContainerTemplate, RoleTemplate, is_open
+from cli.files.templates import ContainerTemplate, RoleTemplate, is_open
 from framework.api import constants
 from framework.kube.resources import Object
 from rendezvous.settings.options import BY_ANNOTATION
@@ -33,7 +33,7 @@ _MEANT_RESOURCES = {
 }
 # A quantity that is not a whole number.
 _PART = re.compile(r"[0-9]*\.0*[1-9][0-9]*|[0-9]*[1-9]0{0,2}m")
-# Of a DNS label.
+# The longest DNS label.
 _LONGEST_NAME = 63
 _MOST_SUGGESTED = 16
 _NOTHING = (None, "")  # Kubernetes puts the default there.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cli.authoring.agentcalls import Call, is_given, read_call
 from cli.authoring.findings import Finding, error, warning
-from cli.templates import ContainerTemplate, RoleTemplate, list_role_names, list_roles
+from cli.files.templates import ContainerTemplate, RoleTemplate, list_role_names, list_roles
 from framework.kube.resources import Object
 from rendezvous.settings.arguments import RUN
 from rendezvous.settings.kinds import RANKED_KINDS, map_roles

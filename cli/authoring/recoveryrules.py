@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from cli.authoring.agentcalls import is_given, is_watch, read_call
 from cli.authoring.findings import Finding, error, warning
-from cli.templates import ContainerTemplate, RoleTemplate, list_role_names, list_roles
+from cli.files.templates import ContainerTemplate, RoleTemplate, list_role_names, list_roles
 from framework.api import constants
 from framework.api.gang_key import refers_to_gang_key
 from framework.api.inplace import ANNOTATION_FORM, find_text, parse_annotation

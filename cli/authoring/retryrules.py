@@ -6,7 +6,7 @@ Rules: docs/design/failure-handling.md, "Retryable exit codes".
 from collections.abc import Iterator, Mapping
 
 from cli.authoring.findings import Finding, error, warning
-from cli.templates import RoleTemplate
+from cli.files.templates import RoleTemplate
 from framework.api import constants
 from framework.api.retryable_codes import (
     ANNOTATION_FORM,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from cli.authoring.agentcalls import read_call
-from cli.templates import ContainerTemplate, RoleTemplate
+from cli.files.templates import ContainerTemplate, RoleTemplate
 
 USER_ID = 65532
 """User of a container that names none, with `inject --restricted`."""

@@ -4,10 +4,10 @@ import click
 
 from cli.arguments import framework_argument
 from cli.clusterchoice import ClusterChoice
-from cli.kindwords import is_kind_word
 from cli.options import cluster_options
 from cli.printing.forms import OBJECT_FORMS, Form, OutputFormat
 from cli.printing.options import output_option
+from cli.texts.kindwords import is_kind_word
 
 
 @click.command()

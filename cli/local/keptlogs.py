@@ -12,7 +12,7 @@ from pathlib import Path
 from cli.exitcodes import CliError, ExitCode
 from cli.loglines.output import LogOptions, LogPrinter, name_task, print_in_order
 from cli.loglines.query import LogQuery, LogSource
-from cli.missing import explain_container, explain_framework, explain_task
+from cli.texts.missing import explain_container, explain_framework, explain_task
 from framework.api import constants
 from framework.clock import SystemClock
 from framework.kube.errors import KubeError

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from cli.authoring.findings import Finding, error
-from cli.templates import (
+from cli.files.templates import (
     ContainerTemplate,
     RoleTemplate,
     list_role_names,

@@ -29,7 +29,7 @@ class OutputLines:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[str]:
-        """Take bytes of the output; return the lines that end in them."""
+        """Add bytes of the output; return the lines that they complete."""
         lines = []
         raw = self._rest + chunk
         start = 0
@@ -55,7 +55,7 @@ class RawLines:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[str]:
-        """Take bytes of the output; return the lines that end in them, bytes as surrogates."""
+        """Add bytes of the output; return the lines that they complete, bytes as surrogates."""
         *lines, rest = (self._rest + chunk).split(b"\n")
         pieces, self._rest = _split_pieces(rest)
         return [line.decode("utf-8", "surrogateescape") for line in (*lines, *pieces)]

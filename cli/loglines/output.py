@@ -14,8 +14,8 @@ from cli.loglines.containeroutput import OutputLines, RawLines
 from cli.loglines.merging import merge_logs
 from cli.loglines.query import LogQuery
 from cli.loglines.timestamps import TimedLine, read_timed_lines
-from cli.taskwords import suggest_tasks
 from cli.terminal import print_error
+from cli.texts.taskwords import suggest_tasks
 from framework.api import constants
 from framework.api.text import make_printable
 from framework.kube.errors import ApiError, KubeError
@@ -30,7 +30,7 @@ class LogOptions:
     """Options and arguments of ``framework logs``."""
 
     name: str
-    """Of the Framework; "" with a selector."""
+    """Name of the Framework; "" with a selector."""
     selector: str | None = None
     """Labels of the Frameworks, instead of a name."""
     names: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class LogOptions:
     cluster: ClusterChoice = field(default_factory=ClusterChoice)
     """Cluster and namespace."""
     directory: str | None = None
-    """Of a local cluster whose kept logs are read."""
+    """Directory of a local cluster whose kept logs are read."""
     raw: bool = False
     """Write the bytes unchanged, with control characters."""
     has_prefix: bool | None = None
@@ -121,7 +121,7 @@ class _CountedChunks:
         self.error: KubeError | None = None
 
     async def read(self) -> AsyncGenerator[bytes]:
-        """Give the chunks up to the end or the error."""
+        """Yield the chunks up to the end or the error."""
         try:
             async with aclosing(self._chunks):
                 async for chunk in self._chunks:

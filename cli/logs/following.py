@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from cli.exitcodes import CliError, ExitCode
 from cli.loglines.output import LogOptions, LogPrinter
 from cli.loglines.query import list_containers
-from cli.missing import explain_container
 from cli.running.objectcache import ObjectCache
 from cli.running.outage import GIVE_UP_SECONDS, Outage
 from cli.running.runlogs import FINISH_SECONDS, RunningLogs
+from cli.texts.missing import explain_container
 from cli.waiting import wait_any
 from framework.api.codec import decode_status
 from framework.api.fielderrors import FieldErrors
@@ -55,7 +55,7 @@ async def follow_tasks(
         name_pod=options.name_pod,
     )
     for pod in pods:
-        logs.see(pod)
+        logs.observe(pod)
     watched = _Watched(client, options, namespace, logs)
     async with asyncio.TaskGroup() as tasks:
         eternal = [tasks.create_task(logs.run(), name="logs"), *watched.start(tasks)]
@@ -114,7 +114,7 @@ class _Watched:
             )
             for resource, cache, by_field, by_label in (
                 (FRAMEWORKS, self._frameworks, fields, options.selector),
-                (PODS, ObjectCache(self._changed.set, logs.see), None, labels),
+                (PODS, ObjectCache(self._changed.set, logs.observe), None, labels),
             )
         ]
 

@@ -9,15 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from cli.exitcodes import CliError, ExitCode
+from cli.files.templates import map_task_indices
 from cli.frameworks import Selection, find_frameworks, get_framework
 from cli.invocation import build_command
 from cli.local import requires_local_cluster
 from cli.loglines.output import LogOptions, LogPrinter, print_in_order
 from cli.loglines.query import list_containers
 from cli.logs.following import follow_tasks
-from cli.missing import explain_container, explain_task
 from cli.objects import read_key
-from cli.reasons import explain_pod
 from cli.session import (
     NoClusterError,
     explained,
@@ -26,8 +25,9 @@ from cli.session import (
     open_client,
     run_printing,
 )
-from cli.templates import map_task_indices
 from cli.terminal import print_error
+from cli.texts.missing import explain_container, explain_task
+from cli.texts.reasons import explain_pod
 from framework.api import constants
 from framework.api.naming import is_framework_name
 from framework.kube.client import KubeClient

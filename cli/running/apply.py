@@ -11,9 +11,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from cli.exitcodes import CliError, ExitCode
+from cli.files.manifests import Manifest, Manifests
 from cli.frameworks import check_served
 from cli.invocation import build_command
-from cli.manifests import Manifest, Manifests
 from cli.terminal import print_error
 from framework.api.completion import QUOTA_WORDS
 from framework.kube.client import KubeClient

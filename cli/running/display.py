@@ -81,13 +81,13 @@ class Display:
         return self._is_live
 
     def __enter__(self) -> Self:
-        """Take over the terminal, if it is one."""
+        """Begin to draw, if the stream is a terminal."""
         if self.is_live:
             self._frame = Frame(self._console, self._read_size)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Give the terminal back."""
+        """Remove the drawing from the terminal."""
         if self._frame is not None:
             self._frame.close()
             self._frame = None

@@ -2,7 +2,7 @@
 
 from cli.dryrun import CLIENT, describe_dry_run
 from cli.exitcodes import CliError, ExitCode
-from cli.manifests import Manifest, Manifests
+from cli.files.manifests import Manifest, Manifests
 from cli.running.apply import create, ensure_accepted, explain_existing, find_existing
 from cli.terminal import print_line
 from framework.kube.client import KubeClient

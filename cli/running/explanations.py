@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from cli.reasons import explain_blocked, explain_no_tasks, explain_pod, explain_restarts
 from cli.running.views import FrameworkObjects
-from cli.words import explain_diagnostics
+from cli.texts.diagnostics import explain_diagnostics
+from cli.texts.reasons import explain_blocked, explain_no_tasks, explain_pod, explain_restarts
 from framework.api import constants
 from framework.api.completion import (
     DELETE_TASK_REQUESTED,

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
-from cli.ranges import list_ranges
 from cli.running.views import TaskLine, TaskPhase
+from cli.texts.ranges import list_ranges
 
 _SHOWN_RANGES = 4
 # States in the order of attention; ``_rank`` puts failures and trouble before them.

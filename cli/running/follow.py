@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from cli.reasons import may_explain_wait
 from cli.running.objectcache import ObjectCache, ObjectListener
 from cli.running.views import FrameworkObjects
+from cli.texts.reasons import may_explain_wait
 from framework.api import constants
 from framework.api.naming import build_configmap_name
 from framework.clock import Clock, Random
@@ -68,10 +68,10 @@ class Follower:
         self._is_shown = True
         self._failed_uids: set[str] = set()
         self._warnings: dict[str, str] = {}
-        self._frameworks = ObjectCache(listeners.on_change, self._see_framework)
-        self._pods = ObjectCache(listeners.on_change, self._see_pod)
+        self._frameworks = ObjectCache(listeners.on_change, self._observe_framework)
+        self._pods = ObjectCache(listeners.on_change, self._observe_pod)
         self._configmaps = ObjectCache(listeners.on_change)
-        self._events = ObjectCache(listeners.on_change, self._see_event)
+        self._events = ObjectCache(listeners.on_change, self._observe_event)
         build = partial(self._build_listwatch, client, clock, random)
         configmap = build_configmap_name(self.name)
         by_label = f"{constants.FRAMEWORK_NAME}={self.name}"
@@ -152,7 +152,7 @@ class Follower:
             warnings=self._warnings,
         )
 
-    def _see_framework(self, framework: Object) -> None:
+    def _observe_framework(self, framework: Object) -> None:
         # The last state of a deleted Framework stays on display.
         if framework["metadata"].get("uid") == self.uid:
             if not self._is_shown:
@@ -160,7 +160,7 @@ class Follower:
             self._framework = framework
             self._is_shown = False
 
-    def _see_pod(self, pod: Object) -> None:
+    def _observe_pod(self, pod: Object) -> None:
         if self._listeners.on_pod is not None:
             self._listeners.on_pod(pod)
         uid = str(pod["metadata"].get("uid"))
@@ -169,7 +169,7 @@ class Follower:
             self._failed_uids.add(uid)
             self._listeners.on_failed_pod(pod)
 
-    def _see_event(self, event: Object) -> None:
+    def _observe_event(self, event: Object) -> None:
         involved = event.get("involvedObject") or {}
         is_of_pod = involved.get("kind") == constants.POD_KIND and involved.get("uid")
         if is_of_pod and may_explain_wait(str(event.get("reason") or "")):

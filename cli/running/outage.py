@@ -1,6 +1,6 @@
 """Measures for how long the watches of the Frameworks fail. Pure."""
 
-from cli.words import strip_noise
+from cli.texts.diagnostics import strip_noise
 
 GIVE_UP_SECONDS = 60.0
 """The command gives up after this time (docs/cli.md)."""

@@ -6,9 +6,9 @@ from cli.authoring.podfields import find_misspelt_fields
 from cli.authoring.rules import find_refused_templates, find_unreachable_ends
 from cli.dryrun import CLIENT
 from cli.exitcodes import CliError, ExitCode
+from cli.files.manifests import Manifests, load_manifests
 from cli.invocation import build_command
 from cli.local import requires_local_cluster
-from cli.manifests import Manifests, load_manifests
 from cli.running.options import RunOptions
 from cli.session import find_cluster
 from framework.api.constants import GPU_RESOURCE

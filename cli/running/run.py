@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from cli.dryrun import CLIENT
 from cli.exitcodes import ExitCode
+from cli.files.manifests import Manifests
 from cli.loglines.query import KeptLogs
-from cli.manifests import Manifests
 from cli.running.apply import apply_all
 from cli.running.causes import describe_failures
 from cli.running.conclusion import RunEnd, choose_exit_code, complete_views
@@ -137,7 +137,7 @@ class _Run:
         listeners = Listeners(
             on_change=changed.set,
             on_failed_pod=self._failure_logs.add,
-            on_pod=None if self._logs is None else self._logs.see,
+            on_pod=None if self._logs is None else self._logs.observe,
         )
         return Follower(
             self._client, framework, listeners, clock=self._clock, random=SystemRandom()

@@ -1,6 +1,6 @@
 """Prints the output of the containers of Pods while they run: ``run --logs`` and ``logs -f``.
 
-1. ``see`` gets each Pod at each change. When a chosen container has started, its log is opened,
+1. ``observe`` gets each Pod at each change. When a chosen container has started, its log is opened,
    and again after each restart.
 2. Each log is followed to its end; each of its lines is printed with the name of the Task. A line
    says that the output of a further attempt of a Task begins.
@@ -47,7 +47,7 @@ class LineReader(Protocol):
     """Splits the output of a container into lines."""
 
     def feed(self, chunk: bytes) -> list[str]:
-        """Take bytes of the output; return the lines that end in them."""
+        """Add bytes of the output; return the lines that they complete."""
         ...
 
     def finish(self) -> list[str]:
@@ -107,7 +107,7 @@ class RunningLogs:
         self.has_faults = False
         """Whether a log could not be read to its end."""
 
-    def see(self, pod: Object) -> None:
+    def observe(self, pod: Object) -> None:
         """Open the logs of the containers of a Pod that have started."""
         containers = self._query.choose_containers(pod)
         task = self._name_pod(pod)
@@ -148,7 +148,7 @@ class RunningLogs:
         task.add_done_callback(self._open.discard)
 
     def _announce_attempt(self, pod: Object) -> None:
-        """Say that another Pod of a Task begins to print."""
+        """Print that the output of another Pod of a Task begins."""
         metadata = pod["metadata"]
         task, uid = self._name_pod(pod), str(metadata.get("uid"))
         before = self._pods.get(task)

@@ -7,8 +7,8 @@ from cli.running.follow import Follower
 from cli.running.followers import FollowedFrameworks
 from cli.running.outage import GIVE_UP_SECONDS
 from cli.running.progressloop import ProgressLoop
+from cli.texts.diagnostics import strip_noise
 from cli.waiting import Interrupt, wait_any
-from cli.words import strip_noise
 from framework.api.types import ExecutionType
 from framework.clock import Clock
 from framework.kube.client import KubeClient

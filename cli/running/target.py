@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from cli.files.manifests import Manifest
 from cli.invocation import build_command, build_export
 from cli.local import requires_local_cluster
 from cli.loglines.query import KeptLogs
-from cli.manifests import Manifest
 from cli.running.display import Display
 from cli.running.options import RunOptions
 from framework.kube.config import KubeConfig

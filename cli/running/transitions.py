@@ -11,9 +11,9 @@ and one more when the attempt ends.
 
 from collections.abc import Hashable, Iterable, Iterator
 
-from cli.ranges import list_ranges
 from cli.running.folding import TaskRow
 from cli.running.views import GangPhase, GangView, TaskLine
+from cli.texts.ranges import list_ranges
 from framework.api.naming import TaskKey
 
 _FEW = 4

@@ -2,13 +2,6 @@
 
 from datetime import datetime
 
-from cli.reasons import (
-    explain_blocked,
-    explain_restarts,
-    find_running_init,
-    is_paused,
-    read_progress,
-)
 from cli.running.explanations import (
     INHERITED_ENDS,
     Completion,
@@ -31,8 +24,15 @@ from cli.running.views import (
     TaskLine,
     TaskPhase,
 )
-from cli.trainingwords import describe_training
-from cli.words import explain_diagnostics, find_cut_message
+from cli.texts.diagnostics import explain_diagnostics, find_cut_message
+from cli.texts.reasons import (
+    explain_blocked,
+    explain_restarts,
+    find_running_init,
+    is_paused,
+    read_progress,
+)
+from cli.texts.trainingwords import describe_training
 from framework.api.codec import decode_status
 from framework.api.endings import describe_epoch, describe_task_end
 from framework.api.fielderrors import FieldErrors

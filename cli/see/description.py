@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from cli.printing.columns import Aligner
-from cli.reasons import read_progress
 from cli.running.folding import TaskRow, count_states, fold_tasks, name_tasks
 from cli.running.table import wrap_row
 from cli.running.viewbuilder import build_view
@@ -18,7 +17,8 @@ from cli.running.views import GangView, TaskLine, TaskPhase
 from cli.see import policies
 from cli.see.eventlog import EVENT_HEADER, EventRecord
 from cli.see.observation import ObservedFramework
-from cli.trainingwords import describe_training
+from cli.texts.reasons import read_progress
+from cli.texts.trainingwords import describe_training
 from framework.api import constants
 from framework.api.codec import decode_spec, decode_status
 from framework.api.durations import format_age, parse_time

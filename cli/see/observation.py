@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from cli.frameworks import get_framework
-from cli.reasons import may_explain_wait
 from cli.running.views import FrameworkObjects
 from cli.see.eventlog import EventLog, EventRecord
 from cli.see.reading import read_events
+from cli.texts.reasons import may_explain_wait
 from framework.api import constants
 from framework.api.naming import build_configmap_name
 from framework.kube.client import PAGE_SIZE, KubeClient
@@ -18,7 +18,7 @@ from framework.kube.resources import CONFIGMAPS, PODS, Object
 
 _Answer = TypeVar("_Answer")
 _WARNING = "Warning"
-# Of the containers of a Pod's spec: the rest may be large, and no view reads it.
+# Fields of a container that are kept: the others may be large, and no view reads them.
 _KEPT_OF_CONTAINER = ("name", "restartPolicy")
 
 
@@ -27,13 +27,13 @@ class ObservedFramework:
     """The objects of one Framework that the user may read."""
 
     framework: Object
-    """As stored."""
+    """The Framework as stored."""
     configmap: Object | None
-    """Attempt ConfigMap; None if it is not there, or hidden."""
+    """ConfigMap of the attempt; None if it does not exist, or the user may not read it."""
     pods: dict[str, Object] | None
-    """By name; None if they are hidden."""
+    """Pods by name; None if the user may not read them."""
     events: EventLog | None
-    """None if they are hidden."""
+    """The Events; None if the user may not read them."""
     hidden: tuple[str, ...] = ()
     """Rights that the user lacks, for example "list pods"."""
 

@@ -6,13 +6,13 @@ from itertools import islice
 
 from cli.clusterchoice import ClusterChoice
 from cli.exitcodes import ExitCode
+from cli.files.templates import get_account, list_roles
 from cli.printing.forms import OutputFormat
 from cli.printing.output import Printer
 from cli.see.drawing import render_tree
 from cli.see.gangtree import build_tree
 from cli.see.observation import ObservedFramework, observe_framework
 from cli.session import explained, find_cluster, open_client, run_printing
-from cli.templates import get_account, list_roles
 from cli.terminal import print_document, print_error, print_line
 from framework.api.gang_key import refers_to_gang_key
 from framework.api.naming import build_gang_key_name

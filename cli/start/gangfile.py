@@ -37,7 +37,7 @@ class GangOptions:
     workers: int | None = None
     """None for the number of the example."""
     gpus: int = 0
-    """Of each worker."""
+    """GPUs of each worker."""
     image: str | None = None
     """None for the image of the example."""
 

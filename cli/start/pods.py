@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from cli.exitcodes import CliError, ExitCode
+from cli.files.templates import map_task_indices
 from cli.frameworks import get_framework
 from cli.invocation import build_command
 from cli.loglines.query import find_status
-from cli.missing import explain_container, explain_task
-from cli.taskwords import suggest_pod, suggest_tasks
-from cli.templates import map_task_indices
+from cli.texts.missing import explain_container, explain_task
+from cli.texts.taskwords import suggest_pod, suggest_tasks
 from framework.api import constants
 from framework.api.naming import build_pod_name, is_role_name
 from framework.kube.client import KubeClient

@@ -16,7 +16,7 @@ class Stack:
     needs: str
     """Programs with their versions that must be on the PATH, here or in the image."""
     image: str
-    """Of the training containers in the example."""
+    """Image of the training containers in the example."""
     secret: str | None = None
     """Name of the Secret with the ssh key in the example; None if the gang uses no ssh."""
     is_image_known: bool = True

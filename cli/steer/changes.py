@@ -131,14 +131,14 @@ def compute_stop(gang: Gang) -> Change:
 
 
 def explain_over(gang: Gang) -> str:
-    """Say that no attempt of a Framework will start, and why; "" if one may."""
+    """Explain why no attempt of a Framework will start; "" if an attempt may start."""
     if gang.is_completed:
         return f"has ended ({gang.describe_end()})"
     return "is stopped" if gang.spec.execution_type is ExecutionType.STOP else ""
 
 
 def explain_again(name: str) -> str:
-    """Say how to run a Framework again that has ended."""
+    """Explain how to run an ended Framework again."""
     run, delete = build_command("run", "--replace", "FILE"), build_command("delete", name)
     return f"to run it again, use `{run}`, or `{delete}` and apply it again"
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from cli.exitcodes import CliError, ExitCode
 from cli.frameworks import Selection, find_frameworks
-from cli.kindwords import is_kind_word
 from cli.steer.apply import delete_object
 from cli.steer.effects import Deleted, Goal, Verdict
 from cli.steer.options import SteerOptions
@@ -13,6 +12,7 @@ from cli.steer.ownership import check_deletion
 from cli.steer.session import Session, run_session
 from cli.steer.targets import parse_names
 from cli.terminal import print_error, print_line
+from cli.texts.kindwords import is_kind_word
 from framework.api import constants
 from framework.kube.resources import Object
 

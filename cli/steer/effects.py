@@ -76,7 +76,7 @@ class Scaled:
     name: str
     uid: str
     generation: int
-    """Of the changed spec."""
+    """Generation of the changed spec."""
     roles: tuple[str, ...]
     """Roles that were changed."""
 
@@ -105,7 +105,7 @@ class Retried:
     name: str
     uid: str
     ended: Mapping[TaskKey, int]
-    """By Task, the number of the attempt that ends."""
+    """The number of the ended attempt of each Task."""
 
     def judge(self, gang: Gang | None) -> Verdict:
         """Judge by the entries of the Tasks."""
@@ -185,7 +185,7 @@ def list_pods(gang: Gang) -> list[str]:
 
 
 def explain_blocked(gang: Gang) -> list[str]:
-    """Say why the controller cannot continue; nothing if it can."""
+    """Explain why the controller cannot continue; nothing if it can."""
     conditions = () if gang.status is None else gang.status.conditions
     found = [c for c in conditions or () if c.type == BLOCKED_CONDITION and c.status == "True"]
     return [f"blocked: {c.reason}: {c.message}" for c in found]

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
-from cli.missing import explain_task
 from cli.steer.changes import Change, Computation, Gang, build_guard
 from cli.steer.effects import Retried
 from cli.steer.scaling import check_resizable, find_role, map_indices
+from cli.texts.missing import explain_task
 from framework.api.constants import RETRY_ANNOTATION
 from framework.api.naming import TaskKey
 from framework.api.states import TaskState

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from cli.authoring.rules import find_unreachable_ends
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
-from cli.missing import explain_task
 from cli.steer.changes import (
     Change,
     Computation,
@@ -24,6 +23,7 @@ from cli.steer.changes import (
     explain_again,
     explain_over,
 )
+from cli.texts.missing import explain_task
 from framework.api.constants import ABSENT_TASK_INDICES_FIELD, MAX_TASK_NUMBER, MAX_TASKS
 from framework.api.naming import TaskKey
 from framework.api.types import ExecutionType, FrameworkSpec, TaskRoleSpec

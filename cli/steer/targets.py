@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from cli.exitcodes import CliError, ExitCode
-from cli.kindwords import describe_no_name, is_kind_word
-from cli.taskwords import suggest_tasks
+from cli.texts.kindwords import describe_no_name, is_kind_word
+from cli.texts.taskwords import suggest_tasks
 from framework.api import constants
 from framework.api.naming import TaskKey, is_framework_name, is_role_name
 

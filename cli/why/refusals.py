@@ -37,11 +37,11 @@ class Refusal:
 
     refuser: Refuser
     name: str = ""
-    """Of the quota, level, policy, webhook, account or class."""
+    """Name of the quota, level, policy, webhook, account or class."""
     details: str = ""
     """The message of the refuser, without the words of the API server around it."""
     amounts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Of a quota: requested, used and limited, each resource with its quantity."""
+    """For a quota: requested, used and limited, each resource with its quantity."""
 
 
 _AMOUNTS = frozenset({"requested", "used", "limited"})

@@ -1,4 +1,4 @@
-"""The scalers of a TrainingJob: the one that failed last, and one that a user names. Pure."""
+"""The scalers of a TrainingJob: the last failed scaler, and a scaler that a user names. Pure."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping

@@ -21,7 +21,7 @@ _LATE_SECONDS = 35
 
 
 def describe_standstill(observation: Observation) -> str:
-    """Say since when no step is reported, and which limit counts; "" if a step is not overdue."""
+    """Explain since when no step is reported, and which limit counts; "" if none is overdue."""
     status = observation.status
     if status is None or status.state is not FrameworkState.ATTEMPT_RUNNING:
         return ""

@@ -381,7 +381,7 @@ def build_following_job() -> str:
 
 
 def build_counting_job() -> str:
-    """Build a TrainingJob whose launcher counts its hosts until it is told to end."""
+    """Build a TrainingJob whose launcher counts its hosts until it gets the request to end."""
     job = next(iter(yaml.safe_load_all(TRAININGJOB)))
     launcher = job["spec"]["etReplicaSpecs"]["launcher"]["template"]["spec"]
     launcher["containers"][0]["args"] = [COUNT]

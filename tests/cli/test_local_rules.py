@@ -8,9 +8,9 @@ import yaml
 from click.testing import CliRunner
 
 from cli.exitcodes import ExitCode
+from cli.files.manifests import load_manifests
 from cli.local.rules import count_gpus, find_local_faults, warn_of_few_gpus
 from cli.main import main
-from cli.manifests import load_manifests
 from tests.support.builders import build_framework_wire, build_role_wire, build_submission
 
 GPU = {"resources": {"limits": {"nvidia.com/gpu": 2}}}

@@ -4,7 +4,7 @@ from typing import Any
 
 from cli.authoring.rules import LintOptions, lint
 from cli.exitcodes import CliError
-from cli.manifests import load_manifests, read_objects
+from cli.files.manifests import load_manifests, read_objects
 from framework.api.fielderrors import FieldErrors
 from framework.kinds.tfjob.compile import compile_tfjob
 from framework.kinds.trainingjob.compile import compile_trainingjob

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from cli.reasons import read_progress
+from cli.texts.reasons import read_progress
 from cli.why.cause import Cause, Kind, Remedy
 from cli.why.observation import ContainerFacts, Observation, TaskFacts, group_tasks, read_time
 from cli.why.remedies import replace_framework

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from cli.reasons import read_progress
+from cli.texts.diagnostics import explain_diagnostics
+from cli.texts.reasons import read_progress
 from cli.why.cause import Cause, Kind, Remedy
 from cli.why.names import hide_names
 from cli.why.observation import Observation, TaskFacts, get_mapping, list_mappings, read_time
@@ -19,7 +20,6 @@ from cli.why.remedies import (
     repeat,
     replace_framework,
 )
-from cli.words import explain_diagnostics
 from framework.api import constants
 from framework.api.completion import POD_CREATION_PERMANENT_ERROR, POD_CREATION_UNKNOWN_ERROR
 from framework.api.naming import parse_pod_name

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from cli.texts.diagnostics import explain_diagnostics
 from cli.why.cause import Cause, Kind, Remedy
 from cli.why.observation import (
     STARTING_STATES,
@@ -23,7 +24,6 @@ from cli.why.remedies import (
     repeat,
     replace_framework,
 )
-from cli.words import explain_diagnostics
 from framework.api.completion import (
     CONFIGMAP_EXTERNAL_DELETED,
     CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from cli.reasons import explain_no_tasks
+from cli.texts.reasons import explain_no_tasks
 from cli.why.cause import Cause, Kind, Remedy
 from cli.why.observation import Observation, get_mapping, list_mappings, read_time
 from cli.why.remedies import build_operation, change_spec, replace_framework

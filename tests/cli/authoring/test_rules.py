@@ -212,7 +212,7 @@ def test_lint_shapes_that_validation_judges_do_not_stop_it() -> None:
 @pytest.mark.parametrize(
     "container",
     [
-        # What the rendezvous agent writes and sets has the ports in it.
+        # The files and variables of the rendezvous agent have the ports in them.
         {"command": ["sh", "-c", ". /mnt/frameworkbarrier/current/env.sh; t $FB_WORKER_ADDRESSES"]},
         {
             "command": ["python3", "/mnt/frameworkbarrier/agent/rendezvous.pyz", "run", "--"],

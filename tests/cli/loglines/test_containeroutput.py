@@ -1,4 +1,4 @@
-"""What a container printed, as lines that are safe to show."""
+"""The output of a container, as lines that are safe to show."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What `inject` writes is read by kubectl (Go's YAML reader) as it was."""
+"""kubectl (Go's YAML reader) reads the output of `inject` without a change."""
 
 import json
 import subprocess

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cli.exitcodes import CliError, ExitCode
-from cli.manifests import Manifest, Manifests
+from cli.files.manifests import Manifest, Manifests
 from cli.running.apply import apply_all
 from cli.running.dryrun import show_answers
 from framework.api import constants

@@ -52,7 +52,7 @@ async def print_logs(
     client: KubeClient = None  # type: ignore[assignment]  # the logs are kept
     running = RunningLogs(client, logs, Display(stream), query=query, max_open=max_open)
     for pod in pods:
-        running.see(pod)
+        running.observe(pod)
     task = asyncio.create_task(running.run())
     await running.finish()
     task.cancel()

@@ -30,7 +30,7 @@ PROGRAM = str(Path(sys.executable).with_name("framework"))
 
 
 @pytest.fixture
-def patient_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+def shell_without_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for the names longer than a user at a shell would: a busy machine may need it."""
     for name in ("TIMEOUT_SECONDS", "PLUGIN_TIMEOUT_SECONDS"):
         monkeypatch.setattr(livenames, name, float(HANG_SECONDS))
@@ -74,7 +74,7 @@ def complete(server: Access | None, *words: str) -> list[str]:
 
 
 @pytest.mark.local
-@pytest.mark.usefixtures("patient_shell")
+@pytest.mark.usefixtures("shell_without_timeouts")
 @pytest.mark.parametrize(
     ("words", "names"),
     [
@@ -165,7 +165,7 @@ def write_kubeconfig(folder: Path, port: int, **user: Any) -> str:
     return str(path)
 
 
-@pytest.mark.usefixtures("patient_shell")
+@pytest.mark.usefixtures("shell_without_timeouts")
 @pytest.mark.parametrize(
     "answer",
     [
@@ -179,7 +179,7 @@ def test_names_in_a_broken_answer_are_none(answer: bytes, tmp_path: Path) -> Non
         assert livenames.read_roles(choice, "alpha") == {}
 
 
-@pytest.mark.usefixtures("patient_shell")
+@pytest.mark.usefixtures("shell_without_timeouts")
 def test_names_that_a_shell_would_interpret_are_left_out(tmp_path: Path) -> None:
     names = ["fine", "$(reboot)", "a b", "x;y", "line\nend", "*"]
     table = {"metadata": {}, "rows": [{"cells": [name]} for name in names]}
@@ -188,7 +188,7 @@ def test_names_that_a_shell_would_interpret_are_left_out(tmp_path: Path) -> None
         assert livenames.list_contexts(choice) == ["arn:aws:eks:eu:1:cluster/a"]
 
 
-@pytest.mark.usefixtures("patient_shell")
+@pytest.mark.usefixtures("shell_without_timeouts")
 def test_credential_plugin_is_run_without_the_terminal(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     credential = {"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1"}
@@ -203,7 +203,7 @@ def test_credential_plugin_is_run_without_the_terminal(tmp_path: Path) -> None:
     assert seen.read_text() == "/dev/null\n"
 
 
-# What the variables of a bash are when the user presses TAB at the end of the line.
+# The variables of a bash when the user presses TAB at the end of the line.
 BASH = """
 source <(framework completion bash)
 COMP_LINE=$1 COMP_POINT=${#1}

@@ -129,7 +129,7 @@ async def test_interrupt_ends_the_wait_and_says_that_the_change_stays(
 
 
 class Refusal(Network):
-    """Lets nobody list Frameworks."""
+    """Refuses to list Frameworks."""
 
     def draw_fate(self, request: Request) -> Fate:
         if request.verb == "list":

@@ -1,4 +1,4 @@
-"""What an answer says of the requests that were refused, and which Event is the newest."""
+"""Refused requests are named in the answer; the newest Event is found."""
 
 import asyncio
 from typing import Any

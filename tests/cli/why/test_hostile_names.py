@@ -90,7 +90,7 @@ def test_name_in_a_refusal_is_no_cause(name: str) -> None:
 
 
 def pull(image: str, end: str) -> str:
-    """What the kubelet and containerd say of an image."""
+    """The messages of the kubelet and of containerd about an image."""
     name = quote(image)
     return (
         f"Failed to pull image {name}: rpc error: code = Unknown desc = failed to pull and unpack "

@@ -10,10 +10,10 @@ MISSING = 'Failed to pull image "r/x:1": rpc error: code = NotFound desc = r/x:1
 BACK_OFF = 'Back-off pulling image "r/x:1"'
 
 
-@pytest.mark.parametrize("told", range(3))
-def test_tasks_are_one_cause_whichever_of_their_pods_has_an_event(told: int) -> None:
+@pytest.mark.parametrize("explained", range(3))
+def test_tasks_are_one_cause_whichever_of_their_pods_has_an_event(explained: int) -> None:
     pods = [pending(index, wait("ImagePullBackOff", BACK_OFF)) for index in range(3)]
-    observed = observe(pods, number=3, events={told: [event("Failed", MISSING)]})
+    observed = observe(pods, number=3, events={explained: [event("Failed", MISSING)]})
     (cause,) = find_causes(observed)
     assert cause.kind is Kind.IMAGE
     assert [key.index for key in cause.tasks] == [0, 1, 2]
@@ -23,10 +23,10 @@ def test_tasks_are_one_cause_whichever_of_their_pods_has_an_event(told: int) -> 
     assert pods_in_command in cause.remedies[0].commands[1]
 
 
-@pytest.mark.parametrize("told", range(2))
-def test_tasks_are_one_cause_whichever_of_their_pods_is_in_back_off(told: int) -> None:
+@pytest.mark.parametrize("explained", range(2))
+def test_tasks_are_one_cause_whichever_of_their_pods_is_in_back_off(explained: int) -> None:
     states = [wait("ErrImagePull", MISSING), wait("ImagePullBackOff", BACK_OFF)]
-    pods = [pending(index, states[index ^ told]) for index in range(2)]
+    pods = [pending(index, states[index ^ explained]) for index in range(2)]
     (cause,) = find_causes(observe(pods))
     assert [key.index for key in cause.tasks] == [0, 1]
     assert cause.text.endswith(": the registry has no such image")

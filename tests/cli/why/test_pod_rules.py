@@ -76,7 +76,7 @@ CASES: dict[str, Case] = {
         ("2 nodes: the taint gpu: a",),
         '"value":[{"key":"gpu","operator":"Exists"}]',
     ),
-    "taint that nobody may read": (
+    "taint that the user may not read": (
         lambda: observe(
             [unscheduled(0, "0/2 nodes are available: 2 node(s) had untolerated taint(s).")]
         ),

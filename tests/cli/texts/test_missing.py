@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from cli.missing import explain_task
+from cli.texts.missing import explain_task
 
 # The CRD of the Go original accepts this taskNumber.
 LONGEST = range(2**31 - 1)

@@ -4,9 +4,9 @@ import pytest
 
 from cli.exitcodes import CliError, ExitCode
 from cli.loglines.output import LogOptions
-from cli.missing import explain_framework
 from cli.start.pods import parse_task
 from cli.steer.targets import parse_tasks
+from cli.texts.missing import explain_framework
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import islice
 
-from cli.kindwords import is_kind_word, is_other_kind
-from cli.ranges import list_ranges
-from cli.taskwords import suggest_pod, suggest_tasks
+from cli.texts.kindwords import is_kind_word, is_other_kind
+from cli.texts.ranges import list_ranges
+from cli.texts.taskwords import suggest_pod, suggest_tasks
 
 _SHOWN = 10
 _SHOWN_RANGES = 4

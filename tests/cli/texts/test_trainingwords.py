@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli.trainingwords import describe_training
+from cli.texts.trainingwords import describe_training
 from framework.api.trainingstatus import TrainingStatus
 
 

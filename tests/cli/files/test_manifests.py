@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from cli.exitcodes import CliError, ExitCode
-from cli.fieldhints import suggest_field, suggest_place
-from cli.manifests import Manifests, load_manifests, read_objects
+from cli.files.fieldhints import suggest_field, suggest_place
+from cli.files.manifests import Manifests, load_manifests, read_objects
 from framework.api.constants import API_VERSION
 from framework.kube.resources import FRAMEWORKS
 

@@ -3,28 +3,24 @@
 It reads files and sends no request.
 """
 
-import copy
 import difflib
-import re
-import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from cli.exitcodes import CliError, ExitCode
-from cli.fieldhints import ask_field, describe_faults, list_unknown_fields
-from cli.kinds import expand
-from cli.templates import list_roles
+from cli.files.documents import name_source, read_documents
+from cli.files.fieldhints import describe_faults
+from cli.files.kinds import expand
+from cli.files.templates import list_roles
+from cli.files.validation import check_framework
 from framework.api import constants
-from framework.api.codec import decode_framework
 from framework.api.fielderrors import FieldError, FieldErrors
 from framework.api.naming import is_namespace_name
-from framework.api.validation import validate_framework
 from framework.kinds.catalog import is_scaler
 from framework.kube import resources
 from framework.kube.resources import Object, Resource
-from framework.strictyaml import Document, YamlError, load_documents
+from framework.strictyaml import Document
 
 _RBAC = "rbac.authorization.k8s.io"
 _CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True)
@@ -152,11 +148,6 @@ def explain_no_framework(files: Sequence[str], kinds: Collection[str] = ()) -> s
     )
 
 
-def name_source(file: str) -> str:
-    """Return the name that messages use for a file of the command line."""
-    return "standard input" if file == "-" else file
-
-
 def read_objects(
     files: Sequence[str], notes: list[str] | None = None
 ) -> dict[str, list[tuple[str, Object]]]:
@@ -200,47 +191,13 @@ def _read_objects(
             if body.get("kind") == constants.FRAMEWORK_KIND:
                 framework = _read_manifest(document, source, None, "default")
                 frameworks.append(framework)
-                _check_framework(framework)
+                check_framework(framework.body, framework.source)
             elif body.get("apiVersion") == constants.API_VERSION:
                 raise _fault("kind", f"is {body.get('kind')!r}; write {constants.FRAMEWORK_KIND}")
             yield source, body
         except FieldErrors as e:
             problems += describe_faults(source, e, document.value)
     problems += _find_duplicates(frameworks)
-
-
-def read_documents(files: Sequence[str], problems: list[str]) -> Iterator[tuple[str, Document]]:
-    """Yield the documents of all files, each after its place; add a problem for a faulty file."""
-    for file in files:
-        source = name_source(file)
-        try:
-            text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
-            documents = load_documents(text, source)
-        except OSError as e:
-            problems.append(f"{source}: cannot be read: {e.strerror}; give a readable YAML file")
-            continue
-        except UnicodeDecodeError as e:
-            problems.append(
-                f"{source}: not valid UTF-8 ({e.reason} at byte {e.start}); give a YAML file"
-            )
-            continue
-        except YamlError as e:
-            problems.append(str(e))
-            continue
-        for document in documents:
-            place = source if len(documents) == 1 else f"{source}:{document.line}"
-            yield from _open_list(place, document)
-
-
-def _open_list(place: str, document: Document) -> Iterator[tuple[str, Document]]:
-    """Yield the items of a List, the form in which kubectl prints several objects."""
-    body = document.value
-    items = body.get("items") if isinstance(body, dict) else None
-    if not isinstance(items, list) or not str(body.get("kind")).endswith("List"):
-        yield place, document
-        return
-    for index, item in enumerate(items):
-        yield from _open_list(f"{place}: items[{index}]", Document(document.line, item))
 
 
 def _read_manifest(
@@ -314,50 +271,11 @@ def _check(manifest: Manifest, *, is_local: bool) -> list[str]:
     """Refuse a faulty object; return warnings."""
     if is_local:
         _check_local(manifest)
-    return _check_framework(manifest) if manifest.resource is resources.FRAMEWORKS else []
-
-
-def _check_framework(manifest: Manifest) -> list[str]:
-    """Refuse a faulty Framework; return warnings about unknown fields."""
-    try:
-        framework = decode_framework(manifest.body)
-    except FieldErrors as e:
-        raise FieldErrors([*e.errors, *_find_other_faults(manifest.body, e.errors)]) from e
-    errors = validate_framework(framework)
-    if errors:
-        # A misspelt or misplaced field is often the cause.
-        unknown = list_unknown_fields(framework)
-        fields = [FieldError(path, f"unknown field{ask_field(path)}") for path in unknown]
-        raise FieldErrors([*errors, *fields])
-    return [
-        f"{manifest.source}: {path}: unknown field, ignored by the controller{ask_field(path)}"
-        for path in list_unknown_fields(framework)
-    ]
-
-
-def _find_other_faults(body: Object, known: Sequence[FieldError]) -> Iterator[FieldError]:
-    """Find the rules that are broken besides the unreadable fields, which are left out."""
-    rest = copy.deepcopy(body)
-    for fault in known:
-        _drop(rest, fault.path)
-    try:
-        errors = validate_framework(decode_framework(rest))
-    except FieldErrors:
-        return
-    unread = tuple(fault.path for fault in known)
-    yield from (e for e in errors if not e.path.startswith(unread))
-
-
-def _drop(value: Any, path: str) -> None:
-    """Remove the field at this path, if it exists."""
-    *steps, last = re.findall(r"[^.\[\]]+", path) or [""]
-    try:
-        for step in steps:
-            value = value[int(step)] if isinstance(value, list) else value[step]
-    except (LookupError, ValueError, TypeError):
-        return
-    if isinstance(value, dict):
-        value.pop(last, None)
+    return (
+        check_framework(manifest.body, manifest.source)
+        if manifest.resource is resources.FRAMEWORKS
+        else []
+    )
 
 
 def _build_namespaces(found: Sequence[Manifest]) -> list[Manifest]:

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from cli.words import explain_diagnostics, find_cut_message, strip_noise
+from cli.texts.diagnostics import explain_diagnostics, find_cut_message, strip_noise
 
 LONG = ("a frame of the stack, and another one " * 6).strip()
 

@@ -5,7 +5,7 @@ ScaleIns and ScaleOuts stay as they are, if they have no faults.
 
 from collections.abc import Iterable, Iterator
 
-from cli.fieldhints import describe_faults
+from cli.files.fieldhints import describe_faults
 from framework.api.fielderrors import FieldError, FieldErrors
 from framework.kinds.catalog import check_scaler, find_api_versions, find_compile, find_kind
 from framework.kinds.compiled import Compiled, Note

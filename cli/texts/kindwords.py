@@ -12,7 +12,7 @@ _KIND_WORDS = frozenset(
         f"{_SINGULAR}.{constants.GROUP}",
     }
 )
-# Without the "s" of the plural.
+# The singular forms.
 _OTHER_KINDS = frozenset(
     {
         *("all", "po", "pod", "cm", "configmap", "job", "deploy", "deployment", "svc", "service"),
@@ -36,7 +36,7 @@ def is_other_kind(word: str) -> bool:
 
 
 def describe_no_name(word: str) -> str:
-    """Say that a word cannot be the name of a Framework."""
+    """Explain that a word cannot be the name of a Framework."""
     return f"{word!r} is not a name of a Framework: use 1 to 63 characters of a-z, 0-9 and '-'"
 
 

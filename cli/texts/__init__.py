@@ -1,0 +1,1 @@
+"""Texts for users, and the words by which users name Tasks and kinds. Pure."""
