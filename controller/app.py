@@ -1,6 +1,6 @@
 """``framework-controller``: the command line, and the run until a signal stops it.
 
-Exit codes: 0 after SIGTERM or SIGINT, 1 when a part failed for good or the Lease was lost, 2 for
+Exit codes: 0 after SIGTERM or SIGINT, 1 when a part failed permanently or the Lease was lost, 2 for
 bad arguments or a bad configuration.
 """
 
@@ -62,10 +62,10 @@ async def run_controller(config: ControllerConfig, kube: KubeConfig, options: Op
 
 @contextlib.contextmanager
 def _stop_signals() -> Iterator[asyncio.Event]:
-    """Give what SIGTERM and SIGINT set; after the block they do nothing any more.
+    """Yield an event that SIGTERM and SIGINT set; after the block, both signals are ignored.
 
-    Not the loop's own handlers: it takes them away with itself, and a second signal while Python
-    ends would belie the exit code.
+    The handlers of the event loop are not used. They are removed with the loop, so that a second
+    signal while Python ends would change the exit code.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -106,7 +106,7 @@ async def _run_connected(
 def build_election(
     client: KubeClient, clock: BootClock, kube: KubeConfig, options: Options
 ) -> Election | None:
-    """Build what the elector needs; None when this controller always acts."""
+    """Build the settings of the election; None if this controller acts without a Lease."""
     if not options.is_leader_elected:
         return None
     return Election(
@@ -114,7 +114,7 @@ def build_election(
         clock,
         namespace=options.lease_namespace or kube.namespace,
         name=options.lease_name,
-        # The UID, because names of hosts and numbers of processes come again.
+        # With a UID, because host names and process ids are used again.
         identity=f"{socket.gethostname()}_{os.getpid()}_{SystemUids().new_uid()}",
     )
 
@@ -210,7 +210,7 @@ def _parse_kinds(text: str | None) -> tuple[str, ...] | None:
 
 
 def _run_to_end(program: Coroutine[None, None, None]) -> None:
-    """Run on the fastest loop there is; exit with a line instead of a traceback if expected."""
+    """Run on the fastest event loop installed; report an expected error without a traceback."""
     _tune_memory()
     try:
         with asyncio.Runner(loop_factory=_find_loop_factory()) as runner:
@@ -227,9 +227,9 @@ def _run_to_end(program: Coroutine[None, None, None]) -> None:
 
 
 def _tune_memory() -> None:
-    """Let Python look for cycles less often: ours hold little, and each look walks the store.
+    """Return freed memory to the system, and let Python collect cycles less often.
 
-    And let freed memory be returned to the system.
+    Our cycles hold little memory, and each collection walks the store.
     """
     return_large_blocks()
     gc.collect()
@@ -239,7 +239,7 @@ def _tune_memory() -> None:
 
 def _find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
-        import uvloop  # noqa: PLC0415 not everywhere installed
+        import uvloop  # noqa: PLC0415 not installed everywhere
     except ImportError:
         return None
     return uvloop.new_event_loop

@@ -1,13 +1,14 @@
-"""One controller: its parts, joined, from the first list to the last write.
+"""One controller: joins its parts, and runs them from the first list to the last write.
 
-1. Wait until the CRD is fit, start the list-watches, and wait until all of them have listed.
-2. With leader election, wait for the Lease, then read all Frameworks live: the watch may be behind
-   what the former leader wrote.
+1. Wait until the CRD is installed and usable, start the list-watches, and wait until all of them
+   have listed.
+2. With leader election, wait for the Lease, then read all Frameworks live: the watch may not have
+   shown the last writes of the former leader yet.
 3. Start the executor, the Event recorder and the workers.
-4. At the stop, begin no decision, wait for the requests in flight, write the last statuses, and
-   hand the Lease back.
+4. When stopped, begin no decision, wait for the requests in flight, write the last statuses, and
+   release the Lease.
 
-Invariant: nothing is decided before everything was listed. A Pod that is not listed yet would look
+Invariant: nothing is decided before everything is listed. A Pod that is not listed yet would look
 like a Pod that is gone.
 
 Rules: docs/design/state-machines.md, "Start and stop of a controller".
@@ -68,7 +69,7 @@ _TAKE_OVER_PAUSE_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says beyond the config file."""
+    """Settings of the command line that the config file does not have, or that override it."""
 
     namespace: str | None
     """The only namespace to watch; None for all."""
@@ -79,7 +80,7 @@ class Options:
     is_leader_elected: bool = False
     """Whether to act only while holding a Lease."""
     lease_namespace: str | None = None
-    """None for the namespace this program runs in, or the kubeconfig's."""
+    """None for the namespace that this program runs in, or that of the kubeconfig."""
     lease_name: str = DEFAULT_LEASE_NAME
     """Name of the Lease."""
     kinds: tuple[str, ...] | None = None
@@ -90,18 +91,18 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """Which Lease to hold while acting, and through which client it is asked for."""
+    """The Lease to hold while acting, and the client that requests it."""
 
     client: KubeClient
     """Sends the requests for the Lease, and nothing else."""
     clock: BootClock
-    """Goes on while the process is stopped or the machine sleeps."""
+    """A clock that continues while the process is stopped or the machine sleeps."""
     namespace: str
-    """Of the Lease."""
+    """Namespace of the Lease."""
     name: str
-    """Of the Lease."""
+    """Name of the Lease."""
     identity: str
-    """Of this process, unlike that of any other process."""
+    """Identity of this process; no other process has the same."""
     times: LeaseTimes | None = None
     """None for the default durations."""
 
@@ -147,7 +148,7 @@ class Controller:
             random=random,
             namespace=options.namespace,
             metrics=self.metrics,
-            # Candidates see every deletion too: it is logged once.
+            # Candidates see each deletion, too; only the leader logs it.
             on_pod_deletion=lambda pod: (
                 history.log_deleted_pod(pod) if write_gate.may_write() else None
             ),
@@ -235,7 +236,7 @@ class Controller:
         """Run until ``stop`` is set; then release everything in order.
 
         Raises:
-            CrdError: the CRD is unfit at start.
+            CrdError: the CRD is missing or not usable at the start.
             HealthError: the health endpoint cannot listen.
             LeadershipLostError: another controller leads now, alone or among others in a group.
         """
@@ -284,7 +285,7 @@ class Controller:
             for jobs in self._jobs:
                 jobs.start_watches(tasks)
             tasks.create_task(self._guard.run(), name="crd-guard")
-            # No decision before everything was listed: a missing Pod would look gone.
+            # Decide nothing before everything is listed: a Pod not listed yet would look deleted.
             await self._informers.wait_synced()
             if self._elector is not None:
                 await self._take_lead(self._elector, tasks)
@@ -298,7 +299,7 @@ class Controller:
                 tasks.create_task(jobs.run(), name=f"jobs-{number}")
 
     async def _take_lead(self, elector: LeaderElector, tasks: asyncio.TaskGroup) -> None:
-        """Wait for the Lease, then learn what the leader before us wrote last."""
+        """Wait for the Lease, then read the last writes of the former leader."""
         await elector.acquire()
         tasks.create_task(elector.keep(), name="lease")
         while True:
@@ -311,7 +312,7 @@ class Controller:
             return
 
     async def _read_stored(self) -> None:
-        """Compare the store with what is stored, page by page."""
+        """Compare the store with the API server, page by page."""
         confirmed: set[str] = set()
         pages = self._client.list_pages(
             FRAMEWORKS, self._options.namespace, limit=PAGE_SIZE, is_deferred=True
@@ -352,7 +353,7 @@ class Controller:
 
 
 def build_settings(config: ControllerConfig) -> Settings:
-    """Select what decisions read of the configuration."""
+    """Select the part of the configuration that decisions read."""
     return Settings(
         code_rules=config.pod_failure_rules,
         min_conflict_delay_seconds=config.conflict_retry_delay_min_seconds,
@@ -370,7 +371,7 @@ def build_settings(config: ControllerConfig) -> Settings:
 
 
 def build_memory(config: ControllerConfig) -> MemoryLedger:
-    """Build the account of this process's memory; without a limit it keeps none."""
+    """Build the ledger of this process's memory; without a limit, it records nothing."""
     limit = config.memory_limit_bytes
     if limit is None:
         limit = find_limit_bytes()
@@ -378,7 +379,7 @@ def build_memory(config: ControllerConfig) -> MemoryLedger:
 
 
 def select_namespace_limit(worker_number: int) -> int:
-    """Select how many workers one namespace may keep busy: a quarter is left to the others."""
+    """Select how many workers one namespace may keep busy; a quarter is left to the others."""
     return min(NAMESPACE_WORKERS, worker_number - worker_number // 4)
 
 

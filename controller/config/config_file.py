@@ -2,8 +2,8 @@
 
 Names, defaults and rules are those of microsoft/frameworkcontroller
 ``config.go``; where the default differs, the field says so. All faults are reported at once, with
-path and remedy. Who the API server is, is decided by ``framework.kube.config.load_kube_config``;
-command line flags are the app's.
+path and remedy. ``framework.kube.config.load_kube_config`` chooses the API server; ``app`` has the
+flags of the command line.
 """
 
 import math
@@ -20,7 +20,7 @@ from framework.api.fielderrors import FieldError, FieldErrors
 from framework.strictyaml import YamlError, load_documents
 
 CONFIG_FILE_ENV = "FRAMEWORKCONTROLLER_CONFIG"
-"""Names the config file when no flag does."""
+"""Variable with the path of the config file, if no flag has it."""
 
 KIND_NAMES = ("tfjob", "trainingjob")
 """Kinds of jobs that can be switched on."""
@@ -33,7 +33,7 @@ _MOST_TASKS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class LogObjectSnapshot:
-    """At which events the snapshot of an object is logged, for collectors of history."""
+    """The events at which the snapshot of an object is logged, for collectors of history."""
 
     on_framework_retry: bool = True
     on_framework_deletion: bool = True
@@ -45,7 +45,7 @@ class LogObjectSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
-    """Everything the config file decides. The defaults hold for keys the file leaves out."""
+    """The settings of the config file. The defaults are for keys that the file does not have."""
 
     kube_api_server_address: str | None = None
     """``http[s]://HOST:PORT``; overrides the kubeconfig's server. None: see load_kube_config."""
@@ -55,44 +55,44 @@ class ControllerConfig:
     """Requests a second, of (0, 10000]; None for no limit. Above what thousands of busy Frameworks
     need, below what an API server answers (the original: 80)."""
     kube_client_burst: int = 1500
-    """Requests at once before the rate holds; in a file that has the rate only, 1.5 times the rate
-    (the original: 120, which is the same for its rate)."""
+    """Requests at once before the rate applies; in a file that has only the rate, 1.5 times the
+    rate (the original: 120, which is the same for its rate)."""
     worker_number: int = 200
-    """Frameworks decided at the same time at most."""
+    """Most Frameworks that are decided at the same time."""
     large_framework_compression: bool = True
     """Whether a large status is stored compressed: without it a gang of some hundred Tasks can
     outgrow what the server stores (the original: off)."""
     crd_established_check_interval_seconds: int = 1
-    """Between two looks at a CRD that is not yet established."""
+    """Time between two checks of a CRD that is not established yet."""
     crd_established_check_timeout_seconds: int = 60
-    """After which start-up gives up on it."""
+    """Time after which the controller ends, if the CRD is not established."""
     object_local_cache_creation_timeout_seconds: int = 300
-    """Accepted and unused: an own object that does not show up is asked for by name."""
+    """Accepted and unused: an own object that no watch shows is requested by name."""
     framework_completed_retain_seconds: int = 30 * _DAY_SECONDS
     """How long a completed Framework is kept before it is deleted."""
     conflict_retry_delay_min_seconds: int = 60
-    """Least delay before a Framework is retried that lost a race for resources with another."""
+    """Least delay before the retry of a Framework that lost a race for resources with another."""
     conflict_retry_delay_max_seconds: int = 900
-    """Greatest such delay; the spread is what ends the deadlock of two gangs."""
+    """Greatest such delay; the random difference ends the deadlock of two gangs."""
     retry_backoff_threshold_seconds: int = 10
     """An attempt that ends sooner after its start counts for the pause of retries."""
     retry_backoff_max_seconds: int = 300
     """Greatest pause before a retry after three such attempts in a row; 0: no pauses, as in the
     original."""
     framework_max_task_roles: int = constants.MAX_TASK_ROLES
-    """Of one Framework. One with more is Blocked before anything is built for it."""
+    """Most roles of one Framework. A Framework with more is Blocked before it starts."""
     framework_max_tasks: int = constants.MAX_TASKS
-    """Of one Framework in all of its roles, absent ones included."""
+    """Most Tasks of one Framework in all of its roles, absent ones included."""
     framework_max_bytes: int = constants.MAX_OBJECT_BYTES
-    """What the API server stores of one Framework, status included."""
+    """Largest Framework that the API server stores, with its status."""
     memory_limit_bytes: int | None = None
-    """Of this process. None: that of its cgroups; 0: none."""
+    """Memory limit of this process. None: the limit of its cgroups; 0: no limit."""
     memory_admission_percent: int = 80
     """While more than this share of the memory limit is used or promised, no Framework starts."""
     kinds: tuple[str, ...] = ()
     """Other kinds of jobs that this controller runs: ``tfjob``, ``trainingjob``."""
     nodes: NodesConfig = field(default_factory=NodesConfig)
-    """Which nodes Tasks leave before they go."""
+    """Which nodes Tasks leave."""
     log_object_snapshot: LogObjectSnapshot = LogObjectSnapshot()
     """Which snapshots of objects are logged."""
     pod_failure_rules: tuple[CompletionCodeRule, ...] = ()
@@ -101,23 +101,23 @@ class ControllerConfig:
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfig:
-    """A config, and what its author should know."""
+    """A config, and warnings for its author."""
 
     config: ControllerConfig
     warnings: tuple[FieldError, ...]
     source: str
-    """The file it came from, for messages."""
+    """Name of the file, for messages."""
 
 
 def load_config(path: str | None, env: Mapping[str, str], *, strict: bool) -> LoadedConfig:
     """Load the config file.
 
-    The file is ``path``, else ``$FRAMEWORKCONTROLLER_CONFIG``, else the one shipped with this
-    program, whose podFailureSpec is that of the original's default config and what newer
-    kubelets and containerd add. A file of one's own without podFailureSpec has no rules.
+    The file is ``path``, else ``$FRAMEWORKCONTROLLER_CONFIG``, else the file of this program. The
+    podFailureSpec of the latter has the rules of the original's default config, and rules for newer
+    kubelets and containerd. Another file without podFailureSpec has no rules.
 
     Args:
-        path: the file, None if no flag names one.
+        path: the file of the command line; None if there is none.
         env: environment.
         strict: whether an unknown key is an error instead of a warning.
 
@@ -245,7 +245,7 @@ def _read_kinds(reader: FieldReader) -> tuple[str, ...]:
 
 
 def find_kind_problem(names: Sequence[str]) -> str:
-    """Find the first name that is no kind of job; "" if there is none."""
+    """Describe the first name that is not a kind of job; "" if there is none."""
     for name in names:
         if name not in KIND_NAMES:
             return f"{name!r} is no kind of job; give some of {', '.join(KIND_NAMES)}"

@@ -1,10 +1,10 @@
 """Reads typed values out of a mapping and collects every fault with its path.
 
-Values are converted as those of the API types are (``framework.api.wire``); what a config file has
-more is here: ranges, remedies, and the keys that exist.
+Values are converted as those of the API types are (``framework.api.wire``). This module adds
+ranges, remedies, and the check for unknown keys.
 
-A faulty value reads as its default, so that reading goes on and all faults of a file are
-reported at once.
+A faulty value reads as its default, so that reading continues and all faults of a file are reported
+at once.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,11 +30,11 @@ _INT32 = 2**31
 
 @dataclass(slots=True)
 class Faults:
-    """What was found wrong so far."""
+    """The faults that were found so far."""
 
     errors: list[FieldError] = field(default_factory=list)
     unknown_keys: list[FieldError] = field(default_factory=list)
-    """Keys that are not read: warnings, or errors in strict mode."""
+    """Keys that no setting reads: warnings, or errors in strict mode."""
     warnings: list[FieldError] = field(default_factory=list)
 
 
@@ -49,12 +49,12 @@ class FieldReader:
         self._read: set[str] = set()
 
     def fail(self, key: str, message: str) -> None:
-        """Note a fault of ``key`` (of the mapping itself if empty)."""
+        """Record a fault of ``key``; "" for the mapping itself."""
         path = join_path(self.path, key) if key else self.path
         self._faults.errors.append(FieldError(path, message))
 
     def warn(self, key: str, message: str) -> None:
-        """Note something about ``key`` that may be meant."""
+        """Record a warning about ``key``: its value may be intended."""
         self._faults.warnings.append(FieldError(join_path(self.path, key), message))
 
     def has(self, key: str) -> bool:
@@ -124,7 +124,7 @@ class FieldReader:
                 yield FieldReader(item, f"{join_path(self.path, key)}[{index}]", self._faults)
 
     def report_unknown_keys(self) -> None:
-        """Note every key that was not read."""
+        """Record every key that was not read."""
         for key in self._wire:
             if key not in self._read:
                 known = ", ".join(sorted(self._read))

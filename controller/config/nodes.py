@@ -1,4 +1,4 @@
-"""Which nodes Tasks leave: the keys ``watchNodes``, ``leaveOnCordon`` and ``leaveTaints``."""
+"""The nodes that Tasks leave: the keys ``watchNodes``, ``leaveOnCordon`` and ``leaveTaints``."""
 
 from dataclasses import dataclass
 
@@ -17,21 +17,21 @@ DEFAULT_LEAVE_TAINTS = tuple(
         "ToBeDeletedByClusterAutoscaler",
         "karpenter.sh/disrupted",
         "karpenter.sh/disruption",
-        # Termination handlers of clouds. Not among them: rebalance-recommendation, after which a
-        # node often stays.
+        # Termination handlers of clouds. Without rebalance-recommendation, after which a node often
+        # stays.
         "aws-node-termination-handler/spot-itn",
         "aws-node-termination-handler/scheduled-maintenance",
         "aws-node-termination-handler/asg-lifecycle-termination",
         "cloud.google.com/impending-node-termination",
     )
 )
-"""Taints that are set before a node goes. DeletionCandidateOfClusterAutoscaler is none of them: the
-autoscaler takes it away again."""
+"""Taints that are set before a node is removed. DeletionCandidateOfClusterAutoscaler is not one of
+them, because the autoscaler may remove it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodesConfig:
-    """Which nodes Tasks leave whose roles have ``recovery.leaveNodes``."""
+    """The nodes that Tasks leave, if their roles have ``recovery.leaveNodes``."""
 
     is_watched: bool = False
     """Whether nodes are watched; needs the right to list and watch them."""

@@ -1,8 +1,8 @@
-"""Reads ``podFailureSpec``: which completion code a failed Pod gets, and of what type it is.
+"""Reads ``podFailureSpec``: the rules for the completion code of a failed Pod, and its type.
 
 ``framework.api.completion`` applies the rules. Names and rules are those of
-microsoft/frameworkcontroller ``config.go``. Its regular expressions are those of RE2, unanchored,
-in linear time; this is the only importer of ``re2`` in the program.
+microsoft/frameworkcontroller ``config.go``. Regular expressions are those of RE2: unanchored, in
+linear time. Only this module imports ``re2``.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ _KNOWN_ATTRIBUTES = (TRANSIENT, PERMANENT, CONFLICT)
 
 
 class RegexError(ValueError):
-    """A pattern is no regular expression of this dialect; the message says why."""
+    """A pattern is not a regular expression of RE2; the message has the reason."""
 
 
 class Regex:
@@ -42,7 +42,7 @@ class Regex:
             RegexError: it cannot be compiled.
         """
         options = re2.Options()
-        # RE2 would also print each bad pattern on standard error, around our own logging.
+        # Otherwise RE2 also prints each bad pattern on standard error.
         options.log_errors = False
         try:
             self._compiled = re2.compile(pattern, options)
@@ -74,7 +74,7 @@ class Regex:
 
 
 def read_rules(config: FieldReader) -> tuple[CompletionCodeRule, ...]:
-    """Read all rules of a config file, in order; faults are noted in ``config``."""
+    """Read all rules of a config file, in order; faults are recorded in ``config``."""
     first_paths: dict[int, str] = {}
     return tuple(_read_rule(entry, first_paths) for entry in config.read_items("podFailureSpec"))
 

@@ -1,1 +1,1 @@
-"""Execute: requests to the API server, and what their answers mean."""
+"""Execute: sends requests to the API server and records their answers."""

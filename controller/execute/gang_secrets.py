@@ -1,8 +1,8 @@
 """Makes the secrets of an attempt: the gang key, and a certificate with its private key.
 
-The certificate is signed by itself. Members accept this certificate only, so its names, serial
-number and dates say nothing: it ends with the Secret, which is of one attempt. See
-docs/adr/0023-tls-of-the-gang.md.
+The certificate is self-signed. Members accept only this certificate, so its names, serial number
+and dates have no meaning. It is used as long as its Secret exists, which belongs to one attempt.
+See docs/adr/0023-tls-of-the-gang.md.
 """
 
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from controller.core.objects.object_templates import GangSecrets
 from framework.clock import KeySource
 
 _NAME = "frameworkbarrier gang"
-# Clocks of nodes may differ, so no time is outside.
+# The clocks of nodes may differ, so the certificate is valid at all times.
 _NOT_BEFORE = datetime(2000, 1, 1, tzinfo=UTC)
 _NOT_AFTER = datetime(9999, 12, 31, tzinfo=UTC)
 

@@ -1,7 +1,7 @@
-"""The writer: persists statuses and publishes rosters, and knows what a failed write means.
+"""The writer: persists statuses, publishes rosters, and handles failed writes.
 
-Every write names the version or the instance it relies on. A Framework that cannot go on gets the
-condition Blocked in the status as it is stored, of which nothing else is changed. Rules:
+Every write has the version or the UID it relies on as its precondition. A Framework that cannot be
+decided or stored gets the condition Blocked; the rest of its stored status does not change. Rules:
 docs/design/state-machines.md, "Write order" and "Failed writes";
 docs/design/failure-handling.md, "Unreadable Frameworks".
 """
@@ -37,7 +37,7 @@ from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, Object
 logger = logging.getLogger(__name__)
 
 _STATUS = f"{constants.FRAMEWORK_PLURAL}/status"
-# How much the last status write counts in the mean of their durations.
+# Weight of the newest status write in the moving average of their durations.
 _NEWEST_SHARE = 0.2
 
 _REFUSALS = (
@@ -45,14 +45,14 @@ _REFUSALS = (
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     HTTPStatus.UNPROCESSABLE_ENTITY,
 )
-# What is too large for etcd is an error of the server, said in words only: up to 2 MiB, and above.
+# Texts of the internal error (500) for an object too large for etcd: up to 2 MiB, and above.
 _TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger than max")
-# Of the metadata: which Framework a write is for, and which version of it.
+# Fields of the metadata that name the Framework and its version.
 _PRECONDITIONS = ("name", "namespace", "uid", "resourceVersion")
 
 
 class Writer:
-    """Writes what only the controller writes."""
+    """Writes statuses and rosters; only the controller writes them."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Writer:
             store: learns what was written.
             clock: for the spacing of writes and for measurements.
             metrics: counts them.
-            compression_min_bytes: from which size a status is compressed, None for never.
+            compression_min_bytes: statuses of at least this size are compressed; None for none.
             write_gate: asked before each write.
             on_status_missing: called when a Framework that exists has no /status.
         """
@@ -85,7 +85,7 @@ class Writer:
         self._on_status_missing = on_status_missing
         self._failure_log = RepeatFilter(clock)
         self.write_seconds = 0.0
-        """How long a status write takes at present: the mean of the newest."""
+        """Moving average of the duration of status writes."""
 
     async def write_status(self, entry: Entry, status: FrameworkStatus) -> bool:
         """Persist a status; False if it is not persisted, or not known to be."""
@@ -115,7 +115,7 @@ class Writer:
             self._count(_STATUS, "update", e, started)
             self._store.require_refresh(entry)
             if _is_refusal(e):
-                # Its pauses are those of a refusal: an edit of the spec ends them at once.
+                # Ignore Retry-After: the pause after a refusal ends when the spec is edited.
                 meta = framework.metadata
                 entry.outcomes.refusal = Refusal(meta.uid, meta.generation, str(e))
             else:
@@ -143,9 +143,9 @@ class Writer:
             self._metrics.count_epoch(recovery.reason)
 
     async def write_blocked(self, entry: Entry, reason: str, message: str) -> bool:
-        """Write the condition Blocked alone, because no decision can be taken or stored.
+        """Write only the condition Blocked, because no decision can be made or stored.
 
-        Everything else stays as it is stored, whether we can read it or not.
+        The rest of the stored status does not change, also if it cannot be read.
 
         Returns:
             False if that must be tried again.
@@ -160,7 +160,7 @@ class Writer:
         started = self._clock.monotonic()
         try:
             if body is not None:
-                # Not kept while others are read: it may be large.
+                # Free it before the request, because it may be large.
                 del wire
                 wire = await self._client.replace(
                     FRAMEWORKS, entry.namespace, entry.name, body, subresource="status"
@@ -169,7 +169,8 @@ class Writer:
         except KubeError as e:
             self._count(_STATUS, "update", e, started)
             self._warn("status not written", entry, e)
-            # What is stored may break a rule of its own: then the event must do.
+            # The stored object may itself be invalid, so that the server refuses every status. Then
+            # only the Event reports the reason.
             entry.outcomes.blocked = (reason, message) if _is_refusal(e) else None
             return entry.outcomes.blocked is not None
         entry.outcomes.blocked = reason, message
@@ -178,7 +179,7 @@ class Writer:
         return True
 
     async def refresh(self, entry: Entry) -> bool:
-        """Learn by a live GET what is persisted; return whether that is known now."""
+        """Read the persisted status by a live GET; return whether it is known now."""
         wire = await self._read(entry)
         if wire is None:
             return False
@@ -186,7 +187,7 @@ class Writer:
         return not entry.observed.needs_refresh
 
     async def fetch(self, entry: Entry) -> bool:
-        """Read a Framework live that is stripped; return False if that must be tried again."""
+        """Read a stripped Framework by a live GET; return False if that must be tried again."""
         wire = await self._read(entry)
         if wire is None:
             return False
@@ -195,7 +196,7 @@ class Writer:
         return known.framework is not None or known.fault is not None
 
     async def read_roster(self, entry: Entry) -> bool:
-        """Read the roster of a ConfigMap that has turned out to be ours, if it was not kept.
+        """Read the roster of a ConfigMap that is now known to be ours, if it was not kept.
 
         Returns:
             False if that must be tried again.
@@ -243,10 +244,10 @@ class Writer:
         return True
 
     async def _rebase(self, entry: Entry) -> bool:
-        """After a conflict: the spec or metadata moved on, the status stays ours.
+        """Take the newer spec and metadata after a conflict; the status stays ours.
 
         Returns:
-            Whether there is such a Framework.
+            Whether the Framework exists.
         """
         wire = await self._read(entry)
         if wire is None:
@@ -262,12 +263,13 @@ class Writer:
             return await self._client.get(FRAMEWORKS, entry.namespace, entry.name)
         except KubeError as e:
             if isinstance(e, NotFoundError) and e.is_object_missing:
-                # Not another of its name, which the watch showed before the answer came.
+                # Skip this if the watch has meanwhile shown a new Framework with this name.
                 if _read_uid(entry) == asked:
                     self._store.drop_framework(entry)
                 return None
             self._record_wait(entry, e)
-            # Also while the CRD is away or being replaced, which deletes no Framework.
+            # A 404 of the whole resource comes here, too: the CRD is missing or being replaced,
+            # which deletes no Framework.
             self._warn("cannot read", entry, e)
         return None
 
@@ -284,7 +286,7 @@ class Writer:
     def _build_body(self, framework: Framework, status: FrameworkStatus) -> Object:
         wire = codec.encode_status(status)
         limit = self._compression_min_bytes
-        # The cheap look first: nearly every status is far below the limit.
+        # Measure the largest part first, which is cheap: most statuses are far below the limit.
         if limit is not None and len(msgspec.json.encode(wire["attemptStatus"])) >= limit:
             wire = codec.compress_status(wire, limit)
         meta = framework.metadata
@@ -364,14 +366,14 @@ def _build_patch(publication: Publication) -> Object:
 
 
 def _is_refusal(error: KubeError) -> bool:
-    """Return whether the same write would be refused again, whenever it is tried."""
+    """Return whether the server refuses this write at each try."""
     if not isinstance(error, ApiError):
         return False
     return error.status in _REFUSALS or any(text in error.message for text in _TOO_LARGE)
 
 
 def _build_blocked(wire: Object, reason: str, message: str, now: datetime) -> Object | None:
-    """Build a status write that changes the condition Blocked only; None if it says that now."""
+    """Build a status write that changes only the condition Blocked; None if nothing changes."""
     stored = wire.get("status")
     status = dict(stored) if isinstance(stored, dict) else {}
     listed = status.get(constants.CONDITIONS_FIELD)

@@ -1,11 +1,10 @@
-"""Checks that the server has Frameworks with a status subresource: at start, and ever after.
+"""Checks that the server has Frameworks with a status subresource: at the start, and from then on.
 
-Without /status every status write would also be a spec
-write (docs/design/state-machines.md, "Failed writes"). The checks read the server's discovery,
-which every user may read and which names served versions of established CRDs only; to read the CRD
-itself would take another right.
+Without /status, each status write would also be a spec write (docs/design/state-machines.md,
+"Failed writes"). The checks read the server's discovery, which every user may read and which has
+only the served versions of established CRDs. To read the CRD itself would need another right.
 
-    CrdError    the CRD cannot be worked with
+    CrdError    the CRD is missing or not usable
 """
 
 import asyncio
@@ -33,28 +32,28 @@ _REMEDY = (
     "apply deploy/base/crd.yaml of this release "
     "(kubectl apply --server-side --force-conflicts -f crd.yaml)"
 )
-# The Go original puts its own back at each of its starts.
-_REMEDY_FOR_UNFIT = f"stop the controller that installed its own CRD, and {_REMEDY}"
+# The Go original installs its own CRD again at each start.
+_REMEDY_WITHOUT_STATUS = f"stop the controller that installed its own CRD, and {_REMEDY}"
 _PAUSE_SECONDS = 1.0
-# A changed CRD shows at once by a write that fails; this is for when nothing is written.
+# A changed CRD is found at once by a write that fails; this is for times without writes.
 _PERIOD_SECONDS = 60.0
-# A server takes a moment to serve what was just applied.
+# A server needs a moment to serve a CRD that was just applied.
 _SERVED_SECONDS = 5.0
 _NO_STATUS = f"the CRD {FRAMEWORK_CRD_NAME} has no status subresource"
 
 
 class CrdError(Exception):
-    """The CRD is missing or unfit; the message says what to apply."""
+    """The CRD is missing or not usable; the message has the remedy."""
 
 
 async def check_crd(client: KubeClient, timeout_seconds: float) -> None:
-    """Wait until Frameworks are served; a server that is away is waited for without end.
+    """Wait until Frameworks are served; wait without end for a server that cannot be reached.
 
     Raises:
         CrdError: It has no status subresource and gets none within 5 seconds, or is still missing
             after ``timeout_seconds``.
     """
-    waited, unfit_for, last_problem = 0.0, 0.0, ""
+    waited, without_status, last_problem = 0.0, 0.0, ""
     while True:
         try:
             problem = await find_problem(client)
@@ -64,20 +63,20 @@ async def check_crd(client: KubeClient, timeout_seconds: float) -> None:
             continue
         if not problem:
             return
-        is_unfit = problem == _NO_STATUS
-        allowed = min(_SERVED_SECONDS, timeout_seconds) if is_unfit else timeout_seconds
-        if (unfit_for if is_unfit else waited) >= allowed:
+        lacks_status = problem == _NO_STATUS
+        allowed = min(_SERVED_SECONDS, timeout_seconds) if lacks_status else timeout_seconds
+        if (without_status if lacks_status else waited) >= allowed:
             raise CrdError(_add_remedy(problem))
         if problem != last_problem:
             logger.warning("waiting for the CRD", extra={"problem": _add_remedy(problem)})
             last_problem = problem
         await asyncio.sleep(_PAUSE_SECONDS)
         waited += _PAUSE_SECONDS
-        unfit_for = unfit_for + _PAUSE_SECONDS if is_unfit else 0.0
+        without_status = without_status + _PAUSE_SECONDS if lacks_status else 0.0
 
 
 async def find_problem(client: KubeClient) -> str:
-    """Find why this server's Frameworks cannot be worked with; "" if they can.
+    """Find why this server's Frameworks are not usable; "" if they are.
 
     Raises:
         KubeError: the server did not answer.
@@ -96,54 +95,56 @@ async def find_problem(client: KubeClient) -> str:
 
 
 class CrdGuard:
-    """Looks again when something suggests it, and every minute; a Fence."""
+    """Checks the CRD again after a suspicion, and every minute; a ``WriteGate``."""
 
     def __init__(self, client: KubeClient, on_recovery: Callable[[], None]) -> None:
-        """Ask through ``client``; ``on_recovery`` is called when the CRD is fit again."""
+        """Read through ``client``; ``on_recovery`` is called when the CRD is usable again."""
         self.problem = ""
         self._client = client
         self._on_recovery = on_recovery
         self._suspected = asyncio.Event()
 
     def may_write(self) -> bool:
-        """Return whether statuses can be written as far as is known."""
+        """Return whether statuses can be written, according to the last check."""
         return not self.problem
 
     def suspect(self) -> None:
-        """Look again soon: a status write found nothing where an object is."""
+        """Check soon: a status write was answered with 404, although the Framework exists."""
         self._suspected.set()
 
     async def run(self) -> NoReturn:
-        """Look again, for ever."""
+        """Check again and again, for ever."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PAUSE_SECONDS if self.problem else _PERIOD_SECONDS):
                     await self._suspected.wait()
             self._suspected.clear()
-            await self._look()
+            await self._check()
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         try:
             problem = await find_problem(self._client)
         except KubeError as e:
-            # An unreachable server says nothing of the CRD; the list-watches report the outage.
+            # The state of the CRD is not known; the list-watches report the outage.
             logger.debug("CRD not checked", extra={"error": str(e)})
             return
         before, self.problem = self.problem, _add_remedy(problem) if problem else ""
         if self.problem and self.problem != before:
-            logger.error("not acting", extra={"problem": self.problem})
+            logger.error(
+                "controller paused: the CRD is not usable", extra={"problem": self.problem}
+            )
         if before and not self.problem:
             logger.info("the CRD is usable again")
             self._on_recovery()
 
 
 def _add_remedy(problem: str) -> str:
-    remedy = _REMEDY_FOR_UNFIT if problem == _NO_STATUS else _REMEDY
+    remedy = _REMEDY_WITHOUT_STATUS if problem == _NO_STATUS else _REMEDY
     return f"{problem}: {remedy}"
 
 
 def _read_names(answer: bytes) -> set[str]:
-    """Read the names of an APIResourceList; an unreadable one has none."""
+    """Read the names in an APIResourceList; empty if it cannot be read."""
     try:
         wire: Any = msgspec.json.decode(answer)
     except msgspec.DecodeError:

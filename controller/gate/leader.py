@@ -1,11 +1,11 @@
-"""Leader election: of all controllers that run, the one that holds the Lease acts.
+"""Leader election: of all controllers that run, only the holder of the Lease acts.
 
-Leader and candidates share no clock: a candidate takes the Lease over
-once it has seen it unchanged for its whole duration, the leader stops acting a while earlier,
-measured from before it sent its last renewal. Both measure on the boottime clock, which goes on
-while a process is stopped or the machine sleeps; times inside the Lease are for people. A renewal
-names the version it replaces, so one that succeeds proves that no other process held the Lease in
-between. Why ``kubernetes.aio.leaderelection`` is not used: docs/adr.
+Leader and candidates have different clocks. A candidate takes over a Lease that it has seen
+unchanged for its whole duration. The leader stops acting a while earlier, measured from the time
+before it sent its last renewal. Both measure with the boottime clock, which continues while a
+process is stopped or the machine sleeps; the times in the Lease are for people. A renewal names the
+version that it replaces, so its success proves that no other process held the Lease in between.
+Why ``kubernetes.aio.leaderelection`` is not used: docs/adr.
 
     LeadershipLostError    the Lease is lost: send nothing more and end
 """
@@ -25,10 +25,10 @@ from framework.kube.resources import LEASES, Object
 
 logger = logging.getLogger(__name__)
 
-# deploy/base/role.yaml names it too.
+# deploy/base/role.yaml has this name, too.
 DEFAULT_LEASE_NAME = "framework-controller"
 _RELEASE_TIMEOUT_SECONDS = 2.0
-# Less time than this is none: a clock need not be finer.
+# Less time than this counts as no time, because a clock may not be finer.
 _LEAST_SECONDS = 0.001
 
 
@@ -38,21 +38,21 @@ class LeadershipLostError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """How long what takes; the same in every candidate."""
+    """Durations of the election; the same in every candidate."""
 
     lease_seconds: float = 6.0
-    """A Lease unchanged for so long may be taken over."""
+    """A Lease may be taken over when it has not changed for this time."""
     renew_seconds: float = 4.0
-    """A renewal allows to act for so long after it was sent; without a new one for so long the
-    leader gives up. The difference to ``lease_seconds`` is left to writes under way."""
+    """The leader may act for this time after it sent a renewal, and then gives up. The difference
+    to ``lease_seconds`` is for writes that are on their way."""
     retry_seconds: float = 1.0
-    """Between two renewals."""
+    """Time between two renewals."""
     poll_seconds: float = 0.3
-    """Between two looks of a candidate: a Lease handed back is to be taken within a second."""
+    """Time between two reads of a candidate, so that it takes a released Lease within a second."""
 
 
 class LeaderElector:
-    """One candidate. ``acquire``, then ``keep`` for ever, at an orderly end ``release``."""
+    """One candidate. Call ``acquire``, then ``keep``, and ``release`` at an orderly end."""
 
     def __init__(
         self,
@@ -68,12 +68,12 @@ class LeaderElector:
         """Prepare; nothing is sent yet.
 
         Args:
-            client: one of its own, so that no throttle and no queue delays a renewal.
-            clock: the machine's.
-            namespace: of the Lease.
-            name: of the Lease.
-            identity: unlike that of any other process, now or earlier.
-            times: how long what takes.
+            client: used for nothing else, so that no throttle and no queue delays a renewal.
+            clock: the clock of the machine.
+            namespace: namespace of the Lease.
+            name: name of the Lease.
+            identity: a text that no other process has, now or earlier.
+            times: durations of the election; None for the defaults.
             on_change: called with True when the Lease is held (again), False when it is lost.
         """
         self._client = client
@@ -94,7 +94,7 @@ class LeaderElector:
         return self._clock.boottime() < self._held_until
 
     async def acquire(self) -> None:
-        """Wait until the Lease is ours; an API server that is away is waited for."""
+        """Wait until the Lease is ours, also while the API server cannot be reached."""
         last_problem = ""
         while True:
             problem = await self._try_acquire()
@@ -122,7 +122,7 @@ class LeaderElector:
                 raise
 
     async def release(self) -> None:
-        """Hand the Lease back, as the last thing of all, so that the next need not wait."""
+        """Release the Lease, as the last step of the program, so that the next leader starts."""
         if self._sent_at == -math.inf:
             return
         self._give_up()
@@ -141,7 +141,7 @@ class LeaderElector:
             logger.info("lease released", extra=self._describe())
 
     async def _try_acquire(self) -> str:
-        """Take the Lease if it is free; return why not, "" when it is ours."""
+        """Take the Lease if it is free; return why it is not ours, "" if it is."""
         try:
             await self._read()
             holder = _read_holder(self._lease)
@@ -175,7 +175,7 @@ class LeaderElector:
                 is_again = True
             except KubeError as e:
                 logger.warning("lease not renewed, retrying", extra={"error": str(e)})
-                # Whoever wrote it meanwhile is seen at once; a server in trouble gets a rest.
+                # The first error may be a conflict, so read the holder at once. Then pause.
                 await asyncio.sleep(min(self._times.retry_seconds, left) if is_again else 0.0)
                 is_again = True
 
@@ -189,7 +189,7 @@ class LeaderElector:
             )
 
     async def _read(self) -> None:
-        """Learn how the Lease stands, and note when it was first seen so."""
+        """Read the Lease; if it has changed, record the time."""
         timeout = self._times.renew_seconds
         try:
             lease: Object | None = await self._client.get(
@@ -202,7 +202,7 @@ class LeaderElector:
         self._lease = lease
 
     async def _write(self) -> None:
-        """Write ourselves into the Lease; hold it from when that was sent."""
+        """Write our identity into the Lease; it is held from the time of sending."""
         spec = self._build_spec()
         timeout = self._times.renew_seconds
         sent_at = self._sent_at = self._clock.boottime()

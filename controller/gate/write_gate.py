@@ -1,13 +1,13 @@
 """The write gate: whether this controller may send a request that changes something.
 
-1. ``leader`` keeps a gate that is open while the Lease is held; ``crd_check`` keeps a gate that is
-   open while the CRD is fit. ``app`` joins them.
+1. ``leader`` has a gate that is open while the Lease is held; ``crd_check`` has a gate that is open
+   while the CRD is usable. ``controller.controller`` joins them.
 2. The worker asks the joint gate before each decision.
 3. The executor, the writer and the event recorder ask it again before each request, and nothing is
    awaited between the question and the send.
 
-Invariant: no request leaves after an answer that was given before a wait. A process can be stopped
-for any time at any wait, so that an older answer may be wrong.
+Invariant: there is no ``await`` between the answer of the gate and the request. A process can be
+stopped for any time at an ``await``, so that an older answer may be wrong.
 
 Example: the process is stopped for 20 seconds between a decision and the write of its status, and
 another controller takes the Lease. When the process goes on, the writer asks the gate, which is

@@ -1,15 +1,15 @@
 """Executes the decisions about jobs: the stages in order, the actions of a stage at the same time.
 
     ExecutionError
-    |-- ObstacleError       an object cannot be created: the status of the job must say so
-    |-- FrameworkFoundError the name of the Framework is in use: decide again with what was found
+    |-- ObstacleError       an object cannot be created: the status of the job must show this
+    |-- FrameworkFoundError the name of the Framework is in use: decide again with this Framework
     `-- GateClosedError     this controller must not write now
 
 Other errors are those of ``framework.kube.errors``; the caller tries again after a pause.
 
 Each object but the Framework is created with a proof of its creator (``controller.kinds.proofs``).
 A create whose name is in use succeeds if the job owns the object of this name and a controller has
-created it: an earlier try did. Of such a Secret, only the metadata is requested. Such a RoleBinding
+created it, in an earlier try. Of such a Secret, only the metadata is requested. Such a RoleBinding
 gets the wanted accounts.
 """
 
@@ -119,7 +119,7 @@ class JobExecutor:
     ) -> None:
         """Send through ``client``, while ``write_gate`` is open.
 
-        ``keys`` makes ssh keys, ``creator`` signs what is created.
+        ``keys`` makes ssh keys, ``creator`` signs the objects that are created.
         """
         self._client = client
         self._resource = resource
@@ -308,7 +308,7 @@ class JobExecutor:
             KubeError: it failed.
         """
         if not self._write_gate.may_write():
-            raise GateClosedError("not the leader, or the CRD is unfit")
+            raise GateClosedError("not the leader, or the CRD is not usable")
         started = self._clock.monotonic()
         error: KubeError | None = None
         try:

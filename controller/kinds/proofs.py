@@ -1,8 +1,8 @@
-"""Creation proofs of the objects of a job: who created an object that has the job as its owner.
+"""Creation proofs of the objects of a job: the controller process that created an object.
 
 The annotation contains the public key of the controller process that created the object, and a
 signature by it over the kind, the namespace and the name of the object, and the UID of the job. It
-is verified when the object is read. Which keys count is decided later, by the status of the job
+is verified when the object is read. The status of the job later decides which keys count
 (``controller.kinds.decide.creators``).
 """
 

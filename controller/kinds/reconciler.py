@@ -1,17 +1,24 @@
 """Reconciles the jobs of one kind: watches, observes, decides, executes. One for each kind.
 
 1. Three list-watches (jobs; Frameworks and Services with the label of the kind) fill the store and
-   enqueue the key of the job.
-2. A worker takes a key, builds the Snapshot, and executes the decision of the kind.
-3. If the execution stops (a name is in use, an object is refused), the reason goes into a second
+   enqueue the key of the job. Two further list-watches follow the scalers of TrainingJobs.
+2. A worker takes a key. It reads the job or its Framework live if its JSON was not kept.
+3. It builds the Snapshot, and decides the next steps of the scalers (``controller.kinds.scaling``).
+4. It executes the decision of the kind.
+5. If the execution stops (a name is in use, an object is refused), the reason goes into a second
    Snapshot, whose decision writes it into the status.
-4. After an error, and while a job is blocked, the key is enqueued again after a growing pause.
+6. It executes the other steps of the scalers.
+7. After an error, and while a job is blocked, the key is enqueued again after a growing pause.
 
-Only these pauses are kept in memory, and which jobs have all Services as wanted, so that these are
-not compiled again: another controller that takes over makes the same decisions.
+Invariants:
+- Nothing is decided before all objects are listed, and nothing while the write gate is closed.
+- An error in one job does not stop the others. Its user sees it in the condition Blocked.
+- Only the pauses are kept in memory, and which jobs have all Services as wanted, so that these are
+  not compiled again. So another controller that takes over makes the same decisions.
 
-TrainingJobs have scalers, which two further list-watches follow. In each turn of a job, the steps
-of its scalers are decided first (``controller.kinds.scaling``).
+Example: a user creates a TrainingJob while a Framework of its name exists. The first execution
+stops with the Framework that was found. The second decision writes the condition Blocked
+(NameTaken), and the job is decided again after growing pauses, until the Framework is deleted.
 """
 
 import asyncio
@@ -69,7 +76,7 @@ logger = logging.getLogger(__name__)
 
 _WORKERS = 8
 _NAMESPACE_WORKERS = 4
-# The first one, one for a Framework that exists already, and one for another obstacle.
+# The first decision, one for a Framework that exists already, and one for another obstacle.
 _MAX_DECISIONS = 3
 _FIRST_PAUSE_SECONDS = 0.5
 _MAX_PAUSE_SECONDS = 30.0
@@ -81,7 +88,9 @@ class JobKind:
     """A kind of job."""
 
     resource: Resource
+    """The resource of its objects."""
     decide: Callable[[Snapshot], Decision]
+    """Decides about a job."""
     build_condition: Callable[[AddedCondition, datetime], Object]
     """Builds the JSON of a condition that the original does not have."""
     has_scalers: bool = False
@@ -137,7 +146,7 @@ class JobReconciler:
         self._queue = WorkQueue(lambda _: _NAMESPACE_WORKERS)
         self._store = JobStore(self._queue.add)
         self._pauses: dict[str, Backoff] = {}
-        # Of which job, spec, workers and Services the last decision found nothing to do for them.
+        # By key, the inputs of the last decision that had nothing to do for Services.
         self._settled: dict[str, Hashable] = {}
         self._creator = KeyPair(keys)
         self._executor = JobExecutor(
@@ -188,7 +197,7 @@ class JobReconciler:
             ]
 
     def start_watches(self, tasks: asyncio.TaskGroup) -> None:
-        """Start to follow the jobs and their objects, for ever."""
+        """Start the list-watches of the jobs and their objects, which run for ever."""
         for watch in self._watches:
             tasks.create_task(watch.run(), name=f"watch-{self._kind.resource.plural}")
 
@@ -211,7 +220,7 @@ class JobReconciler:
             self._queue.add(key)
 
     def find_unready(self) -> list[str]:
-        """Name what is not known, or not connected, in words."""
+        """Describe each resource that is not listed yet, or not connected."""
         plural = self._kind.resource.plural
         unready = []
         for watch in self._watches:
@@ -230,7 +239,7 @@ class JobReconciler:
                 # The gate enqueues all keys when it opens.
                 continue
             except KubeError as e:
-                # The job has changed or is gone since it was read: the watch shows it.
+                # If the job has changed or is gone since it was read, the watch queues it again.
                 is_stale = isinstance(e, ConflictError | NotFoundError)
                 level = logging.DEBUG if is_stale else logging.INFO
                 logger.log(level, "job not reconciled", extra={"job": key, "error": str(e)})
@@ -280,7 +289,6 @@ class JobReconciler:
             except KubeError:
                 raise
             except Exception as e:
-                # As for a job that cannot be decided.
                 logger.exception("scalers not decided", extra={"job": key})
                 await self._leave(key, snapshot, Obstacle(UNDECIDABLE, describe_scaler_error(e)))
                 return True
@@ -301,7 +309,7 @@ class JobReconciler:
         return not self._store.list_stripped(key)
 
     async def _execute_scalers(self, key: str, turn: Turn, obstacle: Obstacle | None) -> bool:
-        """Take the steps of the scalers; return False if they were decided from old objects."""
+        """Execute the steps of the scalers; return False if they were decided from old objects."""
         has_step = await self._scalers.execute(key, turn, obstacle)
         pause = self._scalers.find_pause(key, turn)
         if has_step:
@@ -316,19 +324,19 @@ class JobReconciler:
         """Decide and execute.
 
         Returns:
-            Whether that is all, else the job is to be decided again after a pause; and what has
-            stopped the execution.
+            Whether the job is done; if not, it is decided again after a pause. And the obstacle
+            that has stopped the execution.
         """
         services_version = self._store.get_services_version(key)
         for _ in range(_MAX_DECISIONS):
-            # Again after an obstacle: a Framework that was found has the workers of scalers, too.
+            # In each round, because a Framework that was found may have workers of scalers.
             scaled = add_scaling(snapshot, turn) if self._kind.has_scalers else snapshot
             version = _find_version(scaled, services_version)
             is_settled = self._settled.get(key) == version
             try:
                 decision = self._kind.decide(replace(scaled, has_settled_services=is_settled))
             except Exception as e:
-                # One job must not stop the others, and its user has to know.
+                # An error in one job must not stop the others. Its user sees it in the status.
                 logger.exception("job not decided", extra={"job": key})
                 obstacle = Obstacle(UNDECIDABLE, describe_error(e))
                 await self._leave(key, snapshot, obstacle)
@@ -348,7 +356,7 @@ class JobReconciler:
         return False, snapshot.obstacle
 
     async def _leave(self, key: str, snapshot: Snapshot, obstacle: Obstacle) -> None:
-        """Tell the user why nothing is decided about the job."""
+        """Write into the status why nothing is decided about the job."""
         decision = decide_undecided(snapshot, obstacle, self._kind.build_condition)
         await self._executor.execute(snapshot.job, decision)
         self._queue.add_after(key, _UNDECIDED_PAUSE_SECONDS)
@@ -365,7 +373,7 @@ class JobReconciler:
 
 
 def _find_version(snapshot: Snapshot, services_version: int) -> Hashable:
-    """Return the version of all that decides about the Services of a job."""
+    """Build a version of the inputs that decide about the Services of a job."""
     metadata = snapshot.job["metadata"]
     return (
         metadata.get("uid"),

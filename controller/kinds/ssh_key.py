@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 from framework.clock import KeySource
 from framework.kube.resources import Object
 
-# The workers of each job have new host keys, which no client can know.
+# The workers of each job have new host keys, so no client can have them in a file.
 _CONFIG = b"StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"
 
 

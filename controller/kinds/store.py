@@ -1,7 +1,7 @@
 """The store of the jobs of one kind: the jobs, their Frameworks, their Services.
 
 Its only sources are the watches, and the answers to our own writes until a watch shows the same.
-Jobs and Frameworks wait as JSON (``DeferredObject``) and are decoded for a decision. If there is no
+Jobs and Frameworks are kept as JSON (``DeferredObject``) and decoded for a decision. If there is no
 room for their JSON, only their identity is kept, and they are read live in the turn of their job.
 """
 
@@ -21,8 +21,8 @@ from framework.kube.resources import Object
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
 _FORM, _HEADLESS, _CREATOR = "form", "headless", "creator"
 MAX_JOB_BYTES = 512 * 1024
-"""A job with more JSON is not decoded: that and the decision could take a second of the loop."""
-# More than an object can have: a status that was not read would be written without creatorKeys.
+"""A job with more JSON is not decoded: this and the decision could block the event loop for 1 s."""
+# No object has more: a status that cannot be read would be written without creatorKeys.
 _MAX_STATUS_BYTES = 2 * 1024 * 1024
 
 
@@ -33,7 +33,7 @@ class JobStore:
         """Call ``on_change`` with the key of a job when one of its objects has changed."""
         self._jobs: dict[str, DeferredObject] = {}
         self._frameworks: dict[str, DeferredObject] = {}
-        # Of the Services: metadata and form, by the key of their job and their name.
+        # Metadata and form of the Services, by the key of their job and their name.
         self._services: dict[str, dict[str, Object]] = {}
         self.jobs = ObjectSink(self._jobs, on_change)
         self.frameworks = ObjectSink(self._frameworks, on_change)
@@ -48,7 +48,7 @@ class JobStore:
         return list(self._jobs)
 
     def find_job(self, key: str) -> Object | None:
-        """Decode a job; of one that is too large only its identity and its status.
+        """Decode a job; if it is too large, only its identity and its status.
 
         Raises:
             BrokenStreamError: the server sent an object that cannot be read.
@@ -60,7 +60,7 @@ class JobStore:
         return None if found is None else found.decode()
 
     def list_stripped(self, key: str) -> "list[ObjectSink]":
-        """List where the objects of a job belong that must be read live before a decision."""
+        """List the sinks of the objects of a job that must be read live before a decision."""
         sinks = self.jobs, self.frameworks
         return [sink for sink in sinks if sink.is_stripped(key)]
 
@@ -73,7 +73,7 @@ class JobStore:
     def is_too_large(self, key: str) -> bool:
         """Return whether a job has more than ``MAX_JOB_BYTES`` beside its status.
 
-        The status is the controller's own: with thousands of workers, it has their names twice.
+        The controller writes the status, which has the names of thousands of workers twice.
         """
         found = self._jobs.get(key)
         if found is None or found.length <= MAX_JOB_BYTES:
@@ -113,7 +113,7 @@ class JobStore:
 
 
 class _Sink:
-    """Takes the lists and changes of a watch; what is kept of an object is said by ``put``."""
+    """Takes the lists and changes of a watch; ``put`` selects the part of an object to keep."""
 
     def __init__(self, kept: dict[str, Any], on_change: Callable[[str], None]) -> None:
         """Keep everything in ``kept``, by the key of its job."""
@@ -216,7 +216,7 @@ class ServiceSink(_Sink):
 
 
 def trim_service(obj: Object) -> Object:
-    """Keep of a Service only form, creator, and the metadata that shows to which job it belongs.
+    """Keep only the form and creator of a Service, and the metadata that identifies its job.
 
     Other labels and owners are dropped: a tenant may fill a Service with 1 MB of them.
     """

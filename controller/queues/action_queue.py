@@ -1,8 +1,8 @@
-"""The action queue: which unsent action is sent next, fairly between namespaces and Frameworks.
+"""The action queue: chooses the next unsent action, fairly between namespaces and Frameworks.
 
-Each Framework has a flow of actions; the newest decision replaces
-those that are not sent. At most ``limit`` requests run at once, and at most ``namespace_limit`` of
-one namespace, so that a namespace whose requests hang leaves slots to the others.
+Each Framework has a flow of actions; the newest decision replaces the unsent ones. At most
+``limit`` requests run at once, and at most ``namespace_limit`` of one namespace, so that a
+namespace whose requests hang leaves slots to the others.
 
 1. Namespaces that may send take turns, one action each.
 2. Within a namespace, flows take turns: one action each, or up to eight when the namespace has
@@ -11,13 +11,14 @@ one namespace, so that a namespace whose requests hang leaves slots to the other
 3. After an error a flow starts slowly: one request at a time, then twice as many with each success
    (the slow start of the Kubernetes job controllers).
 4. Each error halves how many requests of its namespace may run at once, down to one, and each
-   success doubles it. So a namespace whose creates are refused keeps one request at the API server,
-   whose time all namespaces share, and one that fails seldom is not slowed. The namespace may keep
-   as many workers busy (``app``), because each worker sends a request, too: the write of a status.
+   success doubles it. So a namespace whose creates are refused has one request at the API server,
+   whose time all namespaces share, and a namespace with few errors is not slowed. The namespace may
+   keep as many workers busy (``controller.controller``), because each worker sends a request, too:
+   the write of a status.
 
-A refused create is followed by a GET of the name, whose success changes neither. So after each
-error of a create or a delete, one read that succeeds does not count; any other one does, or all
-Pods that are to be looked up after an outage would be read one after the other.
+A refused create is followed by a GET of the name, whose success must not enlarge the windows. So
+after each error of a create or a delete, one successful read does not count. All other reads count,
+because otherwise the Pods to be looked up after an outage would be read one after the other.
 
 Invariant: a namespace is in the turns if and only if it is below its window and one of its flows
 has an unsent action and is below its window. So every operation is O(1) in the number of
@@ -47,9 +48,9 @@ class _Flow:
     window: int = MAX_WINDOW
     """How many of its requests may run at once."""
     taken: int = 0
-    """Actions sent in its present turn."""
+    """Number of actions that were sent in its present turn."""
     uncounted_reads: int = 0
-    """Reads that are to follow its errors: their success does not count."""
+    """Number of reads that follow its errors: their success does not count."""
 
     @property
     def may_send(self) -> bool:
@@ -58,7 +59,7 @@ class _Flow:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether there is nothing to remember of this flow."""
+        """Return whether this flow has no state that must be kept."""
         return not self.waiting and not self.running and self.window == MAX_WINDOW
 
 
@@ -75,7 +76,7 @@ class _Namespace:
 
 
 class ActionQueue:
-    """The unsent actions of all Frameworks, and how many requests run."""
+    """The unsent actions of all Frameworks, and the number of requests that run."""
 
     def __init__(self, limit: int, namespace_limit: int | None = None) -> None:
         """Let at most ``limit`` requests run at once, ``namespace_limit`` of one namespace."""
@@ -97,7 +98,7 @@ class ActionQueue:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether no Framework is remembered."""
+        """Return whether the queue has no Framework."""
         return not self._namespaces
 
     def has_waiting(self, key: str) -> bool:
@@ -128,9 +129,9 @@ class ActionQueue:
             self.replace(key, [a for name, a in flow.waiting.items() if name in kept])
 
     def forget(self, key: str) -> None:
-        """Drop a Framework that is gone, and what its errors taught.
+        """Drop the unsent actions and the window of a Framework that is gone.
 
-        With the last busy Framework of a namespace, the window of the namespace is forgotten.
+        With the last busy Framework of a namespace, the window of the namespace is dropped, too.
         """
         flow = self._find(key)
         if flow is not None:

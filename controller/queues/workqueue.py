@@ -1,6 +1,6 @@
-"""The work queue: each key at most once, never worked on twice at a time, with timers.
+"""The work queue: has each key at most once, gives it to one worker at a time, and has timers.
 
-All parts that learn that a Framework changed add its key; the workers take the keys. The words are
+Each part that sees a change of a Framework adds its key; the workers take the keys. The names are
 those of client-go's workqueue.
 
 Keys wait in one queue per namespace, and the namespaces take turns (round robin), so that a
@@ -31,8 +31,8 @@ class WorkQueue:
         """Start empty.
 
         Args:
-            find_limit: gives how many keys of a namespace may be worked on at the same time, one
-                at least; asked for each turn. None for no limit.
+            find_limit: returns how many keys of a namespace may be worked on at the same time, at
+                least one. Called for each turn. None for no limit.
         """
         self._find_limit = find_limit
         # Namespaces without a waiting key are in neither mapping.
@@ -42,9 +42,9 @@ class WorkQueue:
         self._dirty: set[str] = set()
         self._processing: set[str] = set()
         self._busy: Counter[str] = Counter()
-        # The time of each timer is kept here: uvloop's handles do not always know it.
+        # The time of each timer is kept here, because uvloop's handles do not always have it.
         self._timers: dict[str, tuple[float, asyncio.Handle]] = {}
-        # One future for each worker that waits; a turn wakes one of them, not all.
+        # One future for each waiting worker, so that a turn wakes one worker only.
         self._getters: deque[asyncio.Future[None]] = deque()
 
     def __len__(self) -> int:
@@ -52,7 +52,7 @@ class WorkQueue:
         return self._length
 
     def add(self, key: str) -> None:
-        """Let a key be worked on; one that is being worked on comes again afterwards."""
+        """Queue a key; a key that is being worked on is queued again afterwards."""
         if key in self._dirty:
             return
         self._dirty.add(key)
@@ -60,12 +60,12 @@ class WorkQueue:
             self._push(key)
 
     def add_after(self, key: str, seconds: float) -> None:
-        """Let a key be worked on in ``seconds``; an earlier timer of the key stays."""
+        """Queue a key in ``seconds``; an earlier timer of the key stays."""
         if seconds <= 0:
             self.add(key)
             return
         loop = asyncio.get_running_loop()
-        # A timer may fire a tick of the clock early: what is nearly due would spin until it is.
+        # A timer may fire one tick early. Without a least time, its key would be queued in a loop.
         due = loop.time() + max(seconds, _LEAST_SECONDS)
         timer = self._timers.get(key)
         if timer is not None:
@@ -139,7 +139,7 @@ class WorkQueue:
             with contextlib.suppress(ValueError):
                 self._getters.remove(getter)
             if self._turns:
-                # This worker was woken and cancelled at once: the turn goes to another.
+                # This worker was woken and cancelled at the same time: wake another one.
                 self._wake_getter()
             raise
 

@@ -1,34 +1,33 @@
-"""The controller's memory: how much there may be, how much there is, and what is promised.
+"""The memory of the controller: its limit, the memory in use, and the part that is promised.
 
 The worker gives each decision a ``MemoryBudget`` and records the status that it led to.
-Whether a Framework waits is decided in ``core/limits.py``. The rules:
+``controller/core/policies/limits.py`` decides whether a Framework waits. The rules:
 
-1. A Framework that is admitted takes its memory bit by bit. Until the Pods of its Tasks exist, what
-   they are estimated to take is promised to it and to no other. When the creation of a Pod has
-   failed, only what the Pod itself would take stays promised: it may be refused for ever, and the
-   status of its Task is in use already. Nothing is promised to an attempt that ends.
-2. A Framework may grow while what is used and promised stays within a share of the limit.
-3. Beyond the share is a reserve, half of the rest. It is for namespaces other than the one that
-   holds the most: a namespace may grow into it up to a quarter of what it holds and what is left.
-   So each namespace leaves three quarters to the next ones, and however many there are, something
-   is left.
-4. While no other Framework would end by itself, one may take the reserve: what is in use may be
-   memory that Python keeps for itself. A Framework that waits for memory and whose Tasks are all
-   Completed would not end by itself; so two of them never wait for each other.
-
-5. Python keeps memory that was freed, and uses it again before it asks for more. So a Framework may
-   take what Frameworks have held and hold no more, less what the process has grown by since; within
-   the reserve, because what fills the memory now may be something else.
-6. The JSON of Frameworks has room of its own, a sixth of the limit: a Framework starts if there is
-   room for it, and has that until it is Completed. A namespace may use half of what it uses and
-   what is left (``KeptJson``).
-7. All other JSON is kept between two turns only while a sixteenth of the limit has room: what waits
-   to be decoded, small Frameworks that are at rest, those that an edit made larger than their room,
-   and jobs of other kinds. Of what has no room, only the identity is kept.
+1. An admitted Framework takes its memory bit by bit. Until the Pods of its Tasks exist, their
+   estimated memory is promised to this Framework and to no other. When the create of a Pod has
+   failed, only the memory of the Pod itself stays promised: the create may be refused for ever, and
+   the memory of the Task's status is in use already. An attempt that ends has no promise.
+2. A Framework may grow while used and promised memory stay within a share of the limit.
+3. Half of the memory beyond the share is a reserve for namespaces other than the one that holds the
+   most. A namespace may grow into the reserve up to a quarter of the sum of its own memory and the
+   memory left. So it leaves three quarters to the next ones, and some memory is left for any number
+   of namespaces.
+4. While no other Framework can end, one Framework may take the reserve: the memory in use may be
+   memory that Python keeps unused. A Framework that waits for memory and whose Tasks are all
+   Completed cannot end by itself; so two such Frameworks never wait for each other.
+5. Python keeps freed memory, and uses it again before it asks for more. So a Framework may take the
+   memory that Frameworks have held before and hold no more, minus the growth of the process since
+   then. It stays within the reserve, because other objects may fill this memory now.
+6. The JSON of Frameworks has a room of its own, a sixth of the limit: a Framework starts if there
+   is room for its JSON, and has this room until it is Completed. A namespace may use half of the
+   sum of its own room and the room left (``KeptJson``).
+7. Other JSON is kept between two turns only while a sixteenth of the limit has room: objects that
+   wait to be decoded, small Frameworks at rest, Frameworks that an edit made larger than their
+   room, and jobs of other kinds. Of an object without room, only the identity is kept.
 8. Turns of large Frameworks have an eighth of the limit; those without room wait
    (``reconcile.turn_room``).
 
-For example, of a limit of 1000 MiB, with a share of 80 %, the first namespace may fill 800 MiB. The
+Example: the limit is 1000 MiB and the share 80 %, so the first namespace may fill 800 MiB. The
 reserve is 100 MiB: the second namespace may then take 25 MiB, the third 18, the fourth 14.
 
 Only this module reads /proc and cgroups.
@@ -55,15 +54,14 @@ from framework.kube.keptjson import Kept, KeptJson
 # cgroup v1 writes a number close to 2 to the power of 63 where there is no limit.
 _NO_LIMIT = 1 << 60
 _PERCENT = 100
-# A namespace may hold one of so many shares of what it holds and what is left.
+# A namespace may hold 1/_SHARES of the sum of its own memory and the memory left.
 _SHARES = 4
-# For the JSON of Frameworks that are admitted, and for other JSON, there is one of so many shares
-# of the limit.
+# These parts of the limit, 1/6, 1/16 and 1/8, are for the JSON of admitted Frameworks, for other
+# JSON, and for large Frameworks that are read, decided and written at this moment.
 _ADMITTED_SHARES = 6
 _OTHER_SHARES = 16
-# Large Frameworks that are read, decided and written at this moment.
 _TURN_SHARES = 8
-# In these, an attempt creates no Pods.
+# In these states, an attempt creates no Pods.
 _ENDING = frozenset(
     {
         FrameworkState.ATTEMPT_DELETION_PENDING,
@@ -76,7 +74,7 @@ _ENDING = frozenset(
 
 
 class MemoryLedger:
-    """What Frameworks have been promised of the memory up to a share of the limit."""
+    """Records the memory that Frameworks hold and are promised."""
 
     def __init__(
         self,
@@ -89,7 +87,7 @@ class MemoryLedger:
         Args:
             limit_bytes: beyond this the kernel ends the process; None for no limit.
             percent: the share of it that Frameworks may fill.
-            read_used_bytes: returns what this process uses now.
+            read_used_bytes: returns the memory that this process uses now.
         """
         self._limit_bytes = limit_bytes
         self._budget_bytes = (limit_bytes or 0) * percent // _PERCENT
@@ -102,14 +100,14 @@ class MemoryLedger:
         self._admitted: dict[str, Kept] = {}
         self._promised = _Account()
         self._held = _Account()
-        # Those that may end, and make room, without any more memory.
+        # Frameworks that may end, and so free memory, without more memory.
         self._going_on: set[str] = set()
         self._most_used_bytes = 0
-        # What Frameworks may hold at once without the process growing.
+        # Memory that Frameworks may hold together while the process does not grow.
         self._fitting_bytes = 0
 
     def look(self, key: str) -> MemoryBudget | None:
-        """Return what there is for one Framework; None for no limit."""
+        """Compute the budget of one Framework; None for no limit."""
         if self._limit_bytes is None:
             return None
         used = self._read_used_bytes()
@@ -121,7 +119,7 @@ class MemoryLedger:
         if len(self._going_on) == int(key in self._going_on):
             free = max(free, reserve)
         elif free < reserve:
-            # Else a share of what is left would be less.
+            # If the reserve or more is free, the share of the namespace is less than ``free``.
             free = max(free, self._find_share(split_namespace(key), left))
         return MemoryBudget(
             self._limit_bytes,
@@ -141,7 +139,7 @@ class MemoryLedger:
         failures: Iterable[ActionKey] = (),
         object_bytes: int = 0,
     ) -> None:
-        """Note the newest status of a Framework, its actions that have failed, and its size."""
+        """Record the newest status of a Framework, its failed actions, and its size."""
         if self._limit_bytes is None or status is None:
             return
         tasks = [task for _, task in status.attempt_status.walk_tasks()]
@@ -168,7 +166,7 @@ class MemoryLedger:
     def _record_json(self, key: str, count: int) -> None:
         if key in self._admitted and self._admitted[key].count == count:
             return
-        # Its own room is free for it.
+        # The Framework may use its former room again.
         self._admitted.pop(key, None)
         kept = self._admitted_json.keep(split_namespace(key), count) if count else None
         if kept is not None:
@@ -179,14 +177,14 @@ class MemoryLedger:
         return self._admitted_json.find_room(split_namespace(key)) + (own.count if own else 0)
 
     def _find_given_back(self, used: int) -> int:
-        """Find what Frameworks have held and hold no more, of the memory that is kept."""
+        """Find the memory that Frameworks hold no more and that the process keeps (rule 5)."""
         growth = max(0, used - self._most_used_bytes)
         self._most_used_bytes += growth
         self._fitting_bytes = max(self._held.total, self._fitting_bytes - growth)
         return self._fitting_bytes - self._held.total
 
     def _find_share(self, namespace: str, left: int) -> int:
-        """Find what a namespace may take of the memory that is left, with the reserve."""
+        """Find how much of the memory left, with the reserve, a namespace may take (rule 3)."""
         held = self._held.by_namespace
         own = held[namespace]
         if own >= max(held.values(), default=0):
@@ -239,7 +237,7 @@ def _find_block(status: FrameworkStatus) -> str | None:
 
 
 def _may_end(status: FrameworkStatus) -> bool:
-    """Return whether the Framework may end and make room without any more memory."""
+    """Return whether the Framework may end, and so free memory, without more memory."""
     attempt = status.attempt_status
     if status.state is FrameworkState.COMPLETED or not attempt.task_roles:
         return False
@@ -249,13 +247,13 @@ def _may_end(status: FrameworkStatus) -> bool:
 
 
 def _count_refused(failures: Iterable[ActionKey], pending: int) -> int:
-    """Count the Pods whose creation has failed: all, where that of what they need has failed."""
+    """Count the Pods whose create has failed: all, if that of an object they need has failed."""
     kinds = Counter(key.kind for key in failures if key.verb is Verb.CREATE)
     is_any_other = any(kind is not ObjectKind.POD for kind in kinds)
     return pending if is_any_other else kinds[ObjectKind.POD]
 
 
-# Keeps no account: for a controller without a limit.
+# Records nothing: for a controller without a limit.
 UNLIMITED = MemoryLedger(None, _PERCENT, lambda: 0)
 
 
@@ -291,9 +289,9 @@ def _list_limit_files(proc: Path, cgroups: Path) -> Iterator[Path]:
 
 
 def _walk_up(root: Path, path: str, name: str) -> Iterator[Path]:
-    """Walk from a cgroup to the root: a limit of any of them holds.
+    """Walk from a cgroup to the root, because each of them may have a limit.
 
-    In a container only the root may be there, whatever the path says.
+    In a container, only the root of the path may be visible.
     """
     inner = [part for part in path.split("/") if part not in ("", "..")]
     for length in range(len(inner), -1, -1):

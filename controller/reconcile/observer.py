@@ -22,7 +22,7 @@ def observe(
     """Gather the Snapshot from an entry that the store has settled.
 
     Returns:
-        None while the Framework is not there or cannot be read, or its roster must be read first.
+        None if the Framework is absent or cannot be read, or if its roster must be read first.
     """
     known = entry.observed
     if known.framework is None or known.lacks_roster:

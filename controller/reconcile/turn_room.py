@@ -1,12 +1,13 @@
-"""Bounds the memory of turns: only so many large Frameworks are decided and written at once.
+"""Limits the memory of turns: how many large Frameworks are decided and written at the same time.
 
 1. The turn of a small Framework begins at once, and is not counted.
-2. A namespace may have half of what it has and what is left, or one turn: however many large
-   Frameworks it has, the other half is left to the next namespace.
-3. Namespaces that wait take turns. One that has its share is passed over. If there is no room for
-   the first one that has not, the others wait, too: else the largest might wait for ever.
-4. A turn that is larger than the whole room begins while there is no other large one.
-5. A worker never waits for room: it goes on with another key. When there is room, the key is
+2. A namespace may have half of the sum of its own room and the room left, or one turn. So it leaves
+   the other half to the next namespace, for any number of large Frameworks.
+3. Namespaces that wait take turns. A namespace that has its share is skipped. If the first
+   namespace below its share needs more room than is left, the others wait, too: otherwise the
+   largest Framework might wait for ever.
+4. A turn that needs more than the whole room begins when no other large turn runs.
+5. A worker never waits for room: it continues with another key. When there is room, the key is
    queued again, and its room is kept until that turn has ended.
 
 Example: room for 60 MiB. Of ten Frameworks of namespace a, of 3 MiB each (15 MiB in a turn), two
@@ -21,8 +22,9 @@ from controller.queues.workqueue import split_namespace
 SMALL_BYTES = 64 * 1024
 """Turns of smaller Frameworks are not counted."""
 COPIES = 5
-"""What a turn holds at most: read and decoded, body, what is not sent of it, answer."""
-# A namespace may have one of so many shares of what it has and what is left.
+"""Copies in one turn: the JSON that was read, the decoded object, the body of the request, the part
+of it that is not sent yet, and the answer."""
+# A namespace may have 1/_SHARES of the sum of its own room and the room left.
 _SHARES = 2
 
 
@@ -30,20 +32,22 @@ class TurnRoom:
     """The bytes of the turns of large Frameworks, by namespace."""
 
     def __init__(self, limit_bytes: int | None, on_room: Callable[[str], None]) -> None:
-        """Have room for ``limit_bytes``, None for no limit.
+        """Start with all room left.
 
-        ``on_room`` is called with a key that has waited: it has room until ``leave``.
+        Args:
+            limit_bytes: the whole room; None for no limit.
+            on_room: called with a key that has waited; the key has room until ``leave``.
         """
         self._limit_bytes = limit_bytes
         self._on_room = on_room
         self._total_bytes = 0
         self._given: dict[str, int] = {}
         self._by_namespace: Counter[str] = Counter()
-        # Only namespaces with keys that wait, in the order of their turns; the bytes by key.
+        # Namespaces with waiting keys, in the order of their turns; for each, the bytes by key.
         self._waiting: OrderedDict[str, OrderedDict[str, int]] = OrderedDict()
 
     def enter(self, key: str, object_bytes: int) -> bool:
-        """Return whether the turn of a key may begin; else it waits until it is queued again."""
+        """Return whether the turn of a key may begin; if not, the key is queued again later."""
         if self._limit_bytes is None or key in self._given:
             return True
         if object_bytes < SMALL_BYTES:
@@ -53,14 +57,14 @@ class TurnRoom:
         return key in self._give(entering=key)
 
     def leave(self, key: str) -> None:
-        """Give the room of a turn back, which has ended or is not to be: no error without one."""
+        """Release the room of a key. Does nothing if it has none."""
         count = self._given.pop(key, 0)
         if count:
             self._take(split_namespace(key), -count)
             self._give()
 
     def _give(self, *, entering: str = "") -> set[str]:
-        """Give room to keys that wait; queue them, but for the one that enters."""
+        """Give room to waiting keys, and queue them, except ``entering``."""
         given = set()
         while (namespace := self._find_next()) is not None:
             waiting = self._waiting[namespace]

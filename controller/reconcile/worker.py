@@ -4,22 +4,22 @@
 2. If the key must pause (``Pacing``, or the server asked us to wait), set a timer for it. If it is
    large and there is no room for its turn, take the next key (``reconcile.turn_room``). Otherwise
    decode the newest version of the Framework.
-3. If the fate of our last status write is unknown, or only the identity of the Framework was kept,
-   learn by a live GET what is stored. Not while it waits for memory that is still missing.
-4. Let the store check what came since, then observe and decide.
+3. If the result of our last status write is unknown, or only the identity of the Framework was
+   kept, read the stored Framework by a live GET. Skip this while it waits for memory.
+4. Let the store check the objects that are new, then observe and decide.
 5. Drop the unsent actions that the decision does not want, and write the status. If the change only
    informs, it may share a write with later changes: then set a timer instead, and send only the
    actions that rely on persisted parts.
 6. Log the replaced objects and queue the Events. Publish the roster. Hand the actions to the
    executor, which sends them without the worker.
 7. Set the timer for the next decision. After a failed write, retry later and send nothing.
-8. Put the Framework away: its JSON is kept while there is room (``reconcile.memory``). Give back
-   the room of the turn.
+8. Keep the JSON of the Framework if there is room for it, otherwise only its identity
+   (``reconcile.memory``). Release the room of the turn.
 
 Invariants:
 - One key is worked on by one worker at a time.
 - Nothing is sent that relies on a status or a roster whose write failed or is unknown.
-- An error in one Framework stops no other: its key is retried with growing delays.
+- An error in one Framework does not stop the others: its key is retried with growing delays.
 
 Example: a gang of two starts. The first decision writes AttemptCreationPending and creates the
 ConfigMap. Its answer wakes the key; the second decision records the UID, writes both Tasks as
@@ -68,26 +68,26 @@ SOON_SECONDS = 0.1
 COALESCE_COST_FACTOR = 5.0
 # While a gang starts or is deleted, more changes are certain: they share their writes.
 LATER_SECONDS = 0.25
-# A large Framework's events are decided together: a decision may take this share of the time. So
-# are those of any Framework while the server is slow: for this share of a status write.
+# After a decision, its key pauses, so that several events share the next decision: for this many
+# times the duration of the decision or, if that is longer, this share of that of a status write.
 DECISION_SHARE = 4.0
 SLOWNESS_SHARE = 0.25
 _MAX_PAUSE_SECONDS = 0.1
 _MIN_PAUSE_SECONDS = 0.005
-# What waits for the API server is tried when it is back: evenly over so long, or sooner if few.
+# After an outage, the keys that wait are spread over this time, or have this step if they are few.
 _RETRY_SPREAD_SECONDS = 1.0
 _RETRY_STEP_SECONDS = 0.005
 _LAST_WRITERS = 16
-# A status the server refused for good is tried again at most so rarely, until the spec changes.
+# Longest pause between the tries of a status that the server refuses, until the spec changes.
 _REFUSED_MAX_SECONDS = 60.0
-# A Framework that waits for memory is read and decided at least so often, for its other rules.
+# A Framework that waits for memory is read and decided at least this often, for its other rules.
 _MEMORY_DECISION_SECONDS = 300.0
-# The unsent actions of a Framework whose JSON has no room are decided again so often.
+# Pause before the unsent actions of a Framework are decided again that had no room for its JSON.
 _NO_ROOM_SECONDS = 1.0
 
 
 class Worker:
-    """Works the queue off."""
+    """Takes keys from the work queue, and carries out one decision for each."""
 
     def __init__(  # noqa: PLR0913 the parts it joins, each by keyword
         self,
@@ -129,7 +129,7 @@ class Worker:
         self._is_idle.set()
 
     async def run(self) -> None:
-        """Work for ever. A Framework that makes a decision raise stops no other."""
+        """Process keys for ever. An error in the decision of one Framework stops no other."""
         while True:
             key = await self._queue.get()
             self._metrics.set_queue_depth(len(self._queue))
@@ -146,7 +146,7 @@ class Worker:
             except asyncio.CancelledError:
                 raise
             except Exception as e:  # noqa: BLE001 logged, unless it is repeated
-                # A bug, or a status so absurd that it broke an assumption: only this one waits.
+                # A bug, or a status that breaks an assumption: only this Framework is delayed.
                 self._log_failed_decision(key, e)
                 self._metrics.count_decision_failure()
                 await self._give_up(key, e)
@@ -158,7 +158,7 @@ class Worker:
                     self._is_idle.set()
 
     def retry_all(self) -> None:
-        """Try at once what waits for an API server, a Lease or a CRD that is there again."""
+        """Retry the keys that waited for the API server, the Lease or the CRD: it is back."""
         waiting = self._executor.forgive_outage()
         for entry in self._store.walk():
             pacing = entry.pacing
@@ -173,12 +173,12 @@ class Worker:
             self._queue.add_after(key, number * step)
 
     async def stop(self) -> None:
-        """Begin no decision any more; wait until those begun are carried out."""
+        """Begin no further decision; wait until the running ones are carried out."""
         self._is_stopping = True
         await self._is_idle.wait()
 
     async def write_rest(self) -> None:
-        """After ``stop``, write the statuses that were decided late or never, once each."""
+        """After ``stop``, decide each Framework with an unwritten change again, and write it."""
         unwritten = [
             entry.key
             for entry in self._store.walk()
@@ -248,13 +248,13 @@ class Worker:
         await self._carry_out(entry, decision)
 
     async def _read_live(self, entry: Entry) -> bool:
-        """Read the Framework if it is not known what is stored; return False if that failed."""
+        """Read the Framework if its stored version is not known; return False if that failed."""
         if entry.observed.needs_refresh:
             return await self._writer.refresh(entry)
         return not entry.observed.is_stripped or await self._writer.fetch(entry)
 
     def _lacks_memory(self, entry: Entry) -> bool:
-        """Return whether a Framework that is put away still waits for memory, as last decided."""
+        """Return whether a stripped Framework still lacks the memory that it waited for."""
         wait = entry.pacing.memory_wait
         if wait is None or not entry.observed.is_stripped or entry.observed.version != wait.version:
             return False
@@ -274,7 +274,7 @@ class Worker:
         if is_in_use or other.limit_bytes is None or self._memory.has_json_room(key):
             return
         if self._executor.withdraw(key, ()):
-            # Unsent actions hold the object, too: they are decided again when others are answered.
+            # Unsent actions keep the object in memory, too. They are decided again later.
             self._queue.add_after(key, _NO_ROOM_SECONDS)
         is_resting, version = is_at_rest(framework.status), entry.observed.version
         if is_resting and is_waiting(framework.status) and version is not None:
@@ -283,7 +283,7 @@ class Worker:
         put_away(entry, other, is_at_rest=is_resting)
 
     async def _leave(self, entry: Entry) -> None:
-        """Leave a Framework alone that is gone, or cannot be read."""
+        """Send nothing for a Framework that is gone or cannot be read; report why."""
         self._memory.forget(entry.key)
         self._executor.submit(entry.key, ())
         self._reporter.report_fault(entry)
@@ -294,7 +294,7 @@ class Worker:
             self._forget(entry.key)
 
     async def _give_up(self, key: str, error: Exception) -> None:
-        """Leave a Framework alone for a while about which nothing could be decided."""
+        """Send nothing for a Framework whose decision failed; report the error, retry later."""
         self._executor.submit(key, ())
         self._retry_later(key)
         entry = self._store.find(key)
@@ -321,15 +321,15 @@ class Worker:
         except asyncio.CancelledError:
             raise
         except Exception:
-            # Whatever is stored there: it must not stop the worker.
+            # No stored status may stop the worker.
             logger.exception("condition not written", extra={"framework": entry.key})
             self._retry_later(entry.key)
 
     def _find_pause(self, entry: Entry) -> float:
-        """Find for how long nothing is to be decided yet."""
+        """Find the seconds until the next decision is allowed."""
         version, refusal = entry.observed.version, entry.outcomes.refusal
         if version is None and entry.observed.fault is None:
-            # It is gone: there is nothing to wait for, and one of its name may come.
+            # The Framework is gone. A new Framework with this name may appear.
             return 0.0
         if version and refusal and not refusal.is_of(version):
             return 0.0
@@ -374,14 +374,14 @@ class Worker:
         before = entry.observed.framework
         status = decision.status
         if status is None and entry.observed.is_diverged and before is not None:
-            # Someone else wrote our status: it is ours.
+            # Another client overwrote the status; write ours back.
             status = before.status
         actions: Iterable[Action] = decision.actions
         is_deferred = status is not None and self._must_wait(entry, decision)
         if is_deferred:
             actions = (action for action in decision.actions if action.urgency is Urgency.NONE)
         else:
-            # Once the end of an attempt may be stored, no create of it is sent any more.
+            # The status may store the end of an attempt: then none of its creates may be sent.
             self._executor.withdraw(entry.key, decision.actions)
             if not await self._store_and_report(entry, decision, status):
                 return
@@ -406,7 +406,7 @@ class Worker:
     async def _store_and_report(
         self, entry: Entry, decision: Decision, status: FrameworkStatus | None
     ) -> bool:
-        """Write the status, None if it is stored, then report; return False if it failed."""
+        """Write the status unless it is None, then report; return False if the write failed."""
         before = entry.observed.framework
         if status is not None:
             if not await self._persist(entry, status):
@@ -418,7 +418,7 @@ class Worker:
         return True
 
     async def _persist(self, entry: Entry, status: FrameworkStatus) -> bool:
-        """Write a status; without it nothing that was decided is sent."""
+        """Write a status; if that fails, send none of the actions that were decided."""
         if await self._writer.write_status(entry, status):
             if entry.pacing.refusal_backoff is not None:
                 entry.pacing.refusal_backoff = None
@@ -432,7 +432,7 @@ class Worker:
         return False
 
     def _must_wait(self, entry: Entry, decision: Decision) -> bool:
-        """Return whether an informative change must wait for others to join it."""
+        """Return whether an informative change waits, so that later changes share its write."""
         if decision.urgency >= Urgency.NOW or self._is_large_without_room(entry):
             return False
         if entry.pacing.changed_at is None:
@@ -440,7 +440,7 @@ class Worker:
         return self._coalesce_seconds(entry, decision) > 0
 
     def _is_large_without_room(self, entry: Entry) -> bool:
-        """Return whether a Framework is large, and to be put away when its status is written."""
+        """Return whether a Framework is large, and only its identity is kept after its turn."""
         is_small = entry.observed.framework_bytes < SMALL_BYTES
         return not (is_small or self._memory.has_json_room(entry.key))
 
@@ -472,5 +472,5 @@ class Worker:
 
 
 def _seconds_until(at: datetime, now: datetime) -> float:
-    # A moment later than asked, so that the deadline has passed whatever the clock's resolution.
+    # One millisecond late, so that the deadline has passed at any resolution of the clock.
     return max(0.001, (at - now).total_seconds() + 0.001)

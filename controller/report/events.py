@@ -1,12 +1,12 @@
-"""Records core/v1 Events about Frameworks: best effort, and never in the way of a decision.
+"""Records core/v1 Events about Frameworks: best effort, without delay for decisions.
 
-``emit`` only queues; ``run`` writes. Events of
-the same object, reason and message are one Event object with a count; its name is derived from
-them, so a controller that was restarted goes on counting where the last one stopped.
+``emit`` only queues; ``run`` writes. Events of the same object, reason and message are one Event
+object with a count. Its name is derived from them, so the count continues after a restart of the
+controller.
 
-Events wait in one queue per namespace. The namespaces take turns, each has one write on its way at
-most, and they share the room, so that the Events of one namespace neither displace nor hold up
-those of another.
+Events wait in one queue per namespace. The namespaces take turns, each has at most one write in
+flight, and they share the room of the queue. So the Events of one namespace neither displace nor
+delay those of another.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ from framework.kube.resources import EVENTS, Object
 
 logger = logging.getLogger(__name__)
 
-# Events that wait: shared evenly by the namespaces that have some, but for a few of each.
+# Most Events that wait, shared evenly by the namespaces with waiting Events; at least a few each.
 _QUEUE_LIMIT = 1000
 _LEAST_QUEUE_LIMIT = 10
 _WRITERS = 4
 _REMEMBERED = 4096
-# The server's limit of a message; longer ones would be refused as a whole.
+# The server refuses an Event with a longer message.
 _MESSAGE_LIMIT = 1024
 _NAME_LIMIT = 253
 _TIMEOUT_SECONDS = 10.0
@@ -41,12 +41,12 @@ _TIMEOUT_SECONDS = 10.0
 
 @dataclass(slots=True)
 class _Occurrence:
-    """One Event object to be written: what is said, and how often since the last write."""
+    """One Event object to be written, with its count since the last write."""
 
     name: str
-    """Of the Event object, derived from what it says."""
+    """Name of the Event object, derived from its object, reason and message."""
     namespace: str
-    """Of the Event object."""
+    """Namespace of the Event object."""
     involved: Object
     """Reference to the object that it is about."""
     type: EventType
@@ -54,13 +54,13 @@ class _Occurrence:
     reason: str
     """One CamelCase word."""
     message: str
-    """The same for people."""
+    """The reason as a sentence."""
     first_at: datetime
-    """When it was said first since the last write."""
+    """Time of the first occurrence since the last write."""
     last_at: datetime
-    """When it was said last."""
+    """Time of the last occurrence."""
     count: int = field(default=1)
-    """How often it was said since the last write."""
+    """Number of occurrences since the last write."""
 
 
 class EventRecorder:
@@ -81,22 +81,22 @@ class EventRecorder:
         self._component = component
         self._metrics = metrics
         self._write_gate = write_gate
-        # By namespace, then by name: what repeats before it is written becomes one write.
+        # By namespace, then by name: an Event that repeats before its write has one write.
         self._waiting: dict[str, OrderedDict[str, _Occurrence]] = {}
-        # Its keys are namespaces with an Event that waits; their turns.
+        # The turns of the namespaces with waiting Events. Its keys are namespaces.
         self._turns = WorkQueue()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._counts: OrderedDict[str, int] = OrderedDict()
 
     def emit(self, involved: Object, event_type: EventType, reason: str, message: str) -> None:
-        """Queue an Event and return at once; when too many wait, it is dropped.
+        """Queue an Event and return at once; if too many wait, it is dropped.
 
         Args:
-            involved: reference {apiVersion, kind, name, namespace, uid} of what it is about.
+            involved: reference {apiVersion, kind, name, namespace, uid} to its object.
             event_type: Normal or Warning.
-            reason: why, one CamelCase word.
-            message: the same for people.
+            reason: one CamelCase word.
+            message: the reason as a sentence.
         """
         message = message if len(message) <= _MESSAGE_LIMIT else message[: _MESSAGE_LIMIT - 1] + "…"
         name = _build_name(involved, reason, message)
@@ -120,7 +120,7 @@ class EventRecorder:
         self._turns.add(namespace)
 
     async def run(self) -> None:
-        """Write what is queued, for ever."""
+        """Write the queued Events, for ever."""
         async with asyncio.TaskGroup() as tasks:
             for number in range(_WRITERS):
                 tasks.create_task(self._write_turns(), name=f"events-{number}")

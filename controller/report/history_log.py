@@ -1,8 +1,8 @@
 """The history log: one line per object that is about to be replaced, or a Pod that is gone.
 
-A line is written once the replacement is persisted. The text form is what
-collectors of the Go original look for (``: ObjectSnapshot: (.+)``); in the JSON format of the log
-the object is a member too. What it holds is decided by ``controller.core.history.logged_fields``.
+A line is written when the replacement is persisted. Collectors of the Go original parse its text
+form (``: ObjectSnapshot: (.+)``); in the JSON format of the log, the object is also a member.
+``controller.core.history.logged_fields`` selects the fields of the object.
 """
 
 import json
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class HistoryLog:
-    """Writes the snapshots that the configuration asks for."""
+    """Writes the snapshots that the configuration selects."""
 
     def __init__(self, triggers: AbstractSet[SnapshotTrigger]) -> None:
         """Write only those of ``triggers``."""
@@ -47,7 +47,7 @@ def _write(snapshot: ObjectSnapshot) -> None:
         snapshot.subject,
         snapshot.trigger,
         _encode(body),
-        # A mapping, which the text format leaves out: its line ends with the object.
+        # The text format leaves mappings out, so that its line ends with the object.
         extra={
             "object_snapshot": {
                 "trigger": str(snapshot.trigger),
@@ -59,6 +59,6 @@ def _write(snapshot: ObjectSnapshot) -> None:
 
 
 def _encode(body: Object) -> str:
-    """Encode as Go does; where the log would have to escape characters, it stays JSON."""
+    """Encode as Go does; text in which the log would escape characters is plain JSON instead."""
     text = gojson.dumps(body)
     return text if is_printable(text) else json.dumps(body, separators=(",", ":"))

@@ -1,7 +1,7 @@
-"""Keeps messages that repeat from filling the log.
+"""Keeps repeated messages from filling the log.
 
-Called where a failure is logged that is tried again without end. The first message of a key is
-logged at once, the following ones at growing intervals, each with the number of those left out.
+It is used for failures that are retried without end. The first message of a key is logged at once,
+the following ones at growing intervals, each with the number of messages left out before it.
 """
 
 from collections import OrderedDict
@@ -12,7 +12,7 @@ from framework.clock import Clock
 
 _FIRST_INTERVAL_SECONDS = 1.0
 _MAX_INTERVAL_SECONDS = 300.0
-# Frameworks times kinds of failures; beyond that the oldest begin again.
+# Frameworks times kinds of failures; the oldest ones beyond this number are forgotten.
 _REMEMBERED = 20_000
 
 
@@ -26,7 +26,7 @@ class _Row:
 
 
 class RepeatFilter:
-    """Says which messages are to be logged."""
+    """Selects the messages that are logged."""
 
     def __init__(self, clock: Clock) -> None:
         """Start with nothing remembered."""

@@ -1,6 +1,6 @@
-"""The reporter: reports what happened to users, by Events and log lines.
+"""The reporter: reports changes to users, by Events and log lines.
 
-Only after a status is persisted, so that nothing is reported that a crash undoes.
+It reports only after a status is persisted, so that no crash undoes a reported change.
 """
 
 import logging
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class Reporter:
-    """Tells each change once."""
+    """Reports each change once."""
 
     def __init__(self, recorder: EventRecorder) -> None:
         """Report through ``recorder``."""
@@ -55,7 +55,7 @@ class Reporter:
             self._recorder.emit(involved, event.type, event.reason, event.message)
 
     def report_fault(self, entry: Entry) -> None:
-        """Report, once per fault, that a Framework cannot be read."""
+        """Report once for each fault that a Framework cannot be read."""
         if entry.observed.fault is None:
             self._reported_faults.pop(entry.key, None)
             return
@@ -67,7 +67,7 @@ class Reporter:
         self._recorder.emit(_refer_by_name(entry), EventType.WARNING, "UnreadableFramework", text)
 
     def report_blocked(self, entry: Entry, reason: str, message: str) -> None:
-        """Report that a Framework cannot be decided, or its status not be stored."""
+        """Report that a Framework cannot be decided, or that its status cannot be stored."""
         involved = (
             _refer(entry.observed.framework) if entry.observed.framework else _refer_by_name(entry)
         )

@@ -1,8 +1,8 @@
 """Answers /healthz, /readyz and /metrics.
 
-Alive means that the event loop still turns; ready is what the app's
-callback says. No request here touches the API server. Sockets and their limits are in
-``health_connections``; this module parses a request and builds its answer.
+The controller is alive if its event loop runs, and ready if the callback returns no problem. No
+request here uses the API server. Sockets and their limits are in ``health_connections``; this
+module parses a request and builds its answer.
 
     HealthError     the address cannot be listened on
 """
@@ -18,14 +18,14 @@ from controller.serve.health_connections import HealthConnections, HealthLimits
 from controller.serve.metrics import CONTENT_TYPE, Metrics
 
 ReadinessCheck = Callable[[], Sequence[str]]
-"""Returns why the controller is not ready, in words; nothing when it is."""
+"""Describes why the controller is not ready; empty if it is."""
 
 _TEXT = "text/plain; charset=utf-8"
 _METHODS = ("GET", "HEAD")
 _RENDER_SHARE = 20
-"""Rendered metrics are served again for this many times of what rendering took.
+"""Rendered metrics are served again for this many times the duration of their rendering.
 
-So scrapes cost at most a twentieth of the event loop's time, however many come.
+So any number of scrapes costs at most a twentieth of the event loop's time.
 """
 
 
@@ -48,12 +48,12 @@ class HealthServer:
         """Prepare; nothing listens yet.
 
         Args:
-            host: 127.0.0.1 on a machine of one's own, 0.0.0.0 in a Pod, whose kubelet probes from
+            host: 127.0.0.1 on a developer's machine, 0.0.0.0 in a Pod, whose kubelet probes from
                 outside.
-            port: 0 takes a free one, see ``port``.
-            find_unready: asked at every /readyz.
+            port: 0 for a free port, see ``port``.
+            find_unready: called for each /readyz.
             metrics: rendered for /metrics.
-            limits: of connections; by default fitted to this process's descriptors.
+            limits: limits of connections; None for limits that fit this process's descriptors.
         """
         self._host = host
         self._wanted_port = port

@@ -1,18 +1,17 @@
 """The sockets of the health endpoint: one short request and one answer for each connection.
 
-Where no NetworkPolicy closes it, the port is open to every Pod. No number of slow or silent clients
-may keep a probe from its answer, or take the descriptors that the controller needs for the API
-server:
+Without a NetworkPolicy, the port is open to every Pod. No number of slow or silent clients may
+delay the answer to a probe, or use the descriptors that the controller needs for the API server:
 
-1. A new connection is accepted always. If there are too many, the oldest one of the same source is
-   closed for it, else the oldest one of the source that has the most (``ConnectionTable``).
-2. A request that is there when its connection is accepted is answered at once, so a probe waits
-   for no other connection.
+1. A new connection is always accepted. If there are too many, the oldest one of the same source is
+   closed for it, otherwise the oldest one of the source with the most (``ConnectionTable``).
+2. A request that has arrived when its connection is accepted is answered at once, so a probe does
+   not wait for other connections.
 3. A connection ends after one answer, and at its deadline in any case. No body is read.
 4. Few connections are accepted in one turn of the event loop, so its other work goes on.
 
-aiohttp, which serves HTTP elsewhere, has neither a deadline for the head of a request nor a bound
-on connections.
+aiohttp, which serves HTTP elsewhere, has neither a deadline for the head of a request nor a limit
+of connections.
 """
 
 import asyncio
@@ -37,7 +36,7 @@ _MOST_CONNECTIONS = 256
 _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 16
 _PAUSE_SECONDS = 0.1
-"""How long nothing is accepted when this process has no descriptor left and none to free."""
+"""Pause of accepting when this process has no descriptor left and cannot free one."""
 # Families and addresses of a host name that this host lacks, often IPv6.
 _NOT_HERE = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}
 _NO_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -48,13 +47,13 @@ _TOO_LARGE = b"HTTP/1.1 431 Request Too Large\r\nContent-Length: 0\r\nConnection
 
 @dataclass(frozen=True, slots=True)
 class HealthLimits:
-    """What a client may have."""
+    """Limits of clients."""
 
     connections: ConnectionLimit
     request_bytes: int = 8192
-    """Of the request's line and headers."""
+    """Most bytes of the request's line and headers."""
     seconds: float = 10.0
-    """From the connection to the end of its answer."""
+    """Most time from the connection to the end of its answer."""
 
     @classmethod
     def by_descriptors(cls) -> Self:
@@ -116,7 +115,7 @@ class HealthConnections:
             self._take(accepted, name_source(address[0]))
 
     def _free_descriptor(self, listener: socket.socket) -> None:
-        """Give up the oldest connection; with none, leave the listener alone for a while."""
+        """Close the oldest connection; if there is none, pause accepting."""
         oldest = next(iter(self._open.list_open()), None)
         if oldest is not None:
             self._end(oldest)
@@ -138,7 +137,7 @@ class HealthConnections:
         self._read(connection)
 
     def _read(self, connection: "_Connection") -> None:
-        """Read what is there; answer once the head is complete."""
+        """Read the bytes that have arrived; answer when the head is complete."""
         try:
             chunk = connection.socket.recv(_CHUNK)
         except BlockingIOError:
@@ -161,7 +160,7 @@ class HealthConnections:
         self._write(connection)
 
     def _write(self, connection: "_Connection") -> None:
-        """Write what the client takes; end the connection after the last byte."""
+        """Write as much as the socket takes; end the connection after the last byte."""
         try:
             sent = connection.socket.send(connection.answer)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""What the controller measures, in the text form of Prometheus.
+"""The metrics of the controller, in the text form of Prometheus.
 
 Served by ``controller.serve.health``. Each controller has a registry of its own instead of the
 library's global one, so that one test can run two controllers.
@@ -13,7 +13,7 @@ from framework.kube.errors import ApiError, KubeError
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _PREFIX = "frameworkcontroller"
-# A decision takes micro- to milliseconds; a second is a fault.
+# A decision takes microseconds to milliseconds; a whole second is a bug.
 _DECISION_BUCKETS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
 _REQUEST_BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
 _RELEASE_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 5.0)

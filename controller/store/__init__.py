@@ -1,1 +1,1 @@
-"""Store: what is known about each Framework, and what each part may write."""
+"""Store: one entry for each Framework, with three parts that have one writer each."""

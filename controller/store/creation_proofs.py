@@ -1,4 +1,4 @@
-"""Creation proofs: a nonce, and an Ed25519 signature over what an object is and the nonce.
+"""Creation proofs: a nonce, and an Ed25519 signature over the identity of an object and the nonce.
 
 ``controller.store.provenance`` uses them for Pods and ConfigMaps, ``controller.kinds.proofs`` for
 the objects of jobs.
@@ -30,13 +30,13 @@ class KeyPair:
         self.public_key = _encode(self._key.public_key().public_bytes_raw())
 
     def sign(self, parts: Sequence[str]) -> str:
-        """Build the proof of an object that is about to be created; ``parts`` say what it is."""
+        """Build the proof of an object that is about to be created; ``parts`` identify it."""
         nonce = bytes.fromhex(self._keys.new_key())[:_NONCE_BYTES]
         return _encode(nonce + self._key.sign(_build_message(parts, nonce)))
 
 
 def find_signer(proof: str, keys: Iterable[str], parts: Sequence[str]) -> str:
-    """Find the public key that verifies a proof; "" if none does, or it is no proof."""
+    """Find the public key that verifies a proof; "" if no key does, or the text is no proof."""
     decoded = _decode(proof, _NONCE_BYTES + _SIGNATURE_BYTES)
     if decoded is None:
         return ""
@@ -71,7 +71,7 @@ def _encode(content: bytes) -> str:
 
 
 def _decode(text: str, length: int) -> bytes | None:
-    """Decode what ``_encode`` made of so many bytes; None if it is anything else."""
+    """Decode ``length`` bytes that ``_encode`` has encoded; None for another text."""
     if len(text) != 4 * -(-length // 3):
         return None
     try:

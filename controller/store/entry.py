@@ -1,11 +1,11 @@
 """An Entry: all that is known about one Framework, in three parts that have one writer each.
 
-1. ``observed``: what the API server has shown. Written by ``controller.store``.
-2. ``outcomes``: what became of our requests. Written by ``controller.execute``.
-3. ``pacing``: when to decide and write next. Written by ``controller.reconcile``.
+1. ``observed``: the objects that the API server has shown. Written by ``controller.store``.
+2. ``outcomes``: requests in flight, and the results of others. Written by ``controller.execute``.
+3. ``pacing``: the times of the next decision and write. Written by ``controller.reconcile``.
 
 Every part may read the others. When another Framework of the same name appears, the store starts a
-new incarnation in ``observed``, and the owners of the other two parts drop what they hold of the
+new incarnation in ``observed``, and the owners of the other two parts drop their state of the
 former one before the next decision (``follow``).
 
 Example: the create of a Pod is refused. The executor records a failure in ``outcomes`` and wakes
@@ -39,7 +39,7 @@ class Entry:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether nothing at all is known any more."""
+        """Return whether nothing is known any more."""
         known = self.observed
         is_known = known.version or known.fault or known.configmap or known.pods
         return not (is_known or self.outcomes.in_flight)

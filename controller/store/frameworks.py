@@ -1,4 +1,4 @@
-"""Takes a version of a Framework into an entry, decoded at once or later, or puts it away."""
+"""Puts versions of a Framework into its entry, and decodes or strips them."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from framework.kube.keptjson import KeptJson
 from framework.kube.resources import Object
 from framework.kube.stream import BrokenStreamError
 
-# To keep a smaller Framework takes about the memory of its identity.
+# A smaller Framework takes about as much memory as its identity.
 _LEAST_STRIPPED_BYTES = 4096
 
 
@@ -37,17 +37,17 @@ def decode_status(entry: Entry) -> None:
 
 
 def take_read(entry: Entry, wire: Object, *, is_stored: bool) -> None:
-    """Take what a live GET of the known Framework shows, instead of a version that is stripped.
+    """Take the answer to a live GET of the known Framework, instead of a stripped version.
 
     Args:
-        entry: of this Framework.
+        entry: the entry of this Framework.
         wire: the answer.
-        is_stored: whether its status is taken if the one that is known is our own.
+        is_stored: whether the status of the answer is taken, and not only spec and metadata.
     """
     known = entry.observed
     if known.undecoded is not None:
         is_stored |= known.is_status_undecoded
-        # A watch may have shown a later version before the answer came: that is read, too.
+        # A watch may have shown a later version before the answer came: that is read later.
         if read_version(wire).resource_version >= read_version(known.undecoded).resource_version:
             known.undecoded = None
     take(entry, wire, is_stored=is_stored)
@@ -57,9 +57,9 @@ def take_written(entry: Entry, wire: Object, status: FrameworkStatus) -> None:
     """Take the answer to our own status write; a later edit that a watch has shown stays.
 
     Args:
-        entry: of this Framework, or of a later one of this name, which is not changed.
+        entry: the entry of this Framework, or of a later one of this name, which is not changed.
         wire: the answer.
-        status: what was written.
+        status: the status that was written.
     """
     decode_framework(entry)
     known = entry.observed.framework
@@ -84,9 +84,9 @@ def put_away(entry: Entry, budget: KeptJson, *, is_at_rest: bool) -> None:
     """Find room for the JSON of a decoded Framework until its next turn, or strip it.
 
     Args:
-        entry: of this Framework; no request for it is unsent or in flight.
-        budget: of the JSON of all Frameworks.
-        is_at_rest: whether nothing of it is likely to be needed soon.
+        entry: the entry of this Framework; no request for it is unsent or in flight.
+        budget: the room for the JSON of all Frameworks.
+        is_at_rest: whether the Framework is not likely to be needed soon.
     """
     known = entry.observed
     known.kept = None
@@ -99,7 +99,7 @@ def put_away(entry: Entry, budget: KeptJson, *, is_at_rest: bool) -> None:
 
 
 def _strip(entry: Entry, framework: Framework) -> None:
-    """Keep nothing but the identity: the rest is stored, also the status."""
+    """Keep only the identity: the API server has the rest, also the status."""
     known, meta = entry.observed, framework.metadata
     metadata = {
         "name": entry.name,
@@ -117,7 +117,7 @@ def take(entry: Entry, wire: Object, *, is_stored: bool) -> None:
     """Take a version of a Framework.
 
     Args:
-        entry: of this Framework.
+        entry: the entry of this Framework.
         wire: the version.
         is_stored: whether its status is taken, and not only spec and metadata.
     """
@@ -132,7 +132,7 @@ def take(entry: Entry, wire: Object, *, is_stored: bool) -> None:
         entry.observed.fault = None
     except FieldErrors as e:
         entry.observed.framework = None
-        # Not the exception itself: its traceback would keep the whole object.
+        # A new exception, because the traceback of ``e`` would keep the whole object in memory.
         entry.observed.fault = FieldErrors(e.errors)
 
 

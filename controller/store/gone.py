@@ -1,4 +1,4 @@
-"""The UIDs of objects that were seen deleted: a late answer brings none of them back."""
+"""The UIDs of objects that were seen deleted, so that a late answer does not bring them back."""
 
 from collections import OrderedDict
 
@@ -6,7 +6,7 @@ _REMEMBERED_UIDS = 100_000
 
 
 class GoneUids:
-    """The newest of these UIDs."""
+    """The newest UIDs of objects that were seen deleted."""
 
     def __init__(self) -> None:
         """Start empty."""

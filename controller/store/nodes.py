@@ -1,15 +1,16 @@
-"""The nodes that are to be left: cordoned, or with taints at which Tasks leave.
+"""The nodes that Tasks leave: cordoned nodes, and nodes with one of the configured taints.
 
-Of all other nodes nothing is kept. Each notice has a time: Pods of attempts that started after it
-do not leave because of it. This time is
+Other nodes are not kept. Each notice has a time: Pods of attempts that started after this time do
+not leave because of the notice. The time is
 
-1. that of the notice before, if it is about the same taint;
+1. the time of the former notice, if it is about the same taint;
 2. now, if this controller sees that the taint is new;
-3. else, in the first list, that of the taint, if it has one (Kubernetes adds a taint with a time to
-   a cordoned node), or now: then the notice is not dated, and Pods that tolerate the taint stay.
+3. otherwise (in the first list) the time of the taint: Kubernetes adds a taint with a time to a
+   cordoned node. For a taint without a time, it is now. Then the notice is not dated, and Pods that
+   tolerate the taint stay.
 
 Example: node n1 is cordoned at 10:00:00 and gets a spot taint at 10:05:00. It has two notices, with
-these times. When both are gone, so are the notices.
+these times. When the cordon and the taint are removed, the notices are, too.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,9 +40,9 @@ class NodeStore:
         """Start without a list.
 
         Args:
-            taints: at which Tasks leave.
+            taints: the taints at which Tasks leave.
             clock: for the times of notices.
-            on_change: called with the names of nodes that have a notice which they did not have.
+            on_change: called with the names of nodes that have a new notice.
             leaves_on_cordon: whether Tasks leave nodes that are cordoned.
         """
         self._rules: dict[str, list[Taint]] = {}
@@ -53,7 +54,7 @@ class NodeStore:
         self._notices: dict[str, NodeNotices] = {}
         self.is_listed = False
         self.is_missing = False
-        """Whether the first list has not come in time, for example because it is not allowed."""
+        """Whether the first list is late, for example because the right to list them is missing."""
 
     @property
     def notices(self) -> Mapping[str, NodeNotices]:
@@ -78,7 +79,7 @@ class NodeStore:
             self._report({node.name})
 
     def bookmark(self, resource_version: str) -> None:
-        """Nothing changes."""
+        """Do nothing: a version without a node is not kept."""
 
     def _take(self, node: NodeView, before: NodeNotices, now: datetime) -> bool:
         """Keep the notices of a node; return whether one of them is new."""
@@ -115,7 +116,7 @@ class NodeStore:
 
 
 def _find_known(before: NodeNotices, taint: Taint) -> NodeNotice | None:
-    """Find the notice about the same taint; one that was removed and added again is another."""
+    """Find the notice about the same taint. One that was removed and added again is a new taint."""
     for notice in before:
         known = notice.taint
         is_same = replace(known, added_at=taint.added_at) == taint

@@ -1,4 +1,4 @@
-"""How an object says which Framework it belongs to, and which of two versions of it is newer.
+"""Finds the Framework that an object belongs to, and the newer one of two versions of an object.
 
 The store sees the same objects through lists, watches and answers, in any order.
 """
@@ -29,7 +29,7 @@ RESOURCES: dict[ObjectKind, Resource] = {
 
 
 class Version(NamedTuple):
-    """Which Framework of a name it is, and which version of it."""
+    """The identity of a Framework, and its version."""
 
     uid: str
     resource_version: int
@@ -68,7 +68,7 @@ def measure_object(wire: Object) -> int:
 
 
 def name_key(framework: Object) -> str:
-    """Build the key of a Framework: its own name, whatever labels a user gave it."""
+    """Build the key of a Framework from its own name; its labels do not count."""
     meta = read_meta(framework)
     return f"{meta.get('namespace') or ''}/{meta.get('name') or ''}"
 
@@ -103,7 +103,7 @@ def _read_label(meta: Object) -> str | None:
 
 
 def parse_version(text: Any) -> int:
-    """Parse a resourceVersion, 0 if it is none."""
+    """Parse a resourceVersion; 0 if it is not a number."""
     try:
         return int(text)
     except (TypeError, ValueError):
@@ -111,7 +111,7 @@ def parse_version(text: Any) -> int:
 
 
 def is_overtaken(wire: Object, known: ObjectView) -> bool:
-    """Return whether the object was seen after this end: then it had only left the selector."""
+    """Return whether a later version of the object is known: then it had only left the selector."""
     version = parse_version(read_meta(wire).get("resourceVersion"))
     return 0 < version < parse_version(known.resource_version)
 
@@ -123,7 +123,7 @@ def is_same_version(meta: Object, known: ObjectView) -> bool:
 
 
 def has_roster_beyond(known: ObjectView, view: ObjectView) -> bool:
-    """Return whether the same version of a ConfigMap brings the roster that was not kept."""
+    """Return whether this is the same version of a ConfigMap, with the roster that was not kept."""
     if not isinstance(known, ConfigMapView) or not isinstance(view, ConfigMapView):
         return False
     is_same = (known.uid, known.resource_version) == (view.uid, view.resource_version)
@@ -131,7 +131,7 @@ def has_roster_beyond(known: ObjectView, view: ObjectView) -> bool:
 
 
 def is_older(view: ObjectView, than: ObjectView) -> bool:
-    """Return whether a version of an object was before another one."""
+    """Return whether a version of an object is older than another one."""
     return parse_version(view.resource_version) < parse_version(than.resource_version)
 
 

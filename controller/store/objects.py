@@ -1,4 +1,4 @@
-"""Puts Pods and ConfigMaps into an entry, and takes them out."""
+"""Puts Pods and ConfigMaps into an entry, and removes them."""
 
 from controller.core.actions import ObjectKind
 from controller.store import provenance
@@ -25,7 +25,7 @@ def put_object(entry: Entry, kind: ObjectKind, view: PodView | ConfigMapView, no
         if view.is_ended or view.is_terminating:
             known.record_end_version(view.uid, view.resource_version)
     else:
-        # Any client may create ConfigMaps of such names.
+        # Any client may create a ConfigMap of this name, so its roster is not kept.
         known.configmap = view if view.uid in known.proven else drop_long_roster(view)
 
 
@@ -37,7 +37,7 @@ def put_newer(entry: Entry, kind: ObjectKind, view: PodView | ConfigMapView, now
 
 
 def discard_object(entry: Entry, kind: ObjectKind, name: str) -> None:
-    """Take an object out."""
+    """Remove an object."""
     known = entry.observed
     view = known.find_object(kind, name)
     if view is not None:

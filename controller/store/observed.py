@@ -1,4 +1,4 @@
-"""Observed: what lists, watches and answers have shown of one Framework and its objects.
+"""Observed: one Framework and its objects, as lists, watches and answers have shown them.
 
 Only ``controller.store`` writes it: tests/controller/test_entry_owners.py.
 """
@@ -26,7 +26,7 @@ _MOST_NAMES = 2 * constants.MAX_TASK_NUMBER
 
 @dataclass(slots=True)
 class Observed:
-    """What is known about one Framework of one name, and about the objects of its attempt."""
+    """The newest Framework of one name, and the objects of its attempt."""
 
     incarnation: int = 0
     """Counts the Frameworks of this name. Outcomes and pacing are of one incarnation."""
@@ -58,7 +58,7 @@ class Observed:
     read_configmap: ConfigMapView | None = None
     """The version of the ConfigMap from which ``published`` was read."""
     published: PublishedRoster = field(default_factory=PublishedRoster)
-    """What the attempt's own ConfigMap carries of the roster."""
+    """The roster in the attempt's own ConfigMap, and its progress."""
     pods: dict[str, PodView] = field(default_factory=dict)
     """Pods by name."""
     addressed_at: float | None = None
@@ -66,7 +66,7 @@ class Observed:
     live: dict[Name, str] = field(default_factory=dict)
     """UID that the last live GET or believed deletion found under a name, "" for none."""
     live_limit: int = _MOST_NAMES
-    """At how many names ``live`` is cut to those of the attempt."""
+    """Number of names above which ``live`` is reduced to those of the attempt."""
     unconfirmed: dict[Name, datetime] = field(default_factory=dict)
     """Objects that an answer showed and no watch yet, with the time of the answer."""
     disruptions: dict[str, str] = field(default_factory=dict)
@@ -86,9 +86,9 @@ class Observed:
     unchecked: set[Name] = field(default_factory=set)
     """Objects whose creation proof is not checked yet."""
     checked_keys: tuple[str, ...] = ()
-    """Public keys with which all other objects were checked."""
+    """Public keys with which the objects that are not in ``unchecked`` were checked."""
     spent_proofs: dict[str, str] = field(default_factory=dict)
-    """UID of the object that had a creation proof first, of objects that are gone."""
+    """By the creation proof of an object that is gone, the UID of this object."""
 
     @property
     def version(self) -> Version | None:
@@ -112,7 +112,7 @@ class Observed:
         return self.undecoded is not None and self.undecoded.is_stripped
 
     def find_object(self, kind: ObjectKind, name: str) -> PodView | ConfigMapView | None:
-        """Find the Pod of a name, or the ConfigMap whatever its name."""
+        """Find the Pod of a name, or the ConfigMap, which may have any name."""
         return self.pods.get(name) if kind is ObjectKind.POD else self.configmap
 
     def list_objects(self, kind: ObjectKind) -> list[PodView] | list[ConfigMapView]:
@@ -134,7 +134,7 @@ class Observed:
             del self.disruptions[next(iter(self.disruptions))]
 
     def record_end_version(self, uid: str, resource_version: Any) -> None:
-        """Record at which version a Pod ended first; an attempt's Pods are enough."""
+        """Record at which version a Pod was first seen ended, for the newest Pods only."""
         self.end_versions.setdefault(uid, parse_version(resource_version))
         if len(self.end_versions) > 2 * constants.MAX_TASK_NUMBER:
             del self.end_versions[next(iter(self.end_versions))]
@@ -142,8 +142,8 @@ class Observed:
     def increment_name_revision(self, name: Name, in_flight: AbstractSet[ActionKey]) -> None:
         """Record that another object may have taken a name.
 
-        Only an answer in flight asks for it. So the other names are forgotten when there are many:
-        any client may create Pods of ever new names with our label.
+        Only the answers to requests in flight need revisions. So the other names are forgotten when
+        there are many: any client may create Pods of ever new names with our label.
         """
         self.name_revisions[name] += 1
         if len(self.name_revisions) > _MOST_NAMES + 2 * len(in_flight):
@@ -152,7 +152,7 @@ class Observed:
             self.name_revisions = Counter(kept)
 
     def record_free_name(self, name: Name) -> None:
-        """Record that a name is free; when there are many, only those of the attempt's Pods."""
+        """Record that a name is free; of many names, keep only those of the attempt's Pods."""
         self.live[name] = ""
         if len(self.live) > self.live_limit:
             status = self.framework.status if self.framework else None
@@ -163,7 +163,7 @@ class Observed:
                 for known, uid in self.live.items()
                 if known[0] is not ObjectKind.POD or known[1] in names
             }
-            # So that the next cut is as far away as this one was.
+            # Raise the limit, so that not each further name causes a reduction.
             self.live_limit = _MOST_NAMES + 2 * len(self.live)
 
     def drop_stale_live_result(self, name: Name, uid: str) -> None:

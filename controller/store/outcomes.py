@@ -1,4 +1,4 @@
-"""Outcomes: what became of the requests for one Framework.
+"""Outcomes: the requests for one Framework that are in flight, and the results of others.
 
 Only ``controller.execute`` writes it: tests/controller/test_entry_owners.py.
 """
@@ -12,7 +12,7 @@ from controller.store.object_identity import Version
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A status that the server does not take, for one generation of a Framework, and its answer."""
+    """The server refuses the status that was decided for one generation of a Framework."""
 
     uid: str
     generation: int
@@ -40,7 +40,7 @@ class Outcomes:
     retry_at: float = 0.0
     """Until then the server asked us to wait, in seconds of the monotonic clock."""
     refusal: Refusal | None = None
-    """Why the last status decided cannot be stored."""
+    """Why the server refuses the last status that was decided."""
     blocked: tuple[str, str] | None = None
     """Reason and message of the condition Blocked that was written without a decision."""
 
@@ -70,9 +70,9 @@ class Outcomes:
             del self.failed_keys[key.verb, key.kind, key.name]
 
     def drop_former_failure(self, key: ActionKey) -> int:
-        """Drop the failure of the same name for an attempt that is over, or they would pile up.
+        """Drop the failure of the same name for an attempt that is over; it would stay for ever.
 
-        Ten thousand creates may fail at every try: they are not walked here.
+        This does not walk all failures: ten thousand creates may fail at each try.
 
         Returns:
             How many consecutive failures it counted.

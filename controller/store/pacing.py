@@ -1,4 +1,4 @@
-"""Pacing: when a Framework is decided and written next.
+"""Pacing: the times of the next decision and write of one Framework.
 
 Only ``controller.reconcile`` writes it: tests/controller/test_entry_owners.py.
 """
@@ -14,7 +14,7 @@ from framework.kube.backoff import Backoff
 
 @dataclass(frozen=True, slots=True)
 class MemoryWait:
-    """A Framework for which there was no memory, and which is not read again before there is."""
+    """A Framework that had no memory; it is not read again before there is enough."""
 
     version: Version
     growth: Growth
@@ -34,16 +34,15 @@ class Pacing:
     changed_at: float | None = None
     """Since when a status change waits to be written; None for no such change."""
     is_paused: bool = False
-    """Whether its key came up while no decision was allowed."""
+    """Whether a worker took its key while no decision was allowed."""
     backoff: Backoff | None = None
     """Delays of retries after a request of the worker failed; None after a success."""
     refusal_backoff: Backoff | None = None
     """Delays of retries while the server refuses the status for good."""
     memory_wait: MemoryWait | None = None
-    """What the Framework waited for when it was put away; None for no memory."""
-
+    """The memory that the Framework waited for when it was stripped; None if it did not wait."""
     waits: dict[Wait, float] = field(default_factory=dict)
-    """When a decision first waited for what the last decision waits for."""
+    """For each wait of the last decision, when a decision first had it."""
 
     def compute_waited(self, now: float) -> Mapping[Wait, float]:
         """Compute how long decisions have waited."""

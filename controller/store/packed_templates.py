@@ -1,7 +1,7 @@
-"""Pod templates packed: kept as JSON, because as Python objects they take many times the memory.
+"""Packed Pod templates: kept as JSON, because as Python objects they take many times the memory.
 
-Any tenant may store a template of 1.4 MB that is nothing but empty objects: 33 MB
-of them. It is read seldom, when a Pod is created or a gang starts, and unpacked for each reading.
+Any tenant may store a template of 1.4 MB that has only empty objects, which take 33 MB in Python.
+Templates are read seldom, when a Pod is created or a gang starts, and unpacked for each reading.
 """
 
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
@@ -13,7 +13,7 @@ import msgspec
 from framework.api.objectmeta import ObjectMeta
 from framework.api.types import FrameworkSpec, TaskRoleSpec
 
-# Smaller ones, in all roles together, are not worth the work.
+# The templates of a spec are not packed if they are smaller in all.
 _LEAST_BYTES = 4096
 
 

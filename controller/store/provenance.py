@@ -1,14 +1,15 @@
 """Provenance: creation proofs, the signatures by which objects of our own creates are recognized.
 
 1. Every controller process has an Ed25519 key pair, made at its start. The private key never leaves
-   the process; the public key is in the attempt's status before the first create (core/creators).
+   the process; the public key is in the attempt's status before the first create
+   (``controller/core/objects/creators.py``).
 2. Each created object carries an annotation: a nonce, and a signature over the nonce, the kind, the
    namespace, the name, the UIDs of Framework and owner, and the identity of the attempt.
 3. An object is proven when the answer to our own create carried its UID, when the persisted status
    names its UID, or when its signature fits one of the persisted keys. A proof counts for one UID:
    when an object has gone before its UID was recorded, a copy of its annotation proves nothing.
 
-Each object is looked at once per UID and annotation, and again when the keys have changed.
+Each object is checked once per UID and annotation, and again when the keys have changed.
 
 More: docs/design/state-machines.md, "Creation proofs".
 """
@@ -24,7 +25,7 @@ from framework.api.types import Framework
 from framework.clock import KeySource
 
 _DOMAIN = constants.CREATION_PROOF_ANNOTATION + "/1"
-# Unrecorded Pods that were deleted by others, all within the moments before they are recorded.
+# Enough: only Pods that another client deletes before their UIDs are recorded.
 _MAX_SPENT = 1000
 
 
@@ -67,7 +68,7 @@ def record_seen(
 
 
 def record_gone(entry: Entry, name: Name, view: PodView | ConfigMapView) -> None:
-    """Take the end of an object; its proof is not for another one."""
+    """Record the end of an object, so that its proof does not count for another one."""
     known = entry.observed
     is_own = view.uid in known.proven or (name in known.unchecked and is_proven(entry, view))
     known.unchecked.discard(name)
@@ -77,9 +78,9 @@ def record_gone(entry: Entry, name: Name, view: PodView | ConfigMapView) -> None
 
 
 def check_objects(entry: Entry) -> None:
-    """Check the objects that came since, and all of them again when the keys have changed.
+    """Check the new objects, or all objects if the keys have changed.
 
-    Not while a create of that name is unanswered: its answer proves the object without a check.
+    An object whose create is in flight is left out: the answer proves it without a check.
     """
     known = entry.observed
     keys = _read_keys(entry)
@@ -103,10 +104,10 @@ def check_objects(entry: Entry) -> None:
 
 
 def _accept_recorded_configmap(entry: Entry) -> None:
-    """Take the ConfigMap that the status names for our own, whenever it came to name it.
+    """Record that the ConfigMap which the status names is ours.
 
-    The status of an older controller may be read after the ConfigMap was looked at, and names no
-    key then, whose change would have it looked at again.
+    The status of an older controller may be read after the ConfigMap was checked. It has no keys,
+    so there is no change of keys that causes another check.
     """
     known, configmap = entry.observed, entry.observed.configmap
     if configmap is None:
@@ -152,7 +153,7 @@ def forget(entry: Entry) -> None:
 
 
 def _list_parts(framework: Framework, view: PodView | ConfigMapView) -> list[str]:
-    """List what the proof of an object says."""
+    """List the parts of an object's identity that its proof signs."""
     if isinstance(view, PodView):
         identity = [constants.POD_KIND, view.task_uid, view.task_attempt_id]
     else:

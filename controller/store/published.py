@@ -1,4 +1,4 @@
-"""What an attempt ConfigMap carries of the roster, read once per version."""
+"""Reads the roster in an attempt's ConfigMap, once for each version."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from framework.api.rostervalues import RosterError
 
 
 def refresh_published(entry: Entry) -> None:
-    """Read what the attempt's own ConfigMap carries now; any other one is never decoded."""
+    """Read the roster in the attempt's own ConfigMap; that of another one is never decoded."""
     known, configmap = entry.observed, entry.observed.configmap
     if configmap is None or configmap.uid not in known.proven or known.lacks_roster:
         return
@@ -24,7 +24,7 @@ def read_published(
     before: ConfigMapView | None,
     after: ConfigMapView,
 ) -> PublishedRoster:
-    """Read what ``after`` carries; ``known`` is what was read of ``before``."""
+    """Read the roster in ``after``; ``known`` was read from ``before``."""
     if before is None or before.uid != after.uid:
         known, before = PublishedRoster(), None
     roster = known.roster

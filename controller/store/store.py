@@ -1,17 +1,17 @@
-"""The store: what the controller knows, one Entry per Framework.
+"""The store: all that the controller knows, one Entry per Framework.
 
-1. The informers pass on what lists and watches show, by kind: ``apply``, ``remove``, ``replace``.
-2. Executor and writer pass on what the server answered to our own requests: ``record_...``. An
-   answer counts like an event that came early.
+1. The informers pass on the objects of lists and watches, by kind: ``apply``, ``remove``,
+   ``replace``.
+2. Executor and writer pass on the server's answers to our own requests: ``record_...``. An answer
+   counts like an event that came early.
 3. Each change of an entry calls ``on_change`` with its key.
 4. Before a decision, ``settle`` checks the creation proofs of new objects and reads the roster.
-
 5. A Framework that a watch or a list shows is kept undecoded (``Observed.undecoded``). The worker
    decodes it in the turn of its namespace. So several versions that come between two turns cost
    one decode.
-6. There is room for so many bytes of JSON only (``KeptJson``). Of a Framework beyond that, only the
-   identity is kept (``Observed.is_stripped``): the worker reads it live in its turn, and strips it
-   again afterwards (``frameworks.put_away``).
+6. The room for JSON is limited (``KeptJson``). Of a Framework without room, only the identity is
+   kept (``Observed.is_stripped``): the worker reads it live in its turn, and strips it again
+   afterwards (``frameworks.put_away``).
 
 Invariants:
 - A status that is not decoded yet is decoded before an object of its Framework ends, because it
@@ -74,7 +74,7 @@ from framework.kube.deferred import DeferredObject
 from framework.kube.resources import Object
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
-# A status write that the controller before us had sent may arrive so long after we began to act.
+# A status write of the former leader may arrive until this long after we began to act.
 _LATE_WRITE_SECONDS = 60.0
 
 
@@ -82,7 +82,7 @@ class Store:
     """All entries. ``on_change`` is called with the key of every entry that changed."""
 
     def __init__(self, on_change: Callable[[str], None], clock: Clock | None = None) -> None:
-        """Start empty. ``clock``: for the times entries keep, and for ``follow``."""
+        """Start empty. ``clock``: for the times in entries, and for ``follow``."""
         self._entries: dict[str, Entry] = {}
         self._on_change = on_change
         self._clock = clock
@@ -110,14 +110,18 @@ class Store:
         self._trusted_until = math.inf
 
     def expect_late_writes(self) -> None:
-        """Begin to act: a status write of the controller before us may be on its way still."""
+        """Begin to act: a status write of the former leader may still be on its way."""
         self._trusted_until = self._read_clock() + _LATE_WRITE_SECONDS
 
     def confirm(self, items: Iterable[Object]) -> set[str]:
-        """Take a page of a list of all Frameworks that is read since we lead; return whose it has.
+        """Take a page of the list of all Frameworks that is read after we became the leader.
 
-        The watch may be behind what the leader before us wrote. It is not replaced by the list,
-        because it may be ahead of that too: what the two do not agree on is read live.
+        The watch may be behind the last writes of the former leader. The list does not replace its
+        versions, because the watch may also be ahead of the list: a Framework for which the two
+        differ is read live.
+
+        Returns:
+            The keys of the known Frameworks that the page contains.
         """
         confirmed = set()
         for wire in items:
@@ -130,7 +134,7 @@ class Store:
         return confirmed
 
     def finish_take_over(self, confirmed: AbstractSet[str]) -> None:
-        """Begin to lead; Frameworks that no page of the list has confirmed are read live."""
+        """Begin to lead; let the Frameworks be read live that no page of the list has confirmed."""
         self.expect_late_writes()
         for entry in self._entries.values():
             if entry.observed.version is not None and entry.key not in confirmed:
@@ -152,7 +156,7 @@ class Store:
             self._apply_object(kind, wire)
 
     def remove(self, kind: ObjectKind, wire: Object) -> None:
-        """Take a watch's word that an object is gone, or left the selector."""
+        """Take the DELETED event of a watch: an object is gone, or left the selector."""
         if kind is ObjectKind.FRAMEWORK:
             self._remove_framework(wire)
         else:
@@ -168,8 +172,8 @@ class Store:
     ) -> None:
         """Take the whole list of a kind; objects not in it are gone, or left the selector.
 
-        ``is_reset``: the server's storage was restored from a backup, so that what is known may
-        never have happened: everything is taken as if seen for the first time.
+        ``is_reset``: the server's storage was restored from a backup, so the known objects may
+        never have existed there. All objects are taken as if they were seen for the first time.
         """
         if is_reset:
             self._forget_kind(kind)
@@ -224,7 +228,7 @@ class Store:
         known.undecoded, known.is_status_undecoded = wire, is_stored
 
     def _remove_framework(self, wire: Object) -> None:
-        """Take a Framework's end; garbage collection does the rest."""
+        """Take the end of a Framework; the garbage collector deletes its objects."""
         entry = self._entries.get(name_key(wire))
         self._gone.add(str(read_meta(wire).get("uid")))
         if entry is None:
@@ -234,14 +238,14 @@ class Store:
             self.drop_framework(entry)
 
     def record_status(self, entry: Entry, wire: Object, status: FrameworkStatus) -> None:
-        """Take what the server returned for our own status write.
+        """Take the answer to our own status write.
 
         A watch may have shown a later edit of the user meanwhile: its spec stays.
         """
         take_written(entry, wire, status)
 
     def refresh_framework(self, entry: Entry, wire: Object) -> None:
-        """Take a live GET after a write of unknown result: what it shows is persisted.
+        """Take a live GET after a write of unknown result: it shows the persisted status.
 
         A late answer about a former Framework of this name changes nothing.
         """
@@ -267,12 +271,12 @@ class Store:
         self._on_change(entry.key)
 
     def fetch_framework(self, entry: Entry, wire: Object) -> None:
-        """Take a live GET of a Framework that is stripped, in its turn: nothing has changed."""
+        """Take a live GET of a stripped Framework in its turn; ``on_change`` is not called."""
         if read_meta(wire).get("uid") not in self._gone:
             self._take_framework(entry, wire)
 
     def drop_framework(self, entry: Entry) -> None:
-        """Take certainty that the Framework is gone; a watch that is behind brings none back."""
+        """Record that the Framework is gone; a late event does not bring it back."""
         if entry.observed.version is not None:
             self._gone.add(entry.observed.version.uid)
         self._drop(entry)
@@ -295,7 +299,7 @@ class Store:
             take(entry, wire, is_stored=True)
 
     def _start_incarnation(self, entry: Entry) -> None:
-        """Forget what requests for another Framework of this name have shown."""
+        """Forget the answers to requests for another Framework of this name."""
         if entry.observed.version is not None:
             self._gone.add(entry.observed.version.uid)
         if entry.observed.unconfirmed:
@@ -315,31 +319,31 @@ class Store:
         entry.observed.needs_refresh = True
 
     def record_sent(self, entry: Entry, key: ActionKey) -> None:
-        """Take that an action is sent: a create invalidates the last live GET of its name."""
+        """Record that an action is sent: a create invalidates the last live GET of its name."""
         if key.verb is Verb.CREATE:
             entry.observed.live.pop((key.kind, key.name), None)
             entry.observed.increment_name_revision((key.kind, key.name), entry.outcomes.in_flight)
 
     def record_gang_key(self, entry: Entry, owner_uid: str) -> None:
-        """Take that the gang key of a ConfigMap exists."""
+        """Record that the gang key of a ConfigMap exists."""
         entry.observed.gang_key_owner = owner_uid
 
     def record_unanswered_gang_key(self, entry: Entry) -> None:
-        """Take that the create of a gang key may have been applied: a Secret may be ours."""
+        """Record that the create of a gang key may have been applied: a Secret may be ours."""
         entry.observed.own_configmap = ""
 
     def record_generation(self, entry: Entry, now: datetime) -> None:
-        """Take that a generation of the roster was published now."""
+        """Record that a generation of the roster was published now."""
         entry.observed.published = replace(
             entry.observed.published, published_at=now, progress_checked_at=None
         )
 
     def record_progress_check(self, entry: Entry, at: datetime) -> None:
-        """Take when the gang's progress was computed last."""
+        """Record when the gang's progress was computed last."""
         entry.observed.published = replace(entry.observed.published, progress_checked_at=at)
 
     def settle(self, entry: Entry) -> None:
-        """Check the creation proofs of objects that came since, and read the roster if it is new.
+        """Check the creation proofs of new objects, and read the roster if it is new.
 
         Afterwards ``lacks_roster`` says whether the roster must be read live first.
         """
@@ -347,10 +351,10 @@ class Store:
         refresh_published(entry)
 
     def record_own(self, entry: Entry, kind: ObjectKind, wire: Object, now: datetime) -> bool:
-        """Take what the server returned for our own create or live GET of one of ours.
+        """Take the answer to our own create, or to a live GET of an object of ours.
 
         Returns:
-            False when the watch has shown its end already.
+            False if the watch has already shown the end of this object.
         """
         return self._record_own(entry, kind, parse_object(kind, wire), now)
 
@@ -376,16 +380,16 @@ class Store:
         return True
 
     def record_terminating(self, entry: Entry, kind: ObjectKind, wire: Object) -> None:
-        """Take what the server returned for our own delete of an object that still exists."""
+        """Take the answer to our own delete of an object that still exists."""
         view = parse_object(kind, wire)
         if view.uid not in self._gone:
             decode_status(entry)
             put_newer(entry, kind, view, self._read_clock())
 
     def record_absent(self, entry: Entry, kind: ObjectKind, name: str, uid: str | None) -> None:
-        """Take certainty that a name is free, or that the instance ``uid`` is gone.
+        """Record that a name is free, or that the instance ``uid`` is gone.
 
-        Not from an answer that time has overtaken: see ``Observed.name_revisions``.
+        The caller ignores answers that are out of date: see ``Observed.name_revisions``.
         """
         known = entry.observed.find_object(kind, name)
         if known is not None and (uid is None or known.uid == uid):
@@ -396,7 +400,7 @@ class Store:
         entry.observed.unconfirmed.pop((kind, name), None)
 
     def record_foreign(self, entry: Entry, kind: ObjectKind, name: str, uid: str) -> None:
-        """Take certainty that the name belongs to an object that is not ours."""
+        """Record that a name belongs to an object that is not ours."""
         decode_status(entry)
         discard_object(entry, kind, name)
         entry.observed.live[kind, name] = uid
@@ -412,7 +416,7 @@ class Store:
         name = str(meta.get("name"))
         known = entry.observed.find_object(kind, name)
         if known is not None and is_same_version(meta, known):
-            # Not parsed again: a new list may hold a hundred thousand Pods, nearly all unchanged.
+            # Do not parse it again: most of the hundred thousand Pods of a new list are unchanged.
             entry.observed.unconfirmed.pop((kind, name), None)
             return
         view = parse_object(kind, wire)
@@ -432,7 +436,7 @@ class Store:
         known = entry.observed.find_object(kind, name) if entry else None
         is_going = read_meta(wire).get("deletionTimestamp") is not None
         if uid and is_going:
-            # Not one that only left the selector: a live GET must be able to bring it back.
+            # An object that only left the selector is not added: a live GET may bring it back.
             self._gone.add(str(uid))
         if entry is None or known is None or known.uid != uid or is_overtaken(wire, known):
             return
@@ -450,7 +454,7 @@ class Store:
         resource_version: str,
     ) -> None:
         if parse_version(view.resource_version) <= parse_version(resource_version):
-            # A list says nothing of what no watch has shown: it may lack our label.
+            # An object that no watch has shown may lack our label: the list proves nothing then.
             is_shown = (kind, view.name) not in entry.observed.unconfirmed
             self._end(entry, kind, view, is_believed=view.is_terminating and is_shown)
 
@@ -464,15 +468,15 @@ class Store:
             entry.observed.unconfirmed.pop(name, None)
             entry.observed.record_free_name(name)
         elif entry.outcomes.is_delete_in_flight(view.uid) and self._clock is not None:
-            # The answer to our own delete shows it; if that is lost, a live GET a while later.
+            # The answer to our own delete shows the end. If it is lost, a live GET follows later.
             entry.observed.unconfirmed[name] = self._clock.now()
         else:
-            # It may only have left the selector: it is kept until a live GET, due now, is answered.
+            # It may only have left the selector: keep it, and let the next decision read it live.
             entry.observed.unconfirmed[name] = _LONG_AGO
         self._on_change(entry.key)
 
     def _forget_kind(self, kind: ObjectKind) -> None:
-        """Forget all objects of a kind and the ends that were seen: some may be undone."""
+        """Forget all objects of a kind, and the deletions: a restore may have undone them."""
         self._gone.clear()
         for entry in self._entries.values():
             if kind is ObjectKind.FRAMEWORK:
@@ -481,7 +485,7 @@ class Store:
                 known.is_status_ours = False
                 continue
             forget_objects(entry, kind)
-            # Its list may not be here yet: what is decided from must not be of another history.
+            # The list of Frameworks may come later: do not decide from a status of before.
             entry.observed.needs_refresh = True
             self._on_change(entry.key)
 

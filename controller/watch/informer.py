@@ -1,7 +1,6 @@
 """The informers: three list-watches that keep the store equal to the API server.
 
-Pods and ConfigMaps are selected by our label, so the controller never holds
-what is not a Framework's.
+Pods and ConfigMaps are selected by our label, so the controller holds no objects without it.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from framework.kube.resources import Object
 class StoreSink:
     """Passes the objects of one kind on to the store.
 
-    It knows the newest version shown, so that it recognizes a list of an older version.
+    It keeps the newest version it was given, to recognize a list of an older version.
     """
 
     def __init__(
@@ -36,10 +35,10 @@ class StoreSink:
         """Feed ``store``.
 
         Args:
-            store: takes what is shown.
-            kind: of the objects.
-            on_relist: called at every list but the first.
-            on_deletion: given each object that a watch shows as deleted, whole.
+            store: takes the objects.
+            kind: the kind of the objects.
+            on_relist: called at each list after the first.
+            on_deletion: called with each complete object that a watch shows as deleted.
         """
         self._store = store
         self._kind = kind
@@ -48,7 +47,7 @@ class StoreSink:
         self._version = -1
 
     def replace(self, items: list[Object], resource_version: str) -> None:
-        """Take a whole list; one that is older than what was shown is of a restored storage."""
+        """Take a whole list. After a restore of the server's storage, its version is older."""
         before, self._version = self._version, parse_version(resource_version)
         if before >= 0:
             self._on_relist()
@@ -65,7 +64,7 @@ class StoreSink:
             self._store.apply(self._kind, obj)
 
     def bookmark(self, resource_version: str) -> None:
-        """Learn that everything up to this version has been seen."""
+        """Record that everything up to this version has been seen."""
         self._version = max(self._version, parse_version(resource_version))
 
 
@@ -108,7 +107,7 @@ class Informers:
         self._on_connection = on_connection
         self._kept_json = kept_json
         self._watches = [
-            # Frameworks last: none is decided before its Pods and its ConfigMap are known.
+            # Frameworks are the last: their Pods and ConfigMaps must be known before a decision.
             self._follow(ObjectKind.POD, selector=constants.FRAMEWORK_NAME, trim=trim_pod),
             self._follow(
                 ObjectKind.CONFIGMAP, selector=constants.FRAMEWORK_NAME, trim=trim_configmap
@@ -154,7 +153,7 @@ class Informers:
             self._on_connection()
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Start to follow; they run for ever."""
+        """Start the list-watches, which run for ever."""
         for name, watch in self._watches:
             tasks.create_task(watch.run(), name=f"watch-{name}")
 
@@ -164,7 +163,7 @@ class Informers:
             await watch.synced.wait()
 
     def find_unready(self) -> list[str]:
-        """Name what is not known, or not connected, in words."""
+        """Describe each resource that is not listed yet, or not connected."""
         unready = []
         for name, watch in self._watches:
             if not watch.synced.is_set():

@@ -1,9 +1,9 @@
 """Watches nodes, so that Tasks leave before their nodes go: docs/design/leaving.md.
 
-1. List and watch all nodes; keep those that are to be left (``controller.store.nodes``).
-2. When nodes are to be left, have the Frameworks decided that have Pods on them: once for all nodes
-   of ``_WAIT_SECONDS``, because their Pods are found among all Pods.
-3. If nodes cannot be listed, log once what is missing. Nothing waits for them.
+1. List and watch all nodes; keep those that Tasks leave (``controller.store.nodes``).
+2. When a node is cordoned or tainted, queue the Frameworks that have Pods on it. This is done once
+   for all nodes that change within ``_WAIT_SECONDS``, because it walks all Pods.
+3. If nodes cannot be listed, log the reason and the remedy once. Nothing waits for nodes.
 """
 
 import asyncio
@@ -48,10 +48,10 @@ class NodeWatch:
         Args:
             client: reads go through it.
             store: has the Pods.
-            config: which nodes are to be left.
+            config: which nodes Tasks leave.
             clock: for the times of notices, and for the waits between tries.
             random: for these waits.
-            metrics: get the number of nodes to be left, and whether nodes are watched.
+            metrics: gets the number of nodes that Tasks leave, and whether nodes are watched.
             on_change: called with the key of each Framework that has a Pod on such a node.
         """
         self._store = store
@@ -61,7 +61,7 @@ class NodeWatch:
         self.notices = NodeStore(
             config.leave_taints,
             clock,
-            self._note,
+            self._record_changed,
             leaves_on_cordon=config.leaves_on_cordon,
         )
         self._watch = ListWatch(
@@ -79,12 +79,12 @@ class NodeWatch:
         )
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Start to follow; it runs for ever."""
+        """Start the list-watch and the tasks that follow it, which run for ever."""
         tasks.create_task(self._watch.run(), name="watch-nodes")
         tasks.create_task(self._follow(), name="nodes-to-leave")
         tasks.create_task(self._report_missing(), name="nodes-report")
 
-    def _note(self, names: frozenset[str]) -> None:
+    def _record_changed(self, names: frozenset[str]) -> None:
         self._changed |= names
         self._is_changed.set()
 
@@ -94,7 +94,10 @@ class NodeWatch:
             await asyncio.sleep(_WAIT_SECONDS)
             self._is_changed.clear()
             names, self._changed = self._changed, set()
-            logger.info("nodes are to be left", extra={"nodes": len(names), "first": min(names)})
+            logger.info(
+                "nodes are cordoned or tainted: Tasks leave them",
+                extra={"nodes": len(names), "first": min(names)},
+            )
             for key in find_frameworks(self._store, names):
                 self._on_change(key)
 

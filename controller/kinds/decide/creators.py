@@ -1,7 +1,7 @@
-"""Which objects of a job count as created by a controller. Pure.
+"""Decides which objects of a job count as created by a controller. Pure.
 
-Everybody who may create objects in the namespace can give them the owner and the labels of those
-of a job. So such an object counts as the job's only if a controller process has signed it
+Any client with the right to create objects in the namespace can give them the owner and the labels
+of a job's objects. So such an object counts as the job's only if a controller process has signed it
 (``controller.kinds.proofs``), and the status of the job has the key of this process:
 
 1. The public key of a process is in the status (``creatorKeys``) before its first create for the
@@ -31,7 +31,7 @@ KEYS_FIELD = "creatorKeys"
 """Field of the status of a job with the public keys, the newest last."""
 UNSIGNED_FIELD = "unsignedUntil"
 """Field of the status of a job that began under an older version."""
-# For the difference between the clocks of controller and API server, and for late creates.
+# Covers the difference between the clocks of controller and API server, and late creates.
 _MARGIN = timedelta(seconds=60)
 # A key is added when a controller process first creates something for the job.
 _MAX_KEYS = 128
@@ -66,7 +66,7 @@ def update_creators(snapshot: Snapshot, *, is_creating: bool) -> Object:
     """Compute the fields of the status about creators.
 
     Args:
-        snapshot: what exists; its ``creator_key`` is that of this process.
+        snapshot: the job and its objects; its ``creator_key`` is that of this process.
         is_creating: whether the decision creates objects.
     """
     old = _read_status(snapshot.job)

@@ -1,4 +1,4 @@
-"""What a decision about a job reads, and what it asks for. Pure.
+"""The input and the output of a decision about a job. Pure.
 
 The stages of a Decision are executed in order, the actions of a stage at the same time. A stage
 begins after all actions of the stage before it have succeeded.
@@ -15,7 +15,7 @@ from framework.kinds.compiled import Object, WantedWorkers
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why an object that the job needs cannot be created."""
+    """The reason why an object that the job needs cannot be created."""
 
     reason: str
     """``NameTaken`` or ``Refused``."""
@@ -39,12 +39,12 @@ class ServiceView:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A job, and what exists of its objects."""
+    """A job, and those of its objects that exist."""
 
     job: Object
-    """As the API server has it."""
+    """The job as the API server has it."""
     framework: Object | None
-    """The Framework of its name, whoever created it; None if none is known."""
+    """The Framework with its name, of any creator; None if none is known."""
     services: Mapping[str, ServiceView]
     """Services that the job owns and a controller has created, by name."""
     now: datetime
@@ -54,9 +54,9 @@ class Snapshot:
     has_new_workers: bool = False
     """Whether a scaler changes ``workers`` now."""
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Annotations of the Framework that keep what scalers have changed."""
+    """Annotations of the Framework with the changes of scalers."""
     scaled_workers: Object | None = None
-    """The same for the status of a TrainingJob, which outlives a deleted Framework."""
+    """The same for the status of a TrainingJob, which stays when the Framework is deleted."""
     scaler: str = ""
     """Scaler that is in progress: ``ScaleIn:namespace/name``; "" if there is none."""
     obstacle: Obstacle | None = None
@@ -140,7 +140,7 @@ Action: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be done for a job."""
+    """The actions for a job, and when to decide again."""
 
     stages: tuple[tuple[Action, ...], ...] = field(default=())
     """Actions by stage; no stage is empty."""

@@ -1,9 +1,9 @@
-"""Which objects belong to a job, and the marks of those that are created for it. Pure.
+"""The owner and the labels of the objects of a job. Pure.
 
 Each object has an owner reference to the job (controller, blockOwnerDeletion), so that a deletion
-of the job deletes it, and one in the foreground waits for the Framework. The labels are for the
-watches. Other clients can write both: except for the Framework, whose spec is compared, an object
-counts as the job's only if a controller has created it (``creators``).
+of the job deletes it, and a deletion in the foreground waits for the Framework. The labels are for
+the watches. Other clients can write both: except for the Framework, whose spec is compared, an
+object counts as the job's only if a controller has created it (``creators``).
 """
 
 import hashlib
@@ -19,7 +19,7 @@ KIND_LABEL = constants.ANNOTATION_PREFIX + "job-kind"
 JOB_LABEL = constants.ANNOTATION_PREFIX + "job"
 """Name of the job."""
 HASH_ANNOTATION = constants.ANNOTATION_PREFIX + "compiled-hash"
-"""On a Framework: the hash of the spec that its job became."""
+"""On a Framework: the hash of the spec that was compiled from its job."""
 _HASH_LENGTH = 32
 
 
@@ -39,7 +39,7 @@ def find_owner_uid(body: Mapping[str, Any]) -> str:
     """Find the UID of the controller among the owners of an object; "" if it has none."""
     owners = get_metadata(body).get("ownerReferences")
     for owner in owners if isinstance(owners, list) else ():
-        # The API server stores no object with two.
+        # The API server refuses an object with two of them.
         if isinstance(owner, Mapping) and owner.get("controller") is True:
             return str(owner.get("uid"))
     return ""
@@ -52,7 +52,7 @@ def is_marked(body: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
 
 
 def binds_same_role(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Return whether two RoleBindings bind the same Role; it never changes."""
+    """Return whether two RoleBindings bind the same Role, which cannot be changed."""
     return all(stored["roleRef"].get(key) == wanted["roleRef"][key] for key in ("kind", "name"))
 
 

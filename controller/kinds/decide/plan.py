@@ -1,15 +1,15 @@
 """The part of a decision that all kinds share: a job's Framework and other objects. Pure.
 
 1. The job does not own the Framework of its name: the job is Blocked, and nothing else is done.
-2. It does not exist: ask whether it can be created, because the objects beside it give rights on
-   a Framework of this name. Then create those objects, the RoleBindings as the last of them, and
-   then the Framework. After the end of the job, it is not created again.
-3. It exists: create missing Services, put changed ones back, delete those that are not wanted any
-   more (``services``), and replace the Framework if the job has changed (its hash differs) or
-   another client has changed it (its hash is that of the job, its spec is not). An executionType of
-   Stop stays, because it is final.
-4. It is being deleted: it is not changed. It is Completed: only what a scaler has added to a
-   suspended job is removed.
+2. The Framework does not exist: ask whether it can be created, because the objects beside it give
+   rights on a Framework of this name. Then create those objects, the RoleBindings as the last of
+   them, and then the Framework. After the end of the job, it is not created again.
+3. The Framework exists: create missing Services, put changed ones back, delete those that are not
+   wanted any more (``services``). Replace the Framework if the job has changed (its hash differs)
+   or another client has changed the Framework (its hash is that of the job, its spec is not). An
+   executionType of Stop stays, because it is final.
+4. The Framework is being deleted: it is not changed. It is Completed: only workers that a scaler
+   has added to a suspended job are removed.
 
 Invariants: no object that the job does not own is replaced or deleted; no RoleBinding is created
 for a Framework that cannot be created, or to a Role that the job does not own. Except for the
@@ -61,10 +61,10 @@ NAME_TAKEN, REFUSED = "NameTaken", "Refused"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done for the objects of a job."""
+    """The actions for the objects of a job."""
 
     question: tuple[Action, ...] = ()
-    """Whether the Framework can be created: before all creates."""
+    """The dry run that asks whether the Framework can be created, before all creates."""
     creates: tuple[Action, ...] = ()
     """Objects beside the Framework, which are created before it."""
     framework: tuple[Action, ...] = ()
@@ -101,7 +101,7 @@ def find_framework(snapshot: Snapshot) -> Framework | None:
 
 
 def is_completed(framework: Framework | None) -> bool:
-    """Return whether a Framework has come to its end."""
+    """Return whether a Framework is Completed."""
     status = None if framework is None else framework.status
     return status is not None and status.state is FrameworkState.COMPLETED
 
@@ -118,9 +118,9 @@ def plan_objects(
     """Plan the creates, replacements and deletes of a job.
 
     Args:
-        snapshot: what exists.
-        compiled: what the job becomes.
-        framework: what ``find_framework`` returned for the snapshot.
+        snapshot: the job and its objects.
+        compiled: the objects that were compiled from the job.
+        framework: the result of ``find_framework`` for the snapshot.
         beside: creates of this kind only, such as that of an ssh key.
         is_ended: whether the Framework of the job has been seen Completed.
         has_services: whether the job wants its Services now.
@@ -155,7 +155,7 @@ def _plan_services(snapshot: Snapshot, compiled: Compiled | None, *, is_at_end: 
     wanted = (mark(body, snapshot.job) for body in supporting if body["kind"] == SERVICE)
     services = plan_services(wanted, snapshot.services)
     if is_at_end:
-        # What is not created and not put back any more is no reason to decide again.
+        # Only deletes are left to do, so other Services are no reason to decide again.
         has_more = services.has_more and bool(services.deletes)
         return Plan(changes=services.deletes, has_more=has_more)
     changes: tuple[Action, ...] = (*services.patches, *services.recreations, *services.deletes)
@@ -168,7 +168,7 @@ def _plan_services(snapshot: Snapshot, compiled: Compiled | None, *, is_at_end: 
 
 
 def _create_others(snapshot: Snapshot, compiled: Compiled) -> Iterator[Action]:
-    """Create what is beside the Framework and its Services; what exists is compared."""
+    """Create the other objects; the executor compares those that exist."""
     for body in compiled.supporting:
         if body["kind"] != SERVICE:
             yield Create(mark(body, snapshot.job))
@@ -255,7 +255,7 @@ def _plan_change(
 
 
 def _find_forged(snapshot: Snapshot, annotations: Mapping[str, Any]) -> str:
-    """Find the annotation of scaled workers, if it has others than the job; "" if it does not.
+    """Find the annotation of scaled workers, if its workers are not those of the job; "" if not.
 
     It counts only while the hash is that of the job: it is written together with the hash.
     """

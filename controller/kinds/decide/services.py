@@ -1,10 +1,10 @@
-"""The Services of a job: which are created, put back and deleted. Pure.
+"""Decides which Services of a job are created, put back and deleted. Pure.
 
 A Service is compared by its form: the fields of its spec that the compile step sets, with the
 defaults of the API server. A Service of another form, which another client changed or an earlier
-release created, is put back by one patch. One that has an address, but is to be headless, cannot be
-patched, nor the other way round: it is deleted, and created again when it is gone. Services that
-the job does not own are in no Snapshot.
+release created, is put back by one patch. No patch can make a Service with an address headless, or
+a headless one not: such a Service is deleted, and created again when it is gone. Services that the
+job does not own are not in the Snapshot.
 
 A decision has at most 256 actions of each type; the next decision has the others.
 """
@@ -20,7 +20,7 @@ from controller.kinds.decide.decision import Create, Delete, Patch, ServiceView
 from framework.kinds.compiled import Object
 
 SERVICE = "Service"
-# In one decision, so that a job of ten thousand replicas does not hold up the others.
+# Most Services in one decision, so that a job of ten thousand replicas does not delay the others.
 _MAX_SERVICES = 256
 _FORM_BYTES = 12
 _HEADLESS = "None"
@@ -28,10 +28,12 @@ _HEADLESS = "None"
 
 @dataclass(frozen=True, slots=True)
 class ServicePlan:
-    """What is to be done for the Services of a job."""
+    """The actions for the Services of a job."""
 
     creates: tuple[Create, ...] = ()
+    """Creates of Services that do not exist."""
     patches: tuple[Patch, ...] = ()
+    """Patches of Services with another form."""
     recreations: tuple[Delete, ...] = ()
     """Deletes of Services that are wanted in another form, which no patch can give them."""
     deletes: tuple[Delete, ...] = ()
@@ -62,7 +64,7 @@ def plan_services(wanted: Iterable[Object], stored: Mapping[str, ServiceView]) -
 
 
 def compute_form(body: Mapping[str, Any]) -> str:
-    """Compute a digest of what the compile step decides about a Service."""
+    """Compute a digest of the fields of a Service that the compile step sets."""
     text = json.dumps(_read_fields(body.get("spec")), sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=_FORM_BYTES).hexdigest()
 
@@ -75,7 +77,7 @@ def read_headless(body: Mapping[str, Any]) -> bool | None:
 
 
 def _is_fixed(stored: ServiceView, wanted: Object) -> bool:
-    """Return whether a Service has, or lacks, an address for ever, and is wanted otherwise."""
+    """Return whether no patch can make a Service headless, or not headless, as wanted."""
     is_wanted = wanted["spec"].get("clusterIP") == _HEADLESS
     return stored.is_headless is not None and stored.is_headless is not is_wanted
 

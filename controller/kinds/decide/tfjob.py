@@ -1,11 +1,22 @@
 """The decision about a TfJob. Pure.
 
-1. It is being deleted: only its status is written. The garbage collector deletes its objects.
-2. It has ended and its Framework is gone: nothing. It does not run twice.
-3. Its spec is faulty: the status has field, reason and remedy. A job that has a Framework goes on.
-4. A field is not as it was when its Framework was created: the status names it, and nothing else
-   changes. The status keeps hashes of the fields.
-5. Else its objects are planned (``plan``), and its status is that of the map of the kind.
+1. The job is being deleted: write only its status. The garbage collector deletes its objects.
+2. The job has ended and its Framework is gone: do nothing.
+3. The spec is faulty: write field, reason and remedy into the status. A Framework that exists goes
+   on without a change.
+4. A field differs from the time when the Framework was created: write its name into the status, and
+   change nothing else. The status keeps hashes of the fields.
+5. Otherwise plan the objects (``plan``), and map the status of the Framework to that of the job.
+
+Invariants:
+- A job runs once: no Framework is created after the end of the job.
+- A change of the spec does not change a Framework that exists.
+- No Service opens a port outside of the cluster, and TensorBoard gets no directory of a node: the
+  creator of the job may lack the right to create them.
+
+Example: a running TfJob has two workers, and a user changes ``replicas`` to 3. The hash of this
+field differs, so the status gets the condition SpecChanged with the path of the field and the
+remedy, and the Framework keeps two workers. The user sets ``replicas`` to 2: the condition ends.
 """
 
 from typing import Any
@@ -35,7 +46,7 @@ _RESTART_POLICY = ".restartPolicy"
 
 
 def decide_tfjob(snapshot: Snapshot) -> Decision:
-    """Decide what is to be done for a TfJob."""
+    """Decide about a TfJob."""
     job, framework = snapshot.job, find_framework(snapshot)
     old: Any = job.get("status") or {}
     if is_deleting(job):
@@ -82,7 +93,7 @@ def _build_changed(job: Object, path: str) -> AddedCondition:
 
 
 def _compile(job: Object) -> Compiled:
-    """Compile a TfJob; refuse what its creator may not be allowed to create.
+    """Compile a TfJob; refuse objects that its creator may not be allowed to create.
 
     Raises:
         FieldErrors: with all faults.
@@ -111,6 +122,6 @@ def _compile(job: Object) -> Compiled:
 
 
 def _find_translation(compiled: Compiled) -> str:
-    """Find what became of the restartPolicy of the templates."""
+    """Find the notes about the restartPolicy of the templates."""
     notes = [str(note) for note in compiled.notes if note.path.endswith(_RESTART_POLICY)]
     return "; ".join(notes)

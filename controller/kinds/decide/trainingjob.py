@@ -1,15 +1,24 @@
 """The decision about a TrainingJob. Pure.
 
-1. It is being deleted: nothing. The garbage collector deletes its objects.
-2. It has ended and its Framework is gone: nothing. It does not run twice.
-3. Its spec is faulty: the status has field, reason and remedy. A job that has a Framework goes on;
-   only the workers that a failed scaler has added or removed are put back.
-4. It is suspended and has no Framework: only its status is written.
-5. Else its objects are planned (``plan``): also the Secret with its ssh key, if it names none.
-6. When its Framework is Completed, ``cleanPodPolicy`` All and Running delete the Services. The
+1. The job is being deleted: do nothing. The garbage collector deletes its objects.
+2. The job has ended and its Framework is gone: do nothing.
+3. The spec is faulty: write field, reason and remedy into the status. A Framework that exists goes
+   on; only the workers that a failed scaler has added or removed are put back.
+4. The job is suspended and has no Framework: write only its status.
+5. Otherwise plan the objects (``plan``), also the Secret with the ssh key, if the spec names none.
+6. When the Framework is Completed, ``cleanPodPolicy`` All and Running delete the Services. The
    Framework has deleted the Pods of workers before (``completedPodPolicy`` of its role).
 
 The wanted workers are those of the spec, unless a scaler decides them (``Snapshot.workers``).
+
+Invariants:
+- A job runs once: no Framework is created after the end of the job.
+- A faulty spec ends no Framework.
+- A job that was refused before it had a Framework starts when its spec is correct.
+
+Example: ``slotsPerWorker`` of a new job is a text. The status has the condition Failed with the
+field, and there is no Framework. The user corrects the spec: the conditions start again, and the
+Secret, the Services and the Framework are created.
 """
 
 from controller.kinds.decide.decision import CreateKey, Decision, Snapshot
@@ -43,7 +52,7 @@ SECRET_SUFFIX = "-ssh"
 
 
 def decide_trainingjob(snapshot: Snapshot) -> Decision:
-    """Decide what is to be done for a TrainingJob."""
+    """Decide about a TrainingJob."""
     job, framework = snapshot.job, find_framework(snapshot)
     if is_deleting(job):
         return Decision()
@@ -88,7 +97,7 @@ def _plan(snapshot: Snapshot, framework: Framework | None, *, is_ended: bool) ->
 def _plan_faulty(
     snapshot: Snapshot, framework: Framework | None, fault: str, *, is_ended: bool
 ) -> Plan:
-    """Plan the objects of a job whose spec is refused: only a failed scaler changes something."""
+    """Plan the objects of a job with a faulty spec: only the workers of a failed scaler change."""
     if framework is None:
         return Plan()
     planned = Plan()
@@ -106,7 +115,7 @@ def _read_status(job: Object) -> Object:
 
 
 def _has_ended(status: Object) -> bool:
-    """Return whether the status has the end of a Framework; a refused job had none."""
+    """Return whether the status has the end of a Framework; a refused job had no Framework."""
     return _is_final(status) and bool(status.get("targetWorkers"))
 
 

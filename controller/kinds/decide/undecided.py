@@ -1,4 +1,4 @@
-"""The decision about a job that is too large, or whose decision failed by an error of ours. Pure.
+"""The decision about a job that is too large, or whose decision raised an error. Pure.
 
 Only the condition Blocked with reason TooLarge or Undecidable is written, and an Event when it is
 new.
@@ -25,7 +25,7 @@ _TIMES = frozenset({"transitionTime", "lastUpdateTime", "lastTransitionTime"})
 
 def describe_size(most: int) -> str:
     """Say that a job is too large: more than ``most`` bytes in JSON without its status."""
-    # The exact number changes with each status, and each new text would be an Event.
+    # Without the exact size, which changes with each status: each new text causes an Event.
     return (
         f"the job has more than {most} bytes in JSON without its status, so the controller leaves "
         "it as it is: move files and long values into ConfigMaps or the image"
@@ -54,11 +54,11 @@ def decide_undecided(
     obstacle: Obstacle,
     build: Callable[[AddedCondition, datetime], Object],
 ) -> Decision:
-    """Decide to tell the user.
+    """Decide to report an obstacle to the user.
 
     Args:
         snapshot: the job.
-        obstacle: why nothing else is decided.
+        obstacle: the reason why nothing else is decided.
         build: builds the JSON of a condition, in the form of the kind.
     """
     added = AddedCondition(BLOCKED, obstacle.reason, obstacle.message)
@@ -66,7 +66,7 @@ def decide_undecided(
     old = status if isinstance(status, Mapping) else {}
     ours, others = split_added(read_conditions(old))
 
-    # The others of ours stay as they are: nothing is known about them now.
+    # Keep the other conditions that we added; this decision did not evaluate them.
     blocked = update_added(
         [c for c in ours if c["type"] == BLOCKED],
         [added],

@@ -1,4 +1,4 @@
-"""Which workers a TrainingJob has, when its spec and its scalers say different things. Pure.
+"""Chooses the workers of a TrainingJob when its spec and its scalers differ. Pure.
 
 A scaler does not change ``replicas`` of the job. Its workers are kept in an annotation of the
 Framework, together with the ``replicas`` that were in effect before. The status of the job has a
@@ -11,7 +11,7 @@ has deleted it:
    are added, or removed from the highest index, until there are so many.
 4. While a scaler is in progress, a change of ``replicas`` waits.
 5. An annotation with more workers than ``maxReplicas`` was written by another client, unless the
-   copy says the same: it counts for nothing, and is put back.
+   copy is equal: it is ignored, and put back.
 
 Example: replicas is 2, and a ScaleOut adds worker 2, then a ScaleIn removes worker 0: the workers
 are 1 and 2. ``kubectl scale --replicas=3`` adds worker 3.
@@ -71,7 +71,7 @@ def choose_workers(
         job: the TrainingJob.
         framework: its Framework; None if it has none, or one that cannot be read.
         wire: the Framework that it owns, as the API server has it; None if there is none.
-        change: what a scaler asks for now.
+        change: the workers that a scaler wants now; None if no scaler changes them.
         is_scaling: whether a scaler is in progress.
 
     Returns:
@@ -130,9 +130,9 @@ def decode_workers(text: object) -> ScaledWorkers | None:
 
 
 def _read_stored(job: Object, framework: Object) -> ScaledWorkers | None:
-    """Read the annotation; one beyond ``maxReplicas`` that no scaler can have written is refused.
+    """Read the annotation; refuse one over ``maxReplicas``, unless the copy is equal.
 
-    The copy is as the annotation if ``maxReplicas`` was lowered after a ScaleOut.
+    The copy is equal if ``maxReplicas`` was lowered after a ScaleOut.
     """
     stored = _read_annotation(framework)
     most = _read_most(job)

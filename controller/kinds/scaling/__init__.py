@@ -1,1 +1,1 @@
-"""The scalers of TrainingJobs in the cluster: what is read, and how their steps are executed."""
+"""The scalers of TrainingJobs in the cluster: reads their objects and executes their steps."""

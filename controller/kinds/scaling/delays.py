@@ -1,4 +1,4 @@
-"""The pauses of scalers that cannot be written: each has its own, so that no other one waits."""
+"""The pauses of scalers that cannot be written: one for each, so that the others do not wait."""
 
 from dataclasses import dataclass, field
 
@@ -20,7 +20,7 @@ class _Delay:
 
 
 class Delays:
-    """Which scalers wait after an error, by the key of their job and their UID."""
+    """The scalers that wait after an error, by the key of their job and their UID."""
 
     def __init__(self, clock: Clock) -> None:
         """Measure time with ``clock``."""
@@ -33,7 +33,7 @@ class Delays:
         delay.until = self._clock.monotonic() + delay.backoff.next_bound_seconds()
 
     def clear(self, key: str, uid: str) -> None:
-        """Take the success of a write."""
+        """Forget the delay of a scaler, after a write that succeeded."""
         delays = self._delays.get(key, {})
         delays.pop(uid, None)
         if not delays:

@@ -64,8 +64,8 @@ class ScalerExecutor:
     async def is_current(self, scaler: Scaler) -> bool:
         """Return whether the API server has the version of the scaler that the store has.
 
-        The store may be behind a controller that ended a moment ago. Asked before a step with an
-        effect on the job.
+        The store may not have the last writes of a controller that ended a moment ago. Called
+        before a step with an effect on the job.
 
         Raises:
             KubeError: the request failed.
@@ -214,7 +214,7 @@ class ScalerExecutor:
 
 
 def read_shown(job: Object) -> str:
-    """Read which scaler the status of a job names."""
+    """Read the scaler that the status of a job names; "" if it names none."""
     status: Any = job.get("status")
     shown = status.get("currentScaler") if isinstance(status, dict) else None
     return shown if isinstance(shown, str) else ""

@@ -1,7 +1,7 @@
 """Observes the launcher of a TrainingJob: its Pod, and the request in the attempt's ConfigMap.
 
-Both are read from the API server, and only while a scaler has not ended. An object with another UID
-than the Framework names counts as absent.
+Both are read from the API server, and only while a scaler has not ended. An object counts as absent
+if the Framework names another UID.
 """
 
 from collections.abc import Mapping
@@ -37,16 +37,16 @@ class _Request:
 
 
 class LauncherObserver:
-    """Reads what the agents of launchers were asked, and what they have answered."""
+    """Reads the requests to the agents of launchers, and their answers."""
 
     def __init__(self, client: KubeClient) -> None:
         """Read through ``client``."""
         self._client = client
-        # Of the attempt's ConfigMap, by the key of its job. It has the roster, too, so it is large.
+        # By the key of the job. A ConfigMap also has the roster, so it is large to read.
         self._requests: dict[str, _Request] = {}
 
     def forget(self, key: str) -> None:
-        """Forget what was read for a job without scalers."""
+        """Forget the request of a job without scalers."""
         self._requests.pop(key, None)
 
     async def observe(self, key: str, framework: Framework | None) -> LauncherFacts:
@@ -81,7 +81,7 @@ class LauncherObserver:
     async def _read_request(self, key: str, namespace: str, name: str, uid: str) -> str:
         """Read the UID of the scaler that the attempt's ConfigMap has; "" for none.
 
-        Of a version that was read before, only the metadata is requested.
+        If this version was read before, only the metadata is requested.
         """
         found = await self._find(CONFIGMAPS, namespace, name)
         if found is None or found["metadata"].get("uid") != uid:
@@ -118,7 +118,7 @@ def _read_scaler_uid(configmap: Object) -> str:
     try:
         return decode_request(text).uid
     except ScaleRequestError:
-        return _UNREADABLE  # of another client: it is cleared
+        return _UNREADABLE  # another client wrote it: it is cleared
 
 
 def _read_result(annotations: Mapping[str, Any]) -> ScaleResult | None:

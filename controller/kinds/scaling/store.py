@@ -1,8 +1,8 @@
 """The store of the scalers, by ``namespace/name`` of the job that they name.
 
 Its only sources are the watches, and the answers to our own writes until a watch shows the same. Of
-a scaler that has ended, only its version is kept. A scaler that names no TrainingJob is under the
-key ``namespace/``: it ends with the faults of its spec.
+a scaler that has ended, only its version is kept. A scaler that names no TrainingJob has the key
+``namespace/``: it ends with the faults of its spec.
 """
 
 from bisect import bisect_left, insort
@@ -33,7 +33,7 @@ class _Id:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is kept of each scaler."""
+    """The job and the version of a scaler; kept for each scaler."""
 
     key: str
     uid: str
@@ -48,11 +48,11 @@ class _Open:
     """A scaler that has not ended."""
 
     order: _Order
-    """Where it is among the scalers of its job."""
+    """Its place among the scalers of its job."""
     json: bytes
     """Its known fields as the API server has them."""
     scaler: Scaler | None = None
-    """The same, decoded when a decision reads it first."""
+    """The decoded scaler; None until a decision reads it."""
 
 
 class _Job:
@@ -63,12 +63,12 @@ class _Job:
         self._order: list[tuple[_Order, _Id]] = []
 
     def add(self, id_: _Id, scaler: _Open) -> None:
-        """Add one that is not there."""
+        """Add a scaler that is not in this list."""
         self.by_id[id_] = scaler
         insort(self._order, (scaler.order, id_))
 
     def remove(self, id_: _Id) -> None:
-        """Remove one, if it is there."""
+        """Remove a scaler, if it is in this list."""
         known = self.by_id.pop(id_, None)
         if known is not None:
             del self._order[bisect_left(self._order, (known.order, id_))]
@@ -150,7 +150,7 @@ class ScalerStore:
             self.put(scaler.kind, wire)
 
     def drop(self, scaler: Scaler) -> None:
-        """Take the answer that a scaler is gone."""
+        """Record that a scaler is gone."""
         id_ = _Id(scaler.kind, scaler.namespace, scaler.name)
         known = self._known.get(id_)
         if known is not None and known.uid == scaler.uid:

@@ -1,4 +1,4 @@
-"""Keeps of a scaler only what a decision reads, within memory like that of its JSON.
+"""Keeps only the fields of a scaler that decisions read, and needs little memory for it.
 
 The definitions keep unknown fields, and a scaler of 1.4 MB may be 50 MB of Python objects. So its
 JSON is split, and only known fields are decoded.

@@ -1,16 +1,29 @@
-"""What scalers do in one turn of a TrainingJob: observe, decide, execute.
+"""The turn of the scalers of a TrainingJob: observe, decide, execute.
 
-1. The launcher is observed, if a scaler has not ended or the status of the job names one.
-2. The next steps are decided (``framework.kinds.scaling.decide``).
-3. Before a step with an effect on the job, metadata is read from the API server: of the scaler, of
-   the one that the status of the job names, of the Framework before the start of a scaler. The
-   store may be behind a controller that ended a moment ago.
+1. Observe the launcher, if a scaler has not ended or the status of the job names one.
+2. Decide the next steps (``framework.kinds.scaling.decide``).
+3. Before a step with an effect on the job, read metadata from the API server: of the scaler, of the
+   scaler that the status of the job names, and of the Framework before the start of a scaler. The
+   store may not have the last writes of a controller that ended a moment ago. If the store is
+   behind, drop the steps and decide again after a pause.
 4. ``SetWorkers`` becomes the wanted workers of the decision about the job, which replaces the
-   Framework. The other steps are executed after that decision.
-5. A scaler whose step the API server refuses fails with its message.
+   Framework. Execute the other steps after that decision.
+5. If the API server refuses a step, let the scaler fail with the message of the server.
+6. If there was a step, queue the job at once, otherwise after a pause: while a scaler is in
+   progress, every second, later every ten seconds, because no watch shows the answer of the
+   launcher's agent.
 
-While a scaler is in progress, the job has a turn every second, later every ten seconds: no watch
-shows the answer of the launcher's agent.
+Invariants:
+- A step with an effect on the job is executed only if the store had the current version of the
+  scaler after the decision.
+- A scaler that waits and cannot be written delays no other scaler.
+- Each turn has at most one step of a scaler. After a crash, the next controller decides the same
+  step again.
+
+Example: a ScaleOut adds worker 2. The first turn stores the condition Scaling. The second one sets
+the workers of the Framework to 0, 1 and 2. When the new worker runs, a turn writes the request for
+the launcher's agent into the ConfigMap of the attempt. When the agent has answered, one turn stores
+ScriptExecuted, one removes the request, and one stores ScaleSucceeded.
 """
 
 import logging
@@ -56,9 +69,10 @@ logger = logging.getLogger(__name__)
 
 _LEAST_PAUSE_SECONDS = 1.0
 _MOST_PAUSE_SECONDS = 10.0
-# The object has changed or is gone since it was read, or no request is answered at all.
+# The object has changed or is gone since it was read, or the server accepts no request of ours.
 _TEMPORARY = (ConflictError, NotFoundError, UnauthorizedError)
-_CALM = 10  # a scaler in progress for 30 s is looked at every 3 s
+# The pause is the time since the start divided by this: after 30 s, a turn every 3 s.
+_PAUSE_DIVISOR = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +90,7 @@ class Turn:
     is_stale: bool = False
     """Whether the decision was dropped, because the store is behind the API server."""
     pause_seconds: float | None = None
-    """When to look again without an event; None if that is not needed."""
+    """Seconds until the next turn without an event; None if it is not needed."""
 
 
 class Scalers:
@@ -96,12 +110,12 @@ class Scalers:
         return self._store.has_open(key)
 
     def forget(self, key: str) -> None:
-        """Forget what was read for a job that is gone."""
+        """Forget the requests and delays of a job that is gone."""
         self._observer.forget(key)
         self._delays.forget(key)
 
     def find_pause(self, key: str, turn: Turn) -> float | None:
-        """Return when to look again without an event, in seconds; None if that is not needed."""
+        """Find the seconds until the next turn without an event; None if it is not needed."""
         pauses = (turn.pause_seconds, self._delays.find_pause(key))
         return min((pause for pause in pauses if pause is not None), default=None)
 
@@ -211,7 +225,7 @@ class Scalers:
         return True
 
     async def _refuse(self, turn: Turn, action: Action, failure: Failure) -> bool:
-        """Let a scaler fail whose step was refused; return whether this was stored."""
+        """Write the failure of a scaler whose step was refused; return whether it was stored."""
         scaler = action.scaler if isinstance(action, AddOwner) else turn.current
         if scaler is None:
             return False
@@ -223,7 +237,7 @@ class Scalers:
 
 
 def add_scaling(snapshot: Snapshot, turn: Turn) -> Snapshot:
-    """Add to the Snapshot of a job what scalers have changed, and change now."""
+    """Add the earlier and the new changes of scalers to the Snapshot of a job."""
     decision = turn.decision
     changes = [a.workers for a in decision.actions if isinstance(a, SetWorkers)]
     stored, scaled = snapshot.framework, None
@@ -281,12 +295,13 @@ def _is_faulty(job: Object) -> bool:
 
 
 def _find_pause(decision: ScalingDecision, current: Scaler | None, now: datetime) -> float | None:
-    """Find when to decide again."""
+    """Find the seconds until the next decision; None if it waits for an event."""
     pauses = []
     if decision.wake_at is not None:
         pauses.append((decision.wake_at - now).total_seconds())
     started = None if current is None else find_condition(current.status, SCALING)
     if started is not None:
         elapsed = (now - started.since).total_seconds()
-        pauses.append(min(max(elapsed / _CALM, _LEAST_PAUSE_SECONDS), _MOST_PAUSE_SECONDS))
+        pause = elapsed / _PAUSE_DIVISOR
+        pauses.append(min(max(pause, _LEAST_PAUSE_SECONDS), _MOST_PAUSE_SECONDS))
     return min(pauses, default=None)

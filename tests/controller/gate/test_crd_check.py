@@ -95,8 +95,8 @@ async def test_remedy_overrides_the_fields_of_other_managers(served: tuple[str, 
     with pytest.raises(CrdError) as refused:
         await check(Server(served), 1)
     assert REMEDY in str(refused.value)
-    is_unfit = "frameworks" in served
-    assert ("stop the controller that installed its own CRD" in str(refused.value)) is is_unfit
+    lacks_status = "frameworks" in served
+    assert ("stop the controller that installed its own CRD" in str(refused.value)) is lacks_status
 
 
 async def test_unreachable_server_is_waited_for_without_end() -> None:
