@@ -30,7 +30,7 @@ from controller.gate.leader import (
     LeaderElector,
     LeaseTimes,
 )
-from controller.gate.write_gate import JointWriteGate, WriteGate
+from controller.gate.write_gate import JointWriteGate
 from controller.kinds.reconciler import KINDS, JobReconciler
 from controller.queues.workqueue import WorkQueue
 from controller.reconcile.memory import MemoryLedger, find_limit_bytes, read_used_bytes
@@ -38,6 +38,7 @@ from controller.reconcile.worker import Worker
 from controller.report.events import EventRecorder
 from controller.report.history_log import HistoryLog
 from controller.report.reporter import Reporter
+from controller.runtime import Runtime
 from controller.serve.health import HealthServer
 from controller.serve.metrics import Metrics
 from controller.store.provenance import Signer
@@ -54,7 +55,7 @@ from framework.clock import (
 )
 from framework.kube.client import PAGE_SIZE, KubeClient
 from framework.kube.errors import KubeError
-from framework.kube.resources import FRAMEWORKS
+from framework.kube.resources import FRAMEWORKS, Object
 from framework.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -121,110 +122,94 @@ class Controller:
         keys: KeySource | None = None,
         election: Election | None = None,
     ) -> None:
-        """Join the parts; nothing is read or sent yet. Without an ``election`` it always acts.
+        """Join the parts; nothing is read or sent yet.
 
-        ``keys``: what secrets are made of; None for the operating system's.
+        Args:
+            client: sends all requests, except those for the Lease.
+            config: the settings of the config file.
+            options: the settings of the command line.
+            clock: the clock of all parts.
+            random: draws the random part of delays.
+            keys: the source of secrets; None for that of the operating system.
+            election: the Lease to hold; None to act without one.
         """
         self.metrics = Metrics()
         self._client = client
         self._config = config
         self._options = options
         self._worker_number = min(config.worker_number, MAX_WORKERS)
-        self._queue = WorkQueue(self._find_namespace_limit)
-        self._store = Store(on_change=self._queue.add, clock=clock)
-        self.metrics.follow_frameworks(self._store.__len__)
         self._guard = CrdGuard(client, on_recovery=self._retry_all)
         self._elector = None if election is None else self._build_elector(election)
         write_gate = JointWriteGate(self._guard, *([self._elector] if self._elector else []))
-        self._recorder = EventRecorder(
-            client, clock, COMPONENT_NAME, self.metrics, write_gate=write_gate
-        )
-        history = HistoryLog(select_triggers(config))
+        runtime = Runtime(client, clock, random, self.metrics, write_gate)
+        self._runtime = runtime
+        self._keys = keys or SystemKeys()
         self._memory = build_memory(config)
-        self._informers = Informers(
-            client,
+        self._history = HistoryLog(select_triggers(config))
+        self._recorder = EventRecorder(runtime, COMPONENT_NAME)
+        self._queue = WorkQueue(self._find_namespace_limit)
+        self._store = Store(on_change=self._queue.add, clock=clock)
+        self.metrics.follow_frameworks(self._store.__len__)
+        self._informers = self._build_informers()
+        self._nodes = self._build_nodes()
+        signer = Signer(self._keys)
+        self._executor = Executor(
+            runtime, self._store, on_answer=self._queue.add, keys=self._keys, signer=signer
+        )
+        self._worker = self._build_worker(signer.public_key)
+        names = config.kinds if options.kinds is None else options.kinds
+        self._jobs = [self._build_jobs(name) for name in sorted(set(names))]
+
+    def _build_informers(self) -> Informers:
+        return Informers(
+            self._runtime,
             self._store,
-            clock=clock,
-            random=random,
-            namespace=options.namespace,
-            metrics=self.metrics,
-            # Candidates see each deletion, too; only the leader logs it.
-            on_pod_deletion=lambda pod: (
-                history.log_deleted_pod(pod) if write_gate.may_write() else None
-            ),
+            namespace=self._options.namespace,
+            on_pod_deletion=self._log_deleted_pod,
             on_connection=self._retry_all,
             kept_json=self._memory.other_json,
         )
-        self._nodes = self._build_nodes(clock, random)
-        keys = keys or SystemKeys()
-        signer = Signer(keys)
-        self._executor = Executor(
-            client,
-            self._store,
-            clock=clock,
-            metrics=self.metrics,
-            on_answer=self._queue.add,
-            write_gate=write_gate,
-            keys=keys,
-            signer=signer,
-        )
-        self._worker = Worker(
-            store=self._store,
-            queue=self._queue,
-            writer=Writer(
-                client,
-                self._store,
-                clock=clock,
-                metrics=self.metrics,
-                compression_min_bytes=COMPRESSION_MIN_BYTES
-                if config.large_framework_compression
-                else None,
-                write_gate=write_gate,
-                on_status_missing=self._guard.suspect,
-            ),
-            executor=self._executor,
-            reporter=Reporter(self._recorder),
-            history=history,
-            settings=replace(build_settings(config), creator_key=signer.public_key),
-            clock=clock,
-            metrics=self.metrics,
-            memory=self._memory,
-            write_gate=write_gate,
-            nodes=None if self._nodes is None else self._nodes.notices,
-        )
-        names = config.kinds if options.kinds is None else options.kinds
-        self._jobs = [
-            self._build_jobs(name, clock, random, keys, write_gate) for name in sorted(set(names))
-        ]
 
-    def _build_jobs(
-        self, name: str, clock: Clock, random: Random, keys: KeySource, write_gate: WriteGate
-    ) -> JobReconciler:
-        return JobReconciler(
-            self._client,
-            KINDS[name],
-            namespace=self._options.namespace,
-            clock=clock,
-            random=random,
-            keys=keys,
-            recorder=self._recorder,
-            write_gate=write_gate,
-            metrics=self.metrics,
-            kept_json=self._memory.other_json,
-        )
+    def _log_deleted_pod(self, pod: Object) -> None:
+        # Candidates see each deletion, too; only the leader logs it.
+        if self._runtime.write_gate.may_write():
+            self._history.log_deleted_pod(pod)
 
-    def _build_nodes(self, clock: Clock, random: Random) -> NodeWatch | None:
+    def _build_nodes(self) -> NodeWatch | None:
         chosen, config = self._options.watches_nodes, self._config.nodes
         if not (config.is_watched if chosen is None else chosen):
             return None
-        return NodeWatch(
-            self._client,
+        return NodeWatch(self._runtime, self._store, config, self._queue.add)
+
+    def _build_worker(self, creator_key: str) -> Worker:
+        is_compressed = self._config.large_framework_compression
+        writer = Writer(
+            self._runtime,
             self._store,
-            config,
-            clock=clock,
-            random=random,
-            metrics=self.metrics,
-            on_change=self._queue.add,
+            compression_min_bytes=COMPRESSION_MIN_BYTES if is_compressed else None,
+            on_status_missing=self._guard.suspect,
+        )
+        return Worker(
+            self._runtime,
+            store=self._store,
+            queue=self._queue,
+            writer=writer,
+            executor=self._executor,
+            reporter=Reporter(self._recorder),
+            history=self._history,
+            settings=replace(build_settings(self._config), creator_key=creator_key),
+            memory=self._memory,
+            nodes=None if self._nodes is None else self._nodes.notices,
+        )
+
+    def _build_jobs(self, name: str) -> JobReconciler:
+        return JobReconciler(
+            self._runtime,
+            KINDS[name],
+            namespace=self._options.namespace,
+            keys=self._keys,
+            recorder=self._recorder,
+            kept_json=self._memory.other_json,
         )
 
     def _find_namespace_limit(self, namespace: str) -> int:

@@ -31,15 +31,13 @@ from dataclasses import replace
 from controller.core.actions import Action, Verb
 from controller.execute.failure_record import FailureHistory, build_failure
 from controller.execute.operations import Operations
-from controller.gate.write_gate import ALWAYS_OPEN, WriteGate
 from controller.queues.action_queue import ActionQueue
 from controller.report.repeat_filter import RepeatFilter
-from controller.serve.metrics import Metrics
+from controller.runtime import Runtime
 from controller.store.entry import Entry
 from controller.store.provenance import Signer
 from controller.store.store import Store
-from framework.clock import Clock, KeySource, SystemKeys
-from framework.kube.client import KubeClient
+from framework.clock import KeySource, SystemKeys
 from framework.kube.errors import KubeError
 
 logger = logging.getLogger(__name__)
@@ -65,38 +63,30 @@ class Executor:
 
     def __init__(
         self,
-        client: KubeClient,
+        runtime: Runtime,
         store: Store,
         *,
-        clock: Clock,
-        metrics: Metrics,
         on_answer: Callable[[str], None],
-        write_gate: WriteGate = ALWAYS_OPEN,
         keys: KeySource | None = None,
         signer: Signer | None = None,
     ) -> None:
         """Prepare; nothing is sent yet.
 
         Args:
-            client: requests go through it, while ``write_gate`` is open.
+            runtime: has the client, the clock, the metrics and the write gate.
             store: learns the answers.
-            clock: for delays and measurements.
-            metrics: counts requests.
             on_answer: called with the key of each answer.
-            write_gate: asked before each request.
             keys: makes gang keys; None for secret random ones.
             signer: signs created objects; its public key is in the settings of decisions.
         """
         self._store = store
-        self._clock = clock
-        self._metrics = metrics
+        self._clock = runtime.clock
+        self._metrics = runtime.metrics
         self._on_answer = on_answer
-        self._write_gate = write_gate
+        self._write_gate = runtime.write_gate
         self._unsent = ActionQueue(MAX_CONCURRENT_ACTIONS, MAX_NAMESPACE_ACTIONS)
-        self._operations = Operations(
-            client, store, clock=clock, metrics=metrics, keys=keys or SystemKeys(), signer=signer
-        )
-        self._failure_log = RepeatFilter(clock)
+        self._operations = Operations(runtime, store, keys or SystemKeys(), signer)
+        self._failure_log = RepeatFilter(runtime.clock)
         self._tasks: asyncio.TaskGroup | None = None
         self._idle = asyncio.Event()
         self._idle.set()

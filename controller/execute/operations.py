@@ -44,7 +44,7 @@ from controller.core.objects.object_templates import (
     build_pod,
 )
 from controller.execute.gang_secrets import generate_gang_secrets
-from controller.serve.metrics import Metrics
+from controller.runtime import Runtime
 from controller.store.entry import Entry
 from controller.store.frameworks import decode_status
 from controller.store.object_identity import RESOURCES, find_recorded_uid, parse_object
@@ -52,8 +52,7 @@ from controller.store.provenance import Signer, is_proven
 from controller.store.store import Store
 from framework.api import constants
 from framework.api.pods import ConfigMapView, PodView
-from framework.clock import Clock, KeySource
-from framework.kube.client import KubeClient
+from framework.clock import KeySource
 from framework.kube.errors import (
     AlreadyExistsError,
     ApiError,
@@ -80,20 +79,13 @@ class Operations:
     """Sends the requests of actions, and records the answers in the store."""
 
     def __init__(
-        self,
-        client: KubeClient,
-        store: Store,
-        *,
-        clock: Clock,
-        metrics: Metrics,
-        keys: KeySource,
-        signer: Signer | None,
+        self, runtime: Runtime, store: Store, keys: KeySource, signer: Signer | None
     ) -> None:
-        """Send through ``client``; ``keys`` makes gang keys, ``signer`` creation proofs."""
-        self._client = client
+        """Prepare; ``keys`` makes gang keys, ``signer`` creation proofs."""
+        self._client = runtime.client
         self._store = store
-        self._clock = clock
-        self._metrics = metrics
+        self._clock = runtime.clock
+        self._metrics = runtime.metrics
         self._keys = keys
         self._signer = signer
 

@@ -19,9 +19,8 @@ from controller.core.actions import ObjectKind
 from controller.core.decision import Publication
 from controller.core.leaving.marks import select_new_marks, walk_changed
 from controller.core.status.blocked import BLOCKED, MAX_MESSAGE
-from controller.gate.write_gate import ALWAYS_OPEN, WriteGate
 from controller.report.repeat_filter import RepeatFilter
-from controller.serve.metrics import Metrics
+from controller.runtime import Runtime
 from controller.store.entry import Entry
 from controller.store.outcomes import Refusal
 from controller.store.store import Store
@@ -29,8 +28,6 @@ from framework.api import codec, constants
 from framework.api.roster import Roster, encode_roster
 from framework.api.types import Framework, FrameworkStatus
 from framework.api.wire import format_time
-from framework.clock import Clock
-from framework.kube.client import KubeClient
 from framework.kube.errors import ApiError, ConflictError, KubeError, NotFoundError
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, Object
 
@@ -56,34 +53,28 @@ class Writer:
 
     def __init__(
         self,
-        client: KubeClient,
+        runtime: Runtime,
         store: Store,
         *,
-        clock: Clock,
-        metrics: Metrics,
         compression_min_bytes: int | None,
-        write_gate: WriteGate = ALWAYS_OPEN,
         on_status_missing: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepare; nothing is sent yet.
 
         Args:
-            client: writes go through it, while ``write_gate`` is open.
-            store: learns what was written.
-            clock: for the spacing of writes and for measurements.
-            metrics: counts them.
+            runtime: has the client, the clock, the metrics and the write gate.
+            store: learns the answers to writes.
             compression_min_bytes: statuses of at least this size are compressed; None for none.
-            write_gate: asked before each write.
             on_status_missing: called when a Framework that exists has no /status.
         """
-        self._client = client
+        self._client = runtime.client
         self._store = store
-        self._clock = clock
-        self._metrics = metrics
+        self._clock = runtime.clock
+        self._metrics = runtime.metrics
         self._compression_min_bytes = compression_min_bytes
-        self._write_gate = write_gate
+        self._write_gate = runtime.write_gate
         self._on_status_missing = on_status_missing
-        self._failure_log = RepeatFilter(clock)
+        self._failure_log = RepeatFilter(runtime.clock)
         self.write_seconds = 0.0
         """Moving average of the duration of status writes."""
 

@@ -17,7 +17,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar, assert_never
 
-from controller.gate.write_gate import WriteGate
 from controller.kinds.decide.creators import is_by_controller
 from controller.kinds.decide.decision import (
     Action,
@@ -43,11 +42,11 @@ from controller.kinds.proofs import find_creator, sign
 from controller.kinds.ssh_key import add_key
 from controller.kinds.store import JobStore
 from controller.report.events import EventRecorder
-from controller.serve.metrics import Metrics
+from controller.runtime import Runtime
 from controller.store.creation_proofs import KeyPair
-from framework.clock import Clock, KeySource
+from framework.clock import KeySource
 from framework.kube import resources
-from framework.kube.client import KubeClient, PatchContent
+from framework.kube.client import PatchContent
 from framework.kube.errors import (
     AlreadyExistsError,
     ApiError,
@@ -104,32 +103,26 @@ class GateClosedError(ExecutionError):
 class JobExecutor:
     """Sends the requests for the jobs of one kind."""
 
-    def __init__(  # noqa: PLR0913 all by keyword
+    def __init__(
         self,
-        client: KubeClient,
+        runtime: Runtime,
         resource: Resource,
         store: JobStore,
         *,
         keys: KeySource,
         creator: KeyPair,
         recorder: EventRecorder,
-        write_gate: WriteGate,
-        metrics: Metrics,
-        clock: Clock,
     ) -> None:
-        """Send through ``client``, while ``write_gate`` is open.
-
-        ``keys`` makes ssh keys, ``creator`` signs the objects that are created.
-        """
-        self._client = client
+        """Prepare; ``keys`` makes ssh keys, ``creator`` signs the objects that are created."""
+        self._client = runtime.client
         self._resource = resource
         self._store = store
         self._keys = keys
         self._creator = creator
         self._recorder = recorder
-        self._write_gate = write_gate
-        self._metrics = metrics
-        self._clock = clock
+        self._write_gate = runtime.write_gate
+        self._metrics = runtime.metrics
+        self._clock = runtime.clock
 
     async def execute(self, job: Object, decision: Decision) -> None:
         """Execute a decision about a job.

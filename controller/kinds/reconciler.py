@@ -27,7 +27,6 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from controller.gate.write_gate import WriteGate
 from controller.kinds.decide.decision import Decision, Obstacle, Snapshot
 from controller.kinds.decide.ownership import KIND_LABEL
 from controller.kinds.decide.tfjob import decide_tfjob
@@ -52,14 +51,13 @@ from controller.kinds.scaling.turn import Scalers, Turn, add_scaling
 from controller.kinds.store import MAX_JOB_BYTES, JobStore, trim_service
 from controller.queues.workqueue import WorkQueue
 from controller.report.events import EventRecorder
-from controller.serve.metrics import Metrics
+from controller.runtime import Runtime
 from controller.store.creation_proofs import KeyPair
-from framework.clock import Clock, KeySource, Random
+from framework.clock import KeySource
 from framework.kinds.observing import AddedCondition
 from framework.kinds.tfjob import status as tfjob
 from framework.kinds.trainingjob import status as trainingjob
 from framework.kube.backoff import Backoff
-from framework.kube.client import KubeClient
 from framework.kube.errors import ConflictError, KubeError, NotFoundError
 from framework.kube.keptjson import UNBOUNDED, KeptJson
 from framework.kube.listwatch import ListWatch
@@ -109,40 +107,29 @@ KINDS = {
 class JobReconciler:
     """Reconciles the jobs of one kind."""
 
-    def __init__(  # noqa: PLR0913 all by keyword
+    def __init__(
         self,
-        client: KubeClient,
+        runtime: Runtime,
         kind: JobKind,
         *,
         namespace: str | None,
-        clock: Clock,
-        random: Random,
         keys: KeySource,
         recorder: EventRecorder,
-        write_gate: WriteGate,
-        metrics: Metrics,
         kept_json: KeptJson = UNBOUNDED,
     ) -> None:
         """Prepare; nothing is read yet.
 
         Args:
-            client: all requests go through it.
-            kind: which jobs.
-            namespace: None for all.
-            clock: gives the times of conditions.
-            random: for the waits.
+            runtime: has the client, the clock, the random numbers, the metrics and the write gate.
+            kind: the kind of the jobs.
+            namespace: the namespace to watch; None for all.
             keys: makes ssh keys, and the key pair of this process.
             recorder: records Events.
-            write_gate: whether this controller may write.
-            metrics: counts writes.
             kept_json: bounds the JSON of jobs and Frameworks between their turns.
         """
-        self._client = client
+        self._runtime = runtime
         self._kept_json = kept_json
         self._kind = kind
-        self._clock = clock
-        self._random = random
-        self._write_gate = write_gate
         self._queue = WorkQueue(lambda _: _NAMESPACE_WORKERS)
         self._store = JobStore(self._queue.add)
         self._pauses: dict[str, Backoff] = {}
@@ -150,51 +137,56 @@ class JobReconciler:
         self._settled: dict[str, Hashable] = {}
         self._creator = KeyPair(keys)
         self._executor = JobExecutor(
-            client,
+            runtime,
             kind.resource,
             self._store,
             keys=keys,
             creator=self._creator,
             recorder=recorder,
-            write_gate=write_gate,
-            metrics=metrics,
-            clock=clock,
         )
         self._scaler_store = ScalerStore(self._queue.add)
-        self._scalers = Scalers(client, self._scaler_store, self._executor.send, clock)
-        label = f"{KIND_LABEL}={kind.resource.kind}"
-        self._watches = [
+        self._scalers = Scalers(
+            runtime.client, self._scaler_store, self._executor.send, runtime.clock
+        )
+        self._watches = self._build_watches(namespace)
+        if kind.has_scalers:
+            self._watches += self._build_scaler_watches(namespace)
+
+    def _build_watches(self, namespace: str | None) -> list[ListWatch]:
+        label = f"{KIND_LABEL}={self._kind.resource.kind}"
+        return [
             ListWatch(
-                client,
+                self._runtime.client,
                 resource,
                 sink,
-                clock=clock,
-                random=random,
+                clock=self._runtime.clock,
+                random=self._runtime.random,
                 namespace=namespace,
                 label_selector=selector,
                 trim=trim,
                 is_deferred=trim is None,
-                kept_json=kept_json,
+                kept_json=self._kept_json,
             )
             for resource, sink, selector, trim in (
                 (FRAMEWORKS, self._store.frameworks, label, None),
                 (SERVICES, self._store.services, label, trim_service),
-                (kind.resource, self._store.jobs, None, None),
+                (self._kind.resource, self._store.jobs, None, None),
             )
         ]
-        if kind.has_scalers:
-            self._watches += [
-                ListWatch(
-                    client,
-                    resource,
-                    ScalerSink(self._scaler_store, scaler),
-                    clock=clock,
-                    random=random,
-                    namespace=namespace,
-                    is_deferred=True,
-                )
-                for scaler, resource in SCALERS.items()
-            ]
+
+    def _build_scaler_watches(self, namespace: str | None) -> list[ListWatch]:
+        return [
+            ListWatch(
+                self._runtime.client,
+                resource,
+                ScalerSink(self._scaler_store, scaler),
+                clock=self._runtime.clock,
+                random=self._runtime.random,
+                namespace=namespace,
+                is_deferred=True,
+            )
+            for scaler, resource in SCALERS.items()
+        ]
 
     def start_watches(self, tasks: asyncio.TaskGroup) -> None:
         """Start the list-watches of the jobs and their objects, which run for ever."""
@@ -261,7 +253,7 @@ class JobReconciler:
             key, Backoff(initial=_FIRST_PAUSE_SECONDS, maximum=_MAX_PAUSE_SECONDS)
         )
         bound = backoff.next_bound_seconds()
-        self._queue.add_after(key, self._random.uniform(bound / 2, bound))
+        self._queue.add_after(key, self._runtime.random.uniform(bound / 2, bound))
 
     async def _reconcile(self, key: str) -> bool:
         """Reconcile one job; return False if it is to be decided again after a pause."""
@@ -269,7 +261,7 @@ class JobReconciler:
             return False
         job = self._store.find_job(key)
         is_wanted = job is not None or self._scalers.has_open(key)
-        if not is_wanted or not self._write_gate.may_write():
+        if not is_wanted or not self._runtime.write_gate.may_write():
             self._queue.forget(key)
             self._settled.pop(key, None)
             self._scalers.forget(key)
@@ -305,7 +297,7 @@ class JobReconciler:
         for sink in self._store.list_stripped(key):
             is_job = sink is self._store.jobs
             resource = self._kind.resource if is_job else FRAMEWORKS
-            sink.put(await self._client.get(resource, namespace, name))
+            sink.put(await self._runtime.client.get(resource, namespace, name))
         return not self._store.list_stripped(key)
 
     async def _execute_scalers(self, key: str, turn: Turn, obstacle: Obstacle | None) -> bool:
@@ -344,9 +336,9 @@ class JobReconciler:
             try:
                 await self._executor.execute(snapshot.job, decision)
             except ObstacleError as e:
-                snapshot = replace(snapshot, obstacle=e.obstacle, now=self._clock.now())
+                snapshot = replace(snapshot, obstacle=e.obstacle, now=self._runtime.clock.now())
             except FrameworkFoundError as e:
-                snapshot = replace(snapshot, framework=e.found, now=self._clock.now())
+                snapshot = replace(snapshot, framework=e.found, now=self._runtime.clock.now())
             else:
                 if decision.has_settled_services:
                     self._settled[key] = version
@@ -367,7 +359,7 @@ class JobReconciler:
             job=job,
             framework=self._store.find_framework(key),
             services=self._store.list_services(key, job),
-            now=self._clock.now(),
+            now=self._runtime.clock.now(),
             creator_key=self._creator.public_key,
         )
 

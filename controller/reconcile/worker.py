@@ -41,7 +41,6 @@ from controller.core.policies.limits import measure_growth
 from controller.core.settings import MEMORY_WAIT_SECONDS, Settings
 from controller.execute.executor import Executor
 from controller.execute.writer import Writer
-from controller.gate.write_gate import ALWAYS_OPEN, WriteGate
 from controller.queues.workqueue import WorkQueue, interleave_namespaces
 from controller.reconcile.memory import UNLIMITED, MemoryLedger, is_at_rest, is_waiting
 from controller.reconcile.observer import observe
@@ -49,7 +48,7 @@ from controller.reconcile.turn_room import SMALL_BYTES, TurnRoom
 from controller.report.history_log import HistoryLog
 from controller.report.repeat_filter import RepeatFilter
 from controller.report.reporter import Reporter
-from controller.serve.metrics import Metrics
+from controller.runtime import Runtime
 from controller.store.entry import Entry
 from controller.store.frameworks import decode_framework, put_away
 from controller.store.nodes import NodeStore
@@ -57,7 +56,6 @@ from controller.store.outcomes import Refusal
 from controller.store.pacing import MemoryWait
 from controller.store.store import Store
 from framework.api.types import FrameworkStatus
-from framework.clock import Clock
 from framework.kube.backoff import Backoff
 
 logger = logging.getLogger(__name__)
@@ -91,6 +89,7 @@ class Worker:
 
     def __init__(  # noqa: PLR0913 the parts it joins, each by keyword
         self,
+        runtime: Runtime,
         *,
         store: Store,
         queue: WorkQueue,
@@ -99,13 +98,10 @@ class Worker:
         reporter: Reporter,
         history: HistoryLog,
         settings: Settings,
-        clock: Clock,
-        metrics: Metrics,
         memory: MemoryLedger = UNLIMITED,
-        write_gate: WriteGate = ALWAYS_OPEN,
         nodes: NodeStore | None = None,
     ) -> None:
-        """Join the parts; nothing is decided while ``write_gate`` is closed.
+        """Join the parts; nothing is decided while the write gate is closed.
 
         Without ``nodes``, no node is known.
         """
@@ -116,13 +112,13 @@ class Worker:
         self._reporter = reporter
         self._history = history
         self._settings = settings
-        self._clock = clock
-        self._metrics = metrics
+        self._clock = runtime.clock
+        self._metrics = runtime.metrics
         self._memory = memory
         self._room = TurnRoom(memory.turn_limit_bytes, queue.add)
-        self._write_gate = write_gate
+        self._write_gate = runtime.write_gate
         self._nodes = nodes
-        self._failure_log = RepeatFilter(clock)
+        self._failure_log = RepeatFilter(runtime.clock)
         self._is_stopping = False
         self._busy: set[str] = set()
         self._is_idle = asyncio.Event()

@@ -17,12 +17,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from controller.core.decision import EventType
-from controller.gate.write_gate import ALWAYS_OPEN, WriteGate
 from controller.queues.workqueue import WorkQueue
-from controller.serve.metrics import Metrics
+from controller.runtime import Runtime
 from framework.api.wire import format_time
-from framework.clock import Clock
-from framework.kube.client import KubeClient
 from framework.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from framework.kube.resources import EVENTS, Object
 
@@ -66,21 +63,13 @@ class _Occurrence:
 class EventRecorder:
     """Writes Events. ``run`` must be running for anything to be written."""
 
-    def __init__(
-        self,
-        client: KubeClient,
-        clock: Clock,
-        component: str,
-        metrics: Metrics | None = None,
-        *,
-        write_gate: WriteGate = ALWAYS_OPEN,
-    ) -> None:
-        """Write through ``client``, as the source ``component``, while ``write_gate`` is open."""
-        self._client = client
-        self._clock = clock
+    def __init__(self, runtime: Runtime, component: str) -> None:
+        """Write as the source ``component``, while the write gate is open."""
+        self._client = runtime.client
+        self._clock = runtime.clock
         self._component = component
-        self._metrics = metrics
-        self._write_gate = write_gate
+        self._metrics = runtime.metrics
+        self._write_gate = runtime.write_gate
         # By namespace, then by name: an Event that repeats before its write has one write.
         self._waiting: dict[str, OrderedDict[str, _Occurrence]] = {}
         # The turns of the namespaces with waiting Events. Its keys are namespaces.
@@ -110,8 +99,7 @@ class EventRecorder:
             return
         if len(waiting) >= max(_LEAST_QUEUE_LIMIT, _QUEUE_LIMIT // len(self._waiting)):
             logger.debug("event dropped", extra={"event": name, "reason": reason})
-            if self._metrics is not None:
-                self._metrics.count_dropped_event()
+            self._metrics.count_dropped_event()
             return
         waiting[name] = _Occurrence(
             name, namespace, involved, event_type, reason, message, now, now

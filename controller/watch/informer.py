@@ -7,13 +7,11 @@ import asyncio
 from collections.abc import Callable
 
 from controller.core.actions import ObjectKind
-from controller.serve.metrics import Metrics
+from controller.runtime import Runtime
 from controller.store.object_identity import RESOURCES, parse_version
 from controller.store.store import Store
 from framework.api import constants
 from framework.api.pods import trim_configmap, trim_pod
-from framework.clock import Clock, Random
-from framework.kube.client import KubeClient
 from framework.kube.keptjson import KeptJson
 from framework.kube.listwatch import ListWatch
 from framework.kube.resources import Object
@@ -71,15 +69,12 @@ class StoreSink:
 class Informers:
     """The three list-watches of one namespace, or of all."""
 
-    def __init__(  # noqa: PLR0913 all by keyword
+    def __init__(
         self,
-        client: KubeClient,
+        runtime: Runtime,
         store: Store,
         *,
-        clock: Clock,
-        random: Random,
         namespace: str | None,
-        metrics: Metrics,
         on_pod_deletion: Callable[[Object], None],
         on_connection: Callable[[], None],
         kept_json: KeptJson,
@@ -87,22 +82,16 @@ class Informers:
         """Prepare; nothing is read yet.
 
         Args:
-            client: reads go through it.
-            store: is kept equal to what they show.
-            clock: for the waits between tries.
-            random: the same.
-            namespace: None for all.
-            metrics: counts lists taken again.
-            on_pod_deletion: given each Pod that is gone, whole.
+            runtime: has the client, the clock, the random numbers and the metrics.
+            store: gets the objects.
+            namespace: the namespace to watch; None for all.
+            on_pod_deletion: called with each complete Pod that is gone.
             on_connection: called when a list-watch reaches the server, again or for the first time.
             kept_json: bounds the JSON of Frameworks that wait to be decoded.
         """
-        self._client = client
+        self._runtime = runtime
         self._store = store
-        self._clock = clock
-        self._random = random
         self._namespace = namespace
-        self._metrics = metrics
         self._on_pod_deletion = on_pod_deletion
         self._on_connection = on_connection
         self._kept_json = kept_json
@@ -127,15 +116,15 @@ class Informers:
         sink = StoreSink(
             self._store,
             kind,
-            on_relist=lambda: self._metrics.count_relist(resource.plural),
+            on_relist=lambda: self._runtime.metrics.count_relist(resource.plural),
             on_deletion=self._on_pod_deletion if kind is ObjectKind.POD else lambda _: None,
         )
         watch = ListWatch(
-            self._client,
+            self._runtime.client,
             resource,
             sink,
-            clock=self._clock,
-            random=self._random,
+            clock=self._runtime.clock,
+            random=self._runtime.random,
             namespace=self._namespace,
             label_selector=selector,
             trim=trim,

@@ -12,11 +12,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from controller.config.nodes import NodesConfig
-from controller.serve.metrics import Metrics
+from controller.runtime import Runtime
 from controller.store.nodes import NodeStore
 from controller.store.store import Store
-from framework.clock import Clock, Random
-from framework.kube.client import KubeClient
 from framework.kube.errors import ApiError
 from framework.kube.listwatch import ListWatch
 from framework.kube.nodes import trim_node
@@ -34,24 +32,18 @@ class NodeWatch:
 
     def __init__(
         self,
-        client: KubeClient,
+        runtime: Runtime,
         store: Store,
         config: NodesConfig,
-        *,
-        clock: Clock,
-        random: Random,
-        metrics: Metrics,
         on_change: Callable[[str], None],
     ) -> None:
         """Prepare; nothing is read yet.
 
         Args:
-            client: reads go through it.
+            runtime: has the client, the clock, the random numbers and the metrics, which show how
+                many nodes Tasks leave, and whether nodes are watched.
             store: has the Pods.
             config: which nodes Tasks leave.
-            clock: for the times of notices, and for the waits between tries.
-            random: for these waits.
-            metrics: gets the number of nodes that Tasks leave, and whether nodes are watched.
             on_change: called with the key of each Framework that has a Pod on such a node.
         """
         self._store = store
@@ -60,20 +52,20 @@ class NodeWatch:
         self._is_changed = asyncio.Event()
         self.notices = NodeStore(
             config.leave_taints,
-            clock,
+            runtime.clock,
             self._record_changed,
             leaves_on_cordon=config.leaves_on_cordon,
         )
         self._watch = ListWatch(
-            client,
+            runtime.client,
             NODES,
             self.notices,
-            clock=clock,
-            random=random,
+            clock=runtime.clock,
+            random=runtime.random,
             trim=trim_node,
             is_deferred=True,
         )
-        metrics.follow_nodes(
+        runtime.metrics.follow_nodes(
             is_watched=lambda: self._watch.is_connected,
             count_left=lambda: len(self.notices.notices),
         )

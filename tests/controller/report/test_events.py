@@ -7,8 +7,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from controller.core.decision import EventType
+from controller.gate.write_gate import ALWAYS_OPEN
 from controller.report.events import EventRecorder
+from controller.runtime import Runtime
 from controller.serve.metrics import Metrics
+from framework.clock import SystemRandom
 from framework.kube.resources import EVENTS, Object
 from localcluster.apiserver.model.builtins import NAMESPACES
 from tests.support.fakes.storageclient import (
@@ -45,7 +48,10 @@ class Server(Network):
         self.recorder = self.build_recorder()
 
     def build_recorder(self) -> EventRecorder:
-        return EventRecorder(self.client, LoopClock(), COMPONENT, self.metrics)
+        runtime = Runtime(
+            self.client, LoopClock(), SystemRandom(), self.metrics, write_gate=ALWAYS_OPEN
+        )
+        return EventRecorder(runtime, COMPONENT)
 
     def draw_fate(self, request: Request) -> Fate:
         namespace = (request.body or {}).get("metadata", {}).get("namespace")

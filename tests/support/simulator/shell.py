@@ -21,6 +21,7 @@ from controller.reconcile.worker import Worker
 from controller.report.events import EventRecorder
 from controller.report.history_log import HistoryLog
 from controller.report.reporter import Reporter
+from controller.runtime import Runtime
 from controller.serve.metrics import Metrics
 from controller.store.entry import Entry
 from controller.store.object_identity import RESOURCES
@@ -28,6 +29,7 @@ from controller.store.observed import Observed
 from controller.store.provenance import Signer
 from controller.store.store import Store
 from framework.api.types import Framework
+from framework.clock import SystemRandom
 from framework.kube.resources import FRAMEWORKS, PODS, Object, Resource
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.model.options import DeleteOptions
@@ -97,25 +99,13 @@ class Shell:
         self.queue = WorkQueue(self._find_limit)
         self.store = Store(self._note)
         self.signer: Signer = Signer(SeededKeys(after.signer.public_key if after else ""))
-        self.executor = Executor(
-            self.client,
-            self.store,
-            clock=self.clock,
-            metrics=self.metrics,
-            on_answer=self._note,
-            signer=self.signer,
-            write_gate=write_gate,
-        )
-        self.writer = Writer(
-            self.client,
-            self.store,
-            clock=self.clock,
-            metrics=self.metrics,
-            compression_min_bytes=None,
-            write_gate=write_gate,
-        )
-        self.recorder = EventRecorder(self.client, self.clock, "test", write_gate=write_gate)
+        runtime = Runtime(self.client, self.clock, SystemRandom(), self.metrics, write_gate)
+        self.executor = Executor(runtime, self.store, on_answer=self._note, signer=self.signer)
+        self.writer = Writer(runtime, self.store, compression_min_bytes=None)
+        self.recorder = EventRecorder(runtime, "test")
         self.worker = Worker(
+            # The gate closes for executor and writer only, so that tests see what they do then.
+            replace(runtime, write_gate=ALWAYS_OPEN),
             store=self.store,
             queue=self.queue,
             writer=self.writer,
@@ -123,8 +113,6 @@ class Shell:
             reporter=Reporter(self.recorder),
             history=HistoryLog(set(SnapshotTrigger)),
             settings=replace(settings or Settings(), creator_key=self.signer.public_key),
-            clock=self.clock,
-            metrics=self.metrics,
             memory=memory,
         )
 
