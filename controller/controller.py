@@ -260,9 +260,9 @@ class Controller:
     async def _run_loops(self) -> None:
         await check_crd(self._client, self._config.crd_established_check_timeout_seconds)
         if self._elector is not None:
-            self._store.follow()
+            self._store.trust.follow()
         else:
-            self._store.expect_late_writes()
+            self._store.trust.expect_late_writes()
         async with asyncio.TaskGroup() as tasks:
             self._informers.start(tasks)
             if self._nodes is not None:
@@ -306,8 +306,8 @@ class Controller:
             async for page, is_restart in pages:
                 if is_restart:
                     confirmed.clear()
-                confirmed |= self._store.confirm(page.pop("items"))
-        self._store.finish_take_over(confirmed)
+                confirmed |= self._store.take_over.confirm(page.pop("items"))
+        self._store.take_over.finish(confirmed)
 
     def _build_elector(self, election: Election) -> LeaderElector:
         return LeaderElector(

@@ -123,7 +123,7 @@ class Operations:
             if not await self._look_up(entry, key.kind, key.name):
                 raise
         else:
-            self._store.record_created(entry, key.kind, created, self._clock.now())
+            self._store.objects[key.kind].record_created(entry, created, self._clock.now())
 
     def _build(self, action: CreateConfigMap | CreatePod) -> Object:
         """Build an object, with the proof by which a create whose answer is lost is recognized."""
@@ -164,11 +164,11 @@ class Operations:
         if action.kind is ObjectKind.FRAMEWORK:
             self._record_framework(entry, action.uid, left)
         elif left is not None:
-            self._store.record_terminating(entry, action.kind, left)
+            self._store.objects[action.kind].record_terminating(entry, left)
             if action.grace_seconds == 0:
                 raise HeldError(f"{action.kind} {action.name} is held by a finalizer")
         elif entry.observed.name_revisions[action.kind, action.name] == revision:
-            self._store.record_absent(entry, action.kind, action.name, action.uid)
+            self._store.objects[action.kind].record_absent(entry, action.name, action.uid)
 
     async def _request_delete(self, entry: Entry, action: DeleteObject) -> Object | None:
         """Send a delete; return the object if it still exists, None if it is absent."""
@@ -199,9 +199,9 @@ class Operations:
         The watch may show it later.
         """
         if left is not None:
-            self._store.apply(ObjectKind.FRAMEWORK, left)
+            self._store.frameworks.apply(left)
         elif entry.observed.framework is not None and entry.observed.framework.metadata.uid == uid:
-            self._store.drop_framework(entry)
+            self._store.frameworks.drop(entry)
 
     async def _is_there(self, entry: Entry, action: DeleteObject) -> bool:
         """Return whether the instance to be deleted exists, by a live GET."""
@@ -228,13 +228,13 @@ class Operations:
             )
         except NotFoundError:
             if entry.observed.name_revisions[kind, name] == revision:
-                self._store.record_absent(entry, kind, name, None)
+                self._store.objects[kind].record_absent(entry, name, None)
             return False
         decode_status(entry)
         if _is_ours(entry, kind, parse_object(kind, wire)):
-            return self._store.record_own(entry, kind, wire, self._clock.now())
+            return self._store.objects[kind].record_own(entry, wire, self._clock.now())
         if entry.observed.name_revisions[kind, name] == revision:
-            self._store.record_foreign(entry, kind, name, str(wire["metadata"].get("uid")))
+            self._store.objects[kind].record_foreign(entry, name, str(wire["metadata"].get("uid")))
         return False
 
     @contextmanager

@@ -104,7 +104,7 @@ class Writer:
             return False
         except KubeError as e:
             self._count(_STATUS, "update", e, started)
-            self._store.require_refresh(entry)
+            self._store.frameworks.require_refresh(entry)
             if _is_refusal(e):
                 # Ignore Retry-After: the pause after a refusal ends when the spec is edited.
                 meta = framework.metadata
@@ -117,7 +117,7 @@ class Writer:
         entry.outcomes.blocked = None
         spent = self._clock.monotonic() - started
         self.write_seconds += _NEWEST_SHARE * (spent - self.write_seconds)
-        self._store.record_status(entry, wire, status)
+        self._store.frameworks.record_status(entry, wire, status)
         self._measure(framework.status, status)
         return True
 
@@ -166,7 +166,7 @@ class Writer:
             return entry.outcomes.blocked is not None
         entry.outcomes.blocked = reason, message
         if entry.observed.framework is not None:
-            self._store.refresh_framework(entry, wire)
+            self._store.frameworks.refresh(entry, wire)
         return True
 
     async def refresh(self, entry: Entry) -> bool:
@@ -174,7 +174,7 @@ class Writer:
         wire = await self._read(entry)
         if wire is None:
             return False
-        self._store.refresh_framework(entry, wire)
+        self._store.frameworks.refresh(entry, wire)
         return not entry.observed.needs_refresh
 
     async def fetch(self, entry: Entry) -> bool:
@@ -182,7 +182,7 @@ class Writer:
         wire = await self._read(entry)
         if wire is None:
             return False
-        self._store.fetch_framework(entry, wire)
+        self._store.frameworks.fetch(entry, wire)
         known = entry.observed
         return known.framework is not None or known.fault is not None
 
@@ -226,7 +226,7 @@ class Writer:
             return False
         self._count("configmaps", "patch", None, started)
         now = self._clock.now()
-        self._store.record_own(entry, ObjectKind.CONFIGMAP, wire, now)
+        self._store.objects[ObjectKind.CONFIGMAP].record_own(entry, wire, now)
         self._store.settle(entry)
         if publication.roster is not None:
             self._store.record_generation(entry, now)
@@ -243,9 +243,9 @@ class Writer:
         wire = await self._read(entry)
         if wire is None:
             if entry.observed.version is not None:
-                self._store.require_refresh(entry)
+                self._store.frameworks.require_refresh(entry)
             return False
-        self._store.rebase_framework(entry, wire)
+        self._store.frameworks.rebase(entry, wire)
         return True
 
     async def _read(self, entry: Entry) -> Object | None:
@@ -256,7 +256,7 @@ class Writer:
             if isinstance(e, NotFoundError) and e.is_object_missing:
                 # Skip this if the watch has meanwhile shown a new Framework with this name.
                 if _read_uid(entry) == asked:
-                    self._store.drop_framework(entry)
+                    self._store.frameworks.drop(entry)
                 return None
             self._record_wait(entry, e)
             # A 404 of the whole resource comes here, too: the CRD is missing or being replaced,
@@ -268,11 +268,11 @@ class Writer:
         try:
             wire = await self._client.get(CONFIGMAPS, entry.namespace, name)
         except NotFoundError:
-            self._store.record_absent(entry, ObjectKind.CONFIGMAP, name, None)
+            self._store.objects[ObjectKind.CONFIGMAP].record_absent(entry, name, None)
         except KubeError as e:
             self._warn("cannot read", entry, e)
         else:
-            self._store.record_own(entry, ObjectKind.CONFIGMAP, wire, self._clock.now())
+            self._store.objects[ObjectKind.CONFIGMAP].record_own(entry, wire, self._clock.now())
 
     def _build_body(self, framework: Framework, status: FrameworkStatus) -> Object:
         wire = codec.encode_status(status)

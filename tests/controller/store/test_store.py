@@ -67,7 +67,7 @@ class Bench:
 
     def record(self, wire: Object) -> None:
         """Record the answer of a create or of a live GET."""
-        self.store.record_own(self.entry, ObjectKind.POD, wire, AT)
+        self.store.objects[ObjectKind.POD].record_own(self.entry, wire, AT)
 
     def is_absent(self, kind: ObjectKind = ObjectKind.POD, name: str = NAME) -> bool:
         """Return whether the object is known not to exist."""
@@ -142,7 +142,7 @@ def test_older_event_does_not_restore_a_framework(bench: Bench, *, is_seen_delet
     if is_seen_deleted:
         bench.store.remove(ObjectKind.FRAMEWORK, build_framework_wire())
     else:
-        bench.store.drop_framework(bench.entry)  # A live GET did not find it.
+        bench.store.frameworks.drop(bench.entry)  # A live GET did not find it.
     bench.apply_framework(build_framework_wire())
     assert bench.known.framework is None
     bench.store.replace(ObjectKind.FRAMEWORK, [build_framework_wire()], "1", is_reset=True)
@@ -152,14 +152,14 @@ def test_older_event_does_not_restore_a_framework(bench: Bench, *, is_seen_delet
 def test_live_get_that_finds_no_framework_drops_its_own_pods(bench: Bench) -> None:
     bench.record(pod())
     bench.known.needs_refresh = True
-    bench.store.drop_framework(bench.entry)
+    bench.store.frameworks.drop(bench.entry)
     assert not bench.known.needs_refresh
     assert not bench.known.pods
 
 
 def test_refresh_keeps_creates_that_are_not_yet_confirmed(bench: Bench) -> None:
     bench.record(pod())
-    bench.store.refresh_framework(bench.entry, framework(5))
+    bench.store.frameworks.refresh(bench.entry, framework(5))
     assert POD in bench.known.unconfirmed
     assert bench.known.live[POD] == "pod-worker-0"
 
@@ -186,7 +186,7 @@ def test_edit_of_a_user_seen_while_our_status_write_is_answered_is_kept(bench: B
     status = codec.decode_status(build_status_wire())
     assert status is not None
     bench.apply_framework(framework(12, executionType="Stop"))
-    bench.store.record_status(bench.entry, framework(11, has_status=True), status)
+    bench.store.frameworks.record_status(bench.entry, framework(11, has_status=True), status)
     assert bench.framework.spec.execution_type is ExecutionType.STOP
     assert (bench.framework.metadata.resource_version, bench.framework.status) == ("12", status)
 
@@ -194,8 +194,8 @@ def test_edit_of_a_user_seen_while_our_status_write_is_answered_is_kept(bench: B
 def test_late_answer_to_a_status_write_changes_nothing_of_the_next_framework(bench: Bench) -> None:
     answer = build_framework_wire() | {"status": {"state": "Completed"}}
     bench.apply_framework(framework(90, "another"))
-    bench.store.require_refresh(bench.entry)
-    bench.store.record_status(bench.entry, answer, build_status())
+    bench.store.frameworks.require_refresh(bench.entry)
+    bench.store.frameworks.record_status(bench.entry, answer, build_status())
     assert bench.known.needs_refresh
     assert not bench.known.is_status_ours
     bench.apply_framework(framework(91, "another"))
@@ -235,7 +235,7 @@ def test_deletion_of_a_terminating_pod_is_final(bench: Bench, late: str) -> None
     if late == "create":
         bench.record(pod(10))
     elif late == "delete":
-        bench.store.record_terminating(bench.entry, ObjectKind.POD, pod(10, **TERMINATING))
+        bench.store.objects[ObjectKind.POD].record_terminating(bench.entry, pod(10, **TERMINATING))
     elif late == "event":
         bench.apply(pod(9))
     assert bench.is_absent()
@@ -259,7 +259,7 @@ def test_deletion_of_a_running_pod_is_confirmed_by_the_answer_to_our_own(bench: 
     # Our request may be lost, and the Pod may only have left the selector.
     assert POD not in bench.known.live
     assert bench.known.pods
-    bench.store.record_absent(bench.entry, *POD, "pod-worker-0")
+    bench.store.objects[ObjectKind.POD].record_absent(bench.entry, NAME, "pod-worker-0")
     assert bench.is_absent()
     assert bench.known.unconfirmed == {}
 
@@ -294,23 +294,23 @@ def test_deletion_of_another_instance_of_a_configmap_is_ignored(bench: Bench) ->
 
 
 def test_pod_that_a_watch_shows_is_no_longer_absent(bench: Bench) -> None:
-    bench.store.record_absent(bench.entry, *POD, None)
+    bench.store.objects[ObjectKind.POD].record_absent(bench.entry, NAME, None)
     bench.apply(pod(10))
     assert POD not in bench.known.live
 
 
 def test_absence_of_one_instance_is_not_that_of_another(bench: Bench) -> None:
     bench.apply(pod(10, uid="new"))
-    bench.store.record_absent(bench.entry, *POD, "old")
+    bench.store.objects[ObjectKind.POD].record_absent(bench.entry, NAME, "old")
     assert bench.known.live[POD] == "new"
     assert bench.known.pods
-    bench.store.record_absent(bench.entry, *POD, "new")
+    bench.store.objects[ObjectKind.POD].record_absent(bench.entry, NAME, "new")
     assert bench.is_absent()
 
 
 def test_foreign_object_is_no_pod_of_ours(bench: Bench) -> None:
     bench.apply(pod(10))
-    bench.store.record_foreign(bench.entry, *POD, "theirs")
+    bench.store.objects[ObjectKind.POD].record_foreign(bench.entry, NAME, "theirs")
     assert not bench.known.pods
     assert bench.known.live[POD] == "theirs"
 

@@ -28,7 +28,7 @@ def open_store(*, is_standby: bool = True) -> tuple[Store, Entry]:
     """A store that was shown version 5 with the state AttemptPreparing."""
     store = Store(on_change=lambda _: None, clock=LoopClock())
     if is_standby:
-        store.follow()
+        store.trust.follow()
     store.apply(ObjectKind.FRAMEWORK, build(5, S.ATTEMPT_PREPARING))
     entry = store.find("default/gang")
     assert entry is not None
@@ -62,7 +62,7 @@ async def test_new_leader_trusts_the_newest_version_and_reads_live_those_not_lis
     store, entry = open_store()
     if seen > 5:
         store.apply(ObjectKind.FRAMEWORK, build(seen, S.ATTEMPT_RUNNING))
-    store.finish_take_over(store.confirm(listed))
+    store.take_over.finish(store.take_over.confirm(listed))
     assert read_state(entry) is expected
     assert entry.observed.needs_refresh is needs_refresh
     if expected is S.COMPLETED:
@@ -72,10 +72,10 @@ async def test_new_leader_trusts_the_newest_version_and_reads_live_those_not_lis
 
 async def test_late_write_of_the_last_leader_is_kept_until_we_have_written() -> None:
     store, entry = open_store()
-    store.finish_take_over(store.confirm([build(5, S.ATTEMPT_PREPARING)]))
+    store.take_over.finish(store.take_over.confirm([build(5, S.ATTEMPT_PREPARING)]))
     store.apply(ObjectKind.FRAMEWORK, build(6, S.ATTEMPT_RUNNING))
     states = [read_state(entry)]
-    store.record_status(entry, build(7, S.COMPLETED), build_status(state=S.COMPLETED))
+    store.frameworks.record_status(entry, build(7, S.COMPLETED), build_status(state=S.COMPLETED))
     store.apply(ObjectKind.FRAMEWORK, build(8, S.ATTEMPT_RUNNING))
     states.append(read_state(entry))
     assert states == [S.ATTEMPT_RUNNING, S.COMPLETED]

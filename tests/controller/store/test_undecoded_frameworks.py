@@ -149,7 +149,7 @@ def test_trusted_status_is_decoded_before_the_next_version(*, is_readable: bool)
     clock = SetClock()
     store = Store(lambda _: None, clock)
     entry = apply(store, framework(1))
-    store.expect_late_writes()
+    store.trust.expect_late_writes()
     good: Object = build_status_wire()
     apply(store, defer(framework(2, status=good if is_readable else {"state": 1})))
     clock.seconds = 3600.0
@@ -164,7 +164,7 @@ def test_trusted_status_is_decoded_before_the_next_version(*, is_readable: bool)
 def test_take_over_reads_live_the_frameworks_that_its_list_does_not_show() -> None:
     store = Store(lambda _: None)
     entry = apply(store, defer(framework(5)))
-    store.finish_take_over(store.confirm([]))
+    store.take_over.finish(store.take_over.confirm([]))
     assert entry.observed.needs_refresh
 
 
