@@ -248,7 +248,7 @@ class Controller:
                 await self._elector.release()
 
     async def _finish_work(self) -> None:
-        """Start nothing new, await what is in flight, write the last statuses."""
+        """Start nothing new, await the requests in flight, write the last statuses."""
         logger.info("stopping")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_SECONDS):

@@ -61,7 +61,7 @@ class ControllerConfig:
     """Most Frameworks that are decided at the same time."""
     large_framework_compression: bool = True
     """Whether a large status is stored compressed: without it a gang of some hundred Tasks can
-    outgrow what the server stores (the original: off)."""
+    outgrow the limit of the server (the original: off)."""
     crd_established_check_interval_seconds: int = 1
     """Time between two checks of a CRD that is not established yet."""
     crd_established_check_timeout_seconds: int = 60

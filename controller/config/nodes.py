@@ -38,7 +38,7 @@ class NodesConfig:
     leaves_on_cordon: bool = True
     """Whether Tasks leave nodes that are cordoned."""
     leave_taints: tuple[Taint, ...] = DEFAULT_LEAVE_TAINTS
-    """Taints at which Tasks leave; one without an effect stands for all effects."""
+    """Taints at which Tasks leave; a taint without an effect stands for all effects."""
 
 
 def read_nodes(reader: FieldReader) -> NodesConfig:

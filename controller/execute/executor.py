@@ -106,7 +106,7 @@ class Executor:
     def withdraw(self, key: str, wanted: Iterable[Action]) -> bool:
         """Drop the unsent actions of a Framework that a new decision does not want.
 
-        The others rely on what is stored, so they may be sent while that decision is written.
+        The others rely only on the stored status, so they may be sent during the next write.
 
         Returns:
             Whether there were unsent actions.

@@ -254,7 +254,7 @@ class Operations:
 
 
 def _build_pod(action: CreatePod) -> Object:
-    """Build a Pod; refuse one that is too large with the error of the server."""
+    """Build a Pod; if it is too large, raise the error with which the server would refuse it."""
     try:
         return build_pod(action.framework, action.task)
     except PodTooLargeError as e:

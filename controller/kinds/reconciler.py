@@ -291,7 +291,7 @@ class JobReconciler:
         """Read the objects of a job live whose JSON was not kept.
 
         Returns:
-            False if a watch has shown a later version of one of them meanwhile.
+            False if a watch has meanwhile shown a later version.
         """
         namespace, _, name = key.partition("/")
         for sink in self._store.list_stripped(key):

@@ -11,7 +11,8 @@
    queued again, and its room is kept until that turn has ended.
 
 Example: room for 60 MiB. Of ten Frameworks of namespace a, of 3 MiB each (15 MiB in a turn), two
-have a turn; then one of b has its turn at once. Small ones of a and b have theirs at any time.
+have a turn. Then a Framework of namespace b has its turn at once. Small Frameworks of both
+namespaces have theirs at any time.
 """
 
 from collections import Counter, OrderedDict

@@ -152,7 +152,7 @@ class EventRecorder:
             await self._create(occurrence)
 
     async def _create(self, occurrence: _Occurrence) -> int | None:
-        """Create the Event; return its count if one of an earlier run is there already."""
+        """Create the Event; return its count if it exists from an earlier run."""
         body = _build_event(occurrence, self._component)
         try:
             await self._client.create(

@@ -60,7 +60,7 @@ class FrameworkRecords:
         if known.is_stripped:
             is_stored |= known.is_status_undecoded
         elif known.undecoded is not None and is_stored != known.is_status_undecoded:
-            # The status of one of the two versions is taken, and that of the other one is not.
+            # Only one of the two versions brings its status, so decode the first version now.
             decode_framework(entry)
             self._keep_undecoded(entry, wire)
             return

@@ -57,7 +57,7 @@ def take_written(entry: Entry, wire: Object, status: FrameworkStatus) -> None:
     """Take the answer to our own status write; a later edit that a watch has shown stays.
 
     Args:
-        entry: the entry of this Framework, or of a later one of this name, which is not changed.
+        entry: the entry of this name; if it has a later Framework, that is not changed.
         wire: the answer.
         status: the status that was written.
     """

@@ -116,7 +116,7 @@ class NodeStore:
 
 
 def _find_known(before: NodeNotices, taint: Taint) -> NodeNotice | None:
-    """Find the notice about the same taint. One that was removed and added again is a new taint."""
+    """Find the notice about the same taint; after a removal, an equal taint is a new one."""
     for notice in before:
         known = notice.taint
         is_same = replace(known, added_at=taint.added_at) == taint

@@ -49,7 +49,7 @@ def discard_object(entry: Entry, kind: ObjectKind, name: str) -> None:
 
 
 def forget_objects(entry: Entry, kind: ObjectKind) -> None:
-    """Forget all objects of a kind, and what was proven of any object."""
+    """Forget all objects of a kind, and the proofs of all objects."""
     known = entry.observed
     if kind is ObjectKind.POD:
         known.pods.clear()

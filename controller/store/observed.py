@@ -32,7 +32,7 @@ class Observed:
     """Counts the Frameworks of this name. Outcomes and pacing are of one incarnation."""
     framework: Framework | None = None
     """None before it is seen, and while ``fault`` says why it cannot be read. Its status is our own
-    last write, or what was stored when it was first seen."""
+    last write, or the status that was stored when the Framework was first seen."""
     fault: FieldErrors | None = None
     """Why the stored Framework cannot be read."""
     undecoded: DeferredObject | None = None

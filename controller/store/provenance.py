@@ -146,7 +146,7 @@ def _read_proof(view: ObjectView) -> str:
 
 
 def forget(entry: Entry) -> None:
-    """Forget what was proven: the server's storage was restored from a backup."""
+    """Forget all proofs: the server's storage was restored from a backup."""
     entry.observed.proven.clear()
     entry.observed.spent_proofs.clear()
     entry.observed.checked_keys = ()

@@ -40,7 +40,7 @@ def read_published(
 
 
 def _decode(stored: str | None) -> Roster | None:
-    """Decode a stored roster; one that cannot be read is written again."""
+    """Decode a stored roster; None if it cannot be read, so that it is written again."""
     try:
         return decode_stored_roster(stored) if stored else None
     except RosterError:

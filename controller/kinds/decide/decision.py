@@ -70,7 +70,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create an object; one that the job owns may exist already."""
+    """Create an object; if it exists and the job owns it, this succeeds, too."""
 
     body: Object
 
@@ -84,7 +84,7 @@ class TryCreate:
 
 @dataclass(frozen=True, slots=True)
 class CreateKey:
-    """Create the Secret ``body`` with a new ssh key; one that the job owns may exist already."""
+    """Create the Secret ``body`` with a new ssh key; succeeds if the job owns it already."""
 
     body: Object
 

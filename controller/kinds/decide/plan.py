@@ -13,7 +13,7 @@
 
 Invariants: no object that the job does not own is replaced or deleted; no RoleBinding is created
 for a Framework that cannot be created, or to a Role that the job does not own. Except for the
-Framework, the job owns only what a controller has created for it (``creators``).
+Framework, the job owns only the objects that a controller has created for it (``creators``).
 
 Example: another client sets taskNumber of the role worker to 5. The job gets the condition
 FrameworkEdited with the field and what to change instead, and taskNumber becomes 2 again.
@@ -90,7 +90,7 @@ def is_deleting(body: Mapping[str, Any]) -> bool:
 
 
 def find_framework(snapshot: Snapshot) -> Framework | None:
-    """Decode the Framework of the job; None if it has none, or one that cannot be read."""
+    """Decode the Framework of the job; None if it does not exist or cannot be read."""
     wire = snapshot.framework
     if wire is None or not is_owned(wire, snapshot.job):
         return None
@@ -190,7 +190,7 @@ def find_obstacle(snapshot: Snapshot) -> AddedCondition | None:
 def describe_taken(
     kind: str, name: str, *, has_runtime_id: bool = False, is_owned: bool = False
 ) -> str:
-    """Describe an object that has the name of one that the job needs.
+    """Describe an object with a name that the job needs for its own object.
 
     Args:
         kind: its kind.
@@ -278,7 +278,7 @@ def _build_edited(job: Object, path: str) -> AddedCondition:
 
 
 def build_invalid(fault: str) -> AddedCondition:
-    """Build the condition of a job whose spec was changed to one that is refused."""
+    """Build the condition of a running job whose new spec is faulty."""
     return AddedCondition(INVALID_SPEC, "InvalidSpec", f"{fault}; the job goes on as it was")
 
 

@@ -69,7 +69,7 @@ def choose_workers(
 
     Args:
         job: the TrainingJob.
-        framework: its Framework; None if it has none, or one that cannot be read.
+        framework: its Framework; None if it does not exist or cannot be read.
         wire: the Framework that it owns, as the API server has it; None if there is none.
         change: the workers that a scaler wants now; None if no scaler changes them.
         is_scaling: whether a scaler is in progress.

@@ -158,7 +158,7 @@ class ScalerStore:
             self._on_change(known.key)
 
     def has_version(self, kind: ScalerKind, metadata: Object) -> bool:
-        """Return whether this version of a scaler is known, also of one that has ended."""
+        """Return whether this version of a scaler is known, also if the scaler has ended."""
         known = self._known.get(_identify(kind, {"metadata": metadata}))
         version = parse_version(metadata.get("resourceVersion"))
         return known is not None and known.uid == metadata.get("uid") and known.version >= version
