@@ -35,6 +35,3 @@ class JointWriteGate:
     def may_write(self) -> bool:
         """Return whether all gates are open."""
         return all(gate.may_write() for gate in self._gates)
-
-
-ALWAYS_OPEN = JointWriteGate()

@@ -6,7 +6,7 @@ import pytest
 
 from controller.core.actions import GetObject, ObjectKind
 from controller.core.decision import EventType, Publication
-from controller.gate.write_gate import ALWAYS_OPEN, JointWriteGate
+from controller.gate.write_gate import JointWriteGate
 from tests.support.builders import build_roster, build_status
 from tests.support.simulator.shell import KEY, Shell
 
@@ -47,7 +47,7 @@ def test_joint_gate_is_open_while_all_gates_are(gates: tuple[bool, ...], *, is_o
 
 
 def test_without_a_gate_everything_may_be_sent() -> None:
-    assert ALWAYS_OPEN.may_write()
+    assert JointWriteGate().may_write()
 
 
 async def test_executor_behind_a_closed_gate_drops_actions_and_reports_their_key() -> None:

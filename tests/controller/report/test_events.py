@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from controller.core.decision import EventType
-from controller.gate.write_gate import ALWAYS_OPEN
+from controller.gate.write_gate import JointWriteGate
 from controller.report.events import EventRecorder
 from controller.runtime import Runtime
 from controller.serve.metrics import Metrics
@@ -49,7 +49,7 @@ class Server(Network):
 
     def build_recorder(self) -> EventRecorder:
         runtime = Runtime(
-            self.client, LoopClock(), SystemRandom(), self.metrics, write_gate=ALWAYS_OPEN
+            self.client, LoopClock(), SystemRandom(), self.metrics, write_gate=JointWriteGate()
         )
         return EventRecorder(runtime, COMPONENT)
 

@@ -14,7 +14,7 @@ from controller.core.decision import SnapshotTrigger
 from controller.core.settings import Settings
 from controller.execute.executor import Executor
 from controller.execute.writer import Writer
-from controller.gate.write_gate import ALWAYS_OPEN, WriteGate
+from controller.gate.write_gate import JointWriteGate, WriteGate
 from controller.queues.workqueue import WorkQueue
 from controller.reconcile.memory import UNLIMITED, MemoryLedger
 from controller.reconcile.worker import Worker
@@ -47,6 +47,7 @@ from tests.support.fakes.storageclient import (
 )
 
 KEY = f"{NAMESPACE}/{FRAMEWORK}"
+ALWAYS_OPEN = JointWriteGate()
 MERGE_PATCH = "application/merge-patch+json"
 
 
