@@ -1,6 +1,6 @@
-"""One agent: it observes the gang and the volume, has ``core.decision`` decide, and applies that.
+"""One agent: observes the gang and the volume, calls ``core.decision``, and executes the plan.
 
-One thread; everything that takes time is bounded. The loop is in ``process.sidecar``.
+One thread; each step takes a limited time. The loop is in ``process.sidecar``.
 """
 
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
@@ -50,16 +50,18 @@ _PROBE_SECONDS = 1.0
 
 
 class Setup(NamedTuple):
-    """What every agent is made of."""
+    """The parts that each agent needs."""
 
     options: Options
-    """How it behaves, and what it renders."""
+    """Its settings."""
     target: Target
-    """Which gang and Pod it is for."""
+    """The gang that it follows, and its own Pod."""
     plugins: Mapping[str, Renderer]
     """The user's own renderers, by format."""
     reporter: LineReporter
+    """Writes the lines of the log."""
     clock: AgentClock
+    """Its clock; virtual in tests."""
     named_roles: Mapping[str, List[str]] = {}
     """The roles that each setting names."""
 
@@ -67,11 +69,11 @@ class Setup(NamedTuple):
 class Agent:
     """The agent.
 
-    ``env`` is what processes export in the current generation, ``refusal`` why the newest complete
-    generation could not be rendered, and ``notifiers`` are called where there are processes that
-    may be notified: one that is not started yet reads the files at its start. ``on_recovery`` is
-    called with each roster, and whether it is complete and its members are shown, where processes
-    restart in place.
+    ``env`` has the variables that processes export in the current generation. ``refusal`` is the
+    error with which the newest complete generation could not be rendered. ``notifiers`` are called
+    if there are processes to notify: a process that is not started yet reads the files at its
+    start. If processes restart in place, ``on_recovery`` is called with each roster, and whether it
+    is complete and its members are shown.
     """
 
     def __init__(
@@ -113,11 +115,11 @@ class Agent:
 
     @property
     def last_wait(self) -> str:
-        """What the agent waited for last."""
+        """The reason of the last wait."""
         return self._memory.last_wait
 
     def turn(self, longest_seconds: float = _LONGEST_POLL_SECONDS) -> None:
-        """Wait for news for at most about so long, and act on it.
+        """Wait for news for about ``longest_seconds`` at most, and act on it.
 
         Raises:
             OSError: The volume cannot be written to; the generation before is still current.
@@ -274,7 +276,7 @@ class Agent:
         return current if is_own else None
 
     def _restore_memory(self) -> Memory:
-        """Take over what lies in the volume, and what processes were notified of."""
+        """Restore the current generation and the last notifications from the volume."""
         self._writer.clear_departures()
         current = self._read_current()
         if current is None:

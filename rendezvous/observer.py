@@ -1,7 +1,7 @@
-"""The gang of one agent, observed: the candidate for the next generation, and faults of sources.
+"""Observes the gang of one agent: the candidate for the next generation, and faults of sources.
 
-The sources and their order are ``framework.agent``'s. Once there was a published roster nothing
-else is read.
+``framework.agent`` defines the sources and their order. After the first published roster, no other
+source is read.
 """
 
 from typing import List, Optional, Union
@@ -33,7 +33,7 @@ class AttemptObserver:
         target: Target,
         expected: Optional[ExpectedGang] = None,
     ) -> None:
-        """Observe the gang of ``target``; without an access to the API server by DNS alone."""
+        """Observe the gang of ``target``; without access to the API server, by DNS only."""
         self._clock = clock
         self._target = target
         self._gang = Gang(
@@ -48,11 +48,11 @@ class AttemptObserver:
         self._has_published = False
 
     def poll(self, timeout_seconds: float) -> None:
-        """Wait for news, at most about so long (connecting may take longer)."""
+        """Wait for news for about ``timeout_seconds`` at most (connecting may take longer)."""
         self._sources.poll(timeout_seconds, reads_framework=not self._has_published)
 
     def select(self) -> Union[SelectedRoster, NoRoster]:
-        """Select the roster to decide about now."""
+        """Select the roster for the next decision."""
         candidate = select_candidate(
             self._sources.knowledge,
             self._gang,
@@ -76,11 +76,11 @@ class AttemptObserver:
         return not self._has_published and view is not None and role in view.restarted
 
     def list_missing_rights(self) -> List[Permission]:
-        """List the rights whose lack was met."""
+        """List the missing rights for which requests were refused."""
         return [right for right, _ in self._sources.list_missing_rights()]
 
     def find_permanent_fault(self) -> str:
-        """Find a fault that no waiting mends: the Framework is gone, or everything is denied."""
+        """Find a permanent fault: the Framework does not exist, or every source is denied."""
         knowledge, now = self._sources.knowledge, self._clock.monotonic()
         message = knowledge.framework_state.message
         if is_framework_gone(knowledge, self._gang, now):

@@ -53,7 +53,7 @@ from framework.agent.probes import Probe
 from framework.api.roster import Roster
 from rendezvous.core.departures import Departures, find_departures
 from rendezvous.core.diff import Diff, compute_diff
-from rendezvous.core.failures import Failure, find_failures
+from rendezvous.core.failures import MemberFailure, find_failures
 from rendezvous.core.newcomers import list_probes, list_starting
 from rendezvous.core.notification import CHANGED, COMPLETING, FAILED, LEAVING, PEER_LEAVING, Notify
 from rendezvous.core.selection import (
@@ -147,7 +147,7 @@ class RecordFailures(NamedTuple):
     """Write the failures into the volume, where training code reads them."""
 
     instance_uid: str
-    failures: Tuple[Failure, ...]
+    failures: Tuple[MemberFailure, ...]
 
 
 class RecordDepartures(NamedTuple):
@@ -449,7 +449,7 @@ def _notify_failures(roster: Roster, memory: Memory, context: Context) -> Steps:
     return Steps(actions, memory._replace(notified=notified))
 
 
-def _name_failures(failures: Sequence[Failure]) -> str:
+def _name_failures(failures: Sequence[MemberFailure]) -> str:
     named = [
         f"{f.role}/{f.index}" + ("" if f.code is None else f" ({f.reason}, code {f.code})")
         for f in failures[:_NAMED_FAILURES]

@@ -1,8 +1,9 @@
-"""Which Pods of the gang leave, as processes are to know. Pure.
+"""The Pods of the gang that leave, for the notification of processes. Pure.
 
-A Pod that leaves is told so by the event ``leaving``. If the gang is complete without it, its peers
-get a generation without it. If not, they keep their generation, so they are told which members
-leave and until when: they may write a checkpoint together with them.
+The event ``leaving`` notifies the processes of a Pod that leaves. If the gang is complete without
+it, its peers get a generation without it. If not, they keep their generation, and the event
+``peer-leaving`` lists the members that leave and their deadline: the processes may write a
+checkpoint together with them.
 """
 
 import json

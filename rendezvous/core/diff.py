@@ -1,6 +1,6 @@
-"""The difference of two generations, as processes are notified of it. Pure."""
+"""The difference between two generations, for the notification of processes. Pure."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from framework.agent.gang import index_members
 from framework.api.naming import TaskKey
@@ -8,10 +8,10 @@ from framework.api.roster import STATE_SUCCEEDED, Member, Roster
 
 
 class PeerChange(NamedTuple):
-    """A member that came, went or moved.
+    """A member that was added, was removed or has moved.
 
-    ``previous_address`` is "" unless it moved; ``state`` is "" unless it went because its Task is
-    finally over: Succeeded or Failed.
+    ``previous_address`` is "" unless it has moved. ``state`` is the state of a removed member whose
+    Task is completed, Succeeded or Failed, and "" for others.
     """
 
     role: str
@@ -33,9 +33,8 @@ class PeerChange(NamedTuple):
 class Diff(NamedTuple):
     """The difference, each list in the roster's order (removed ones in that of the old roster).
 
-    Moved is a member of the same index with a new address, and also one whose Pod was replaced
-    at the same address: to its peers both mean that connections must be made again.
-    ``previous_generation`` is 0 before the first.
+    A member has moved if it has a new address, or if its Pod was replaced at the same address: in
+    both cases its peers must connect again. ``previous_generation`` is 0 before the first.
     """
 
     generation: int
@@ -51,7 +50,7 @@ class Diff(NamedTuple):
 
     @property
     def is_only_success(self) -> bool:
-        """Return whether nothing happened but that members have done their work."""
+        """Return whether the only change is that members have succeeded."""
         is_any = bool(self.added or self.moved or not self.removed)
         return not is_any and all(change.state == STATE_SUCCEEDED for change in self.removed)
 
@@ -78,22 +77,25 @@ def compute_diff(before: Optional[Roster], after: Roster) -> Diff:
         elif (known.addresses, known.fingerprint) != (member.addresses, member.fingerprint):
             previous = _first_address(known)
             moved.append(PeerChange(key.role, key.index, _first_address(member), previous))
+    gone = {key: member for key, member in old.items() if key not in new}
+    return Diff(
+        generation=after.generation,
+        previous_generation=before.generation if before else 0,
+        added=tuple(added),
+        removed=_describe_removed(gone, after),
+        moved=tuple(moved),
+    )
+
+
+def _describe_removed(gone: Mapping[TaskKey, Member], after: Roster) -> Tuple[PeerChange, ...]:
     states = {
         TaskKey(role.name, task.index): task.state
         for role in after.roles
         for task in role.completed
     }
-    removed = [
+    return tuple(
         PeerChange(key.role, key.index, _first_address(member), state=states.get(key, ""))
-        for key, member in old.items()
-        if key not in new
-    ]
-    return Diff(
-        generation=after.generation,
-        previous_generation=before.generation if before else 0,
-        added=tuple(added),
-        removed=tuple(removed),
-        moved=tuple(moved),
+        for key, member in gone.items()
     )
 
 

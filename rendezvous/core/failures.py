@@ -1,9 +1,9 @@
-"""Which members of the gang that processes know have failed. Pure.
+"""The members that failed, of the gang that processes know. Pure.
 
 The roster lists members that failed before their successors have an address. Processes are notified
-of a failure at once, also in a roster that is incomplete and so is not shown. A failure concerns
-them only if that very Pod is in the gang that they were notified of: the own Pod, and a Pod that
-came and failed before its generation was shown, are left out.
+of a failure at once, also if the roster is incomplete and so is not shown. They are notified only
+if the failed Pod is in the gang of their last notification. The own Pod is left out, and so is a
+Pod that was created and failed before its generation was shown.
 """
 
 import json
@@ -13,7 +13,7 @@ from framework.agent.gang import Identity
 from framework.api.roster import Roster
 
 
-class Failure(NamedTuple):
+class MemberFailure(NamedTuple):
     """A member that failed."""
 
     role: str
@@ -45,7 +45,7 @@ class Failure(NamedTuple):
 
 def find_failures(
     roster: Roster, known: Optional[Roster], identity: Identity
-) -> Tuple[Failure, ...]:
+) -> Tuple[MemberFailure, ...]:
     """Find the failures of a roster that concern processes which know the gang ``known``."""
     if known is None or not roster.failed:
         return ()
@@ -57,7 +57,7 @@ def find_failures(
         if member is not None and member.fingerprint == failed.fingerprint:
             address = member.addresses[0] if member.addresses else ""
             found.append(
-                Failure(
+                MemberFailure(
                     role=failed.role,
                     index=failed.index,
                     address=address,
@@ -70,7 +70,7 @@ def find_failures(
     return tuple(found)
 
 
-def render_failures(instance_uid: str, failures: Tuple[Failure, ...]) -> bytes:
+def render_failures(instance_uid: str, failures: Tuple[MemberFailure, ...]) -> bytes:
     """Render the file from which ``peers.on_change`` reads failures."""
     document = {
         "version": 1,

@@ -1,9 +1,11 @@
 """The gang as renderers see it: a roster, the own Task and the user's settings. Pure.
 
 Two numbers are kept apart: the *index* is a Task's identity and may have gaps, the *rank* is its
-dense position in one list. What a consumer needs of them is decided in its renderer; which
-generation is shown, by the agent. Everything in a view has been checked, so renderers quote it and
-do not check it. Rules: docs/design/agents.md, "Checks of a roster".
+dense position in one list. Each renderer decides which of them its consumer needs; the agent
+decides which generation is shown. All values of a view are checked, so renderers quote them without
+a check.
+
+Rules: docs/design/agents.md, "Checks of a roster".
 """
 
 import re
@@ -38,7 +40,7 @@ class Peer(NamedTuple):
     role: str
     """The name of its task role."""
     kind: RoleKind
-    """What the role is to training."""
+    """The function of the role in training."""
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
     """The index of its Task."""
     rank: int
@@ -86,10 +88,10 @@ class RoleView(NamedTuple):
 
 
 class View(NamedTuple):
-    """One generation for one Pod. ``own`` is None where its Task is no member (it leaves)."""
+    """One generation for one Pod. ``own`` is None if its Task is not a member (it leaves)."""
 
     roster: Roster
-    """The generation. It names the instance of the attempt also where its source does not."""
+    """The generation. It has the instance of the attempt, also if its source does not."""
     identity: Identity
     """The own Task and Pod."""
     own_kind: RoleKind
@@ -134,10 +136,10 @@ class View(NamedTuple):
 
 
 def build_view(roster: Roster, identity: Identity, options: Options) -> View:
-    """Build the view of a roster; every name and address in it is checked here.
+    """Build the view of a roster, and check each name and address in it.
 
     Raises:
-        MembershipError: The roster holds what is no name, number or address.
+        MembershipError: The roster has an invalid name, number or address.
         RefusedError: The settings do not fit this gang.
     """
     _check_roster(roster)
@@ -160,7 +162,7 @@ def build_view(roster: Roster, identity: Identity, options: Options) -> View:
 
 
 def _rank(roles: Tuple[RoleView, ...], options: Options) -> Tuple[Peer, ...]:
-    """Order those that compute together: the coordinator's role, masters, chiefs, workers."""
+    """Order the members that compute together: the coordinator's role, masters, chiefs, workers."""
     ranked = [role for kind in RANKED_KINDS for role in roles if role.kind is kind]
     names = [role.name for role in ranked]
     if options.coordinator and options.coordinator not in names:
@@ -211,7 +213,7 @@ def _choose_host_name(pod_name: str, role: str, index: int) -> str:
 
 
 def _choose_addresses(role: str, member: Member, family: str) -> Tuple[str, ...]:
-    """Put the address of the wanted family first; with a family given, keep only that."""
+    """Return the addresses of this family; all addresses for ``auto``."""
     if family == "auto":
         return member.addresses
     chosen = tuple(a for a in member.addresses if find_family(a) == family)

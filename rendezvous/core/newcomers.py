@@ -1,4 +1,4 @@
-"""New members of a generation: how they are known to answer. Pure.
+"""New members of a generation, and the checks whether they answer. Pure.
 
 A generation with new members is held back until they accept connections (FB_REACH), or until all
 Pods of their role run (FB_REACH_RUNNING).
@@ -15,7 +15,7 @@ from rendezvous.settings.options import Options
 
 
 def list_starting(before: Roster, after: Roster, options: Options) -> List[str]:
-    """List the roles with new members whose Pods do not all run, as far as that is waited for."""
+    """List the roles of FB_REACH_RUNNING with new members, if not all of their Pods run."""
     known = index_members(before)
     return [
         role.name
@@ -38,7 +38,7 @@ def _is_new(was: Optional[Member], member: Member) -> bool:
 def list_probes(
     before: Roster, after: Roster, identity: Identity, options: Options
 ) -> Tuple[Probe, ...]:
-    """List the connections by which the new members of a generation are known to answer."""
+    """List the connections that test whether the new members of a generation answer."""
     known, reach = index_members(before), options.reach
     own = TaskKey(identity.role, identity.index)
     probes = []

@@ -1,11 +1,11 @@
-"""What processes are notified of, as JSON and as variables. Pure."""
+"""A notification of processes, as JSON and as variables. Pure."""
 
 import json
 from typing import Any, Dict, NamedTuple, Tuple
 
 from rendezvous.core.departures import Departure
 from rendezvous.core.diff import Diff, PeerChange
-from rendezvous.core.failures import Failure
+from rendezvous.core.failures import MemberFailure
 
 CHANGED = "changed"
 FAILED = "failed"
@@ -27,7 +27,7 @@ class Notify(NamedTuple):
     event: str
     diff: Diff
     deadline: str = ""
-    failed: Tuple[Failure, ...] = ()
+    failed: Tuple[MemberFailure, ...] = ()
     leaving: Tuple[Departure, ...] = ()
 
     def to_wire(self) -> Dict[str, Any]:
@@ -75,6 +75,6 @@ def _render_departure(departure: Departure) -> str:
     return f"{departure.role}/{departure.index}={departure.address}"
 
 
-def _render_failure(failure: Failure) -> str:
+def _render_failure(failure: MemberFailure) -> str:
     code = "" if failure.code is None else failure.code
     return f"{failure.role}/{failure.index}={code}"

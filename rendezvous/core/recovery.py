@@ -27,8 +27,8 @@ Phases of the process::
 
 In Gathering, the agent comes to the start barrier of the newest generation and epoch when this
 generation is complete and shown, this Pod is a member of it, and nothing is left of the process.
-Until then it comes to none. That start barrier is always newer than the one before: only a newer
-generation or epoch leads out of Running and Reported to Gathering.
+Until then, it comes to no start barrier. This start barrier is always newer than the one before:
+only a newer generation or epoch leads out of Running and Reported to Gathering.
 
 Invariants:
 
@@ -61,7 +61,7 @@ NO_MEMBER = "this Pod is no member of the gang"
 
 
 class Phase(enum.Enum):
-    """What the process of this Pod does."""
+    """The phase of the process of this Pod."""
 
     GATHERING = "Gathering"
     RUNNING = "Running"
@@ -72,20 +72,20 @@ class Phase(enum.Enum):
     LEFT = "Left"
 
 
-class Target(NamedTuple):
-    """A start barrier: that of a generation and an epoch."""
+class BarrierKey(NamedTuple):
+    """Identifies a start barrier by its generation and epoch."""
 
     generation: int
     epoch: int
 
 
-_NONE = Target(0, 0)
+_NONE = BarrierKey(0, 0)
 
 
 class RosterSeen(NamedTuple):
     """A generation, with its epoch."""
 
-    target: Target
+    barrier: BarrierKey
     """Its start barrier."""
     is_refused: bool = False
     """Whether the report of this Pod is refused."""
@@ -114,13 +114,13 @@ class ProcessGone(NamedTuple):
 class Released(NamedTuple):
     """All members have come to a start barrier."""
 
-    target: Target
+    barrier: BarrierKey
 
 
 class ProcessHung(NamedTuple):
     """The gang stands still, and the other members wait for this one."""
 
-    target: Target
+    barrier: BarrierKey
     """The start barrier after which the process was started."""
     code: int
     """What is reported in place of the exit code of the process."""
@@ -151,7 +151,7 @@ class KillProcess(NamedTuple):
 class Gather(NamedTuple):
     """Come to a start barrier, and leave the one before."""
 
-    target: Target
+    barrier: BarrierKey
 
 
 class StartProcess(NamedTuple):
@@ -174,8 +174,8 @@ class RecoveryMemory(NamedTuple):
     """What an agent remembers. Times are monotonic seconds."""
 
     phase: Phase = Phase.GATHERING
-    """What the process does."""
-    newest: Target = _NONE
+    """The phase of the process."""
+    newest: BarrierKey = _NONE
     """The newest generation and epoch that were seen."""
     is_ready: bool = False
     """Whether the newest generation is complete, and its members are shown."""
@@ -185,12 +185,12 @@ class RecoveryMemory(NamedTuple):
     """Whether the Pod of a peer leaves, and no complete generation has been shown since."""
     is_gone: bool = True
     """Whether nothing is left of the process before."""
-    gathering: Target = _NONE
-    """The start barrier at which this agent waits; Target(0, 0): none."""
-    running: Target = _NONE
+    gathering: BarrierKey = _NONE
+    """The start barrier at which this agent waits; BarrierKey(0, 0): none."""
+    running: BarrierKey = _NONE
     """The start barrier after which the last process was started."""
     code: int = 0
-    """Exit code of the process that is reported, or of which the report is held back."""
+    """Exit code of the process, for a report that is written or held back."""
     killed_at: float = 0.0
     """When the process was killed because it hung."""
     reported_at: float = 0.0
@@ -205,7 +205,7 @@ class RecoverySteps(NamedTuple):
 
 
 def step(memory: RecoveryMemory, event: Event, now: float) -> RecoverySteps:
-    """Decide what an event leads to."""
+    """Decide the actions after an event."""
     if memory.phase is Phase.LEFT:
         return RecoverySteps((), memory)
     if isinstance(event, RosterSeen):
@@ -215,7 +215,7 @@ def step(memory: RecoveryMemory, event: Event, now: float) -> RecoverySteps:
     if isinstance(event, ProcessGone):
         return _gather(memory._replace(is_gone=True))
     if isinstance(event, Released):
-        return _start(memory, event.target)
+        return _start(memory, event.barrier)
     if isinstance(event, ProcessHung):
         return _kill(memory, event, now)
     return _follow_time(memory, now)
@@ -223,7 +223,7 @@ def step(memory: RecoveryMemory, event: Event, now: float) -> RecoverySteps:
 
 def _follow_time(memory: RecoveryMemory, now: float) -> RecoverySteps:
     if memory.phase is Phase.HUNG and now - memory.killed_at >= _KILL_SECONDS:
-        # As if it had ended. The next start barrier waits until it is gone.
+        # Continue as if it had ended. The next start barrier waits until it is gone.
         return _follow_end(memory._replace(is_gone=False), memory.code, now)
     if memory.phase is not Phase.REPORTED:
         return RecoverySteps((), memory)
@@ -236,9 +236,9 @@ def _follow_roster(memory: RecoveryMemory, seen: RosterSeen, now: float) -> Reco
     is_reported = memory.phase is Phase.REPORTED
     if seen.is_refused and is_reported:
         return _leave(memory, memory.code, REFUSED)
-    if seen.target < memory.newest or seen.target.epoch < memory.newest.epoch:
+    if seen.barrier < memory.newest or seen.barrier.epoch < memory.newest.epoch:
         return RecoverySteps((), memory)
-    memory = memory._replace(newest=seen.target, is_ready=seen.is_ready, is_member=seen.is_member)
+    memory = memory._replace(newest=seen.barrier, is_ready=seen.is_ready, is_member=seen.is_member)
     # A complete generation is shown in a moment.
     is_awaited = memory.has_leaving_peer and seen.is_complete and not seen.is_ready
     memory = memory._replace(has_leaving_peer=seen.has_leaving_peer or is_awaited)
@@ -248,7 +248,7 @@ def _follow_roster(memory: RecoveryMemory, seen: RosterSeen, now: float) -> Reco
         return _leave(memory, memory.code, NO_MEMBER)
     if memory.phase is Phase.HELD:
         return _follow_held(memory, seen, now)
-    if is_reported and seen.target.epoch > memory.running.epoch:
+    if is_reported and seen.barrier.epoch > memory.running.epoch:
         memory = memory._replace(phase=Phase.GATHERING)
     return _gather(memory)
 
@@ -261,10 +261,10 @@ def _follow_held(memory: RecoveryMemory, seen: RosterSeen, now: float) -> Recove
 
 
 def _ends_process(memory: RecoveryMemory, seen: RosterSeen) -> bool:
-    if not seen.is_member or seen.target <= memory.running:
+    if not seen.is_member or seen.barrier <= memory.running:
         return False
     # A generation that is not complete ends no process, unless the gang cannot go on.
-    is_next_epoch = seen.target.epoch > memory.running.epoch
+    is_next_epoch = seen.barrier.epoch > memory.running.epoch
     return seen.is_ready or is_next_epoch or seen.has_failed_peer
 
 
@@ -275,7 +275,7 @@ def _end(memory: RecoveryMemory) -> RecoverySteps:
 
 
 def _kill(memory: RecoveryMemory, event: ProcessHung, now: float) -> RecoverySteps:
-    is_running = memory.phase is Phase.RUNNING and event.target == memory.running
+    is_running = memory.phase is Phase.RUNNING and event.barrier == memory.running
     if not is_running or not memory.is_member:
         return RecoverySteps((), memory)
     memory = memory._replace(phase=Phase.HUNG, code=event.code, killed_at=now)
@@ -284,7 +284,7 @@ def _kill(memory: RecoveryMemory, event: ProcessHung, now: float) -> RecoverySte
 
 def _follow_end(memory: RecoveryMemory, code: int, now: float) -> RecoverySteps:
     if memory.phase is Phase.HUNG:
-        # One that has succeeded at the last moment did not hang.
+        # A process that succeeds in the last moment did not hang.
         memory, code = memory._replace(phase=Phase.RUNNING), code and memory.code
     if memory.phase is Phase.STOPPING:
         return _gather(memory._replace(phase=Phase.GATHERING))
@@ -314,11 +314,11 @@ def _gather(memory: RecoveryMemory) -> RecoverySteps:
     return RecoverySteps((Gather(memory.newest),), memory._replace(gathering=memory.newest))
 
 
-def _start(memory: RecoveryMemory, target: Target) -> RecoverySteps:
-    if memory.phase is not Phase.GATHERING or target != memory.gathering:
+def _start(memory: RecoveryMemory, barrier: BarrierKey) -> RecoverySteps:
+    if memory.phase is not Phase.GATHERING or barrier != memory.gathering:
         return RecoverySteps((), memory)
-    memory = memory._replace(phase=Phase.RUNNING, running=target, gathering=_NONE)
-    return RecoverySteps((StartProcess(target.epoch),), memory)
+    memory = memory._replace(phase=Phase.RUNNING, running=barrier, gathering=_NONE)
+    return RecoverySteps((StartProcess(barrier.epoch),), memory)
 
 
 def _leave(memory: RecoveryMemory, code: int, reason: str) -> RecoverySteps:

@@ -1,19 +1,19 @@
-"""Why something is not rendered.
+"""The errors of rendering.
 
 ::
 
-    RefusedError            the consumer would misread it; says why and what to do
-    +-- NotConcernedError   this Pod's role takes no part in that consumer: no fault
-    +-- MembershipError     the roster holds what must not get into any file
+    RefusedError            the consumer would misread the gang; has the reason and the remedy
+    +-- NotConcernedError   the consumer does not concern this Pod's role: not a fault
+    +-- MembershipError     the roster has a value that must not get into a file
     +-- PluginError         a user's renderer is broken
-    OptionsError            all bad settings at once (in ``options``)
+    OptionsError            all bad settings at once (in ``option``)
 
-Raised by the pure part, turned into log lines and exit codes by the programs.
+The pure part raises them; the programs turn them into log lines and exit codes.
 """
 
 
 class RefusedError(ValueError):
-    """Something cannot be rendered for a consumer without being misread."""
+    """The consumer would misread the gang."""
 
     def __init__(self, reason: str, remedy: str = "") -> None:
         super().__init__(f"{reason}; {remedy}" if remedy else reason)
@@ -22,7 +22,7 @@ class RefusedError(ValueError):
 
 
 class NotConcernedError(RefusedError):
-    """The Pod's own role has no part in this consumer: skipped, also if the user asked for it."""
+    """The consumer does not concern this Pod's role. Skipped, also if the user asked for it."""
 
 
 class MembershipError(RefusedError):
@@ -30,4 +30,4 @@ class MembershipError(RefusedError):
 
 
 class PluginError(RefusedError):
-    """A user's renderer raised, or returned what no renderer may return."""
+    """A user's renderer raised an error, or returned an invalid value."""

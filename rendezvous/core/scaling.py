@@ -1,11 +1,11 @@
-"""What the launcher's agent does with the request of a scaler: a pure function.
+"""The steps of the launcher's agent for the request of a scaler: a pure function.
 
 1. A request whose script was started or that has a result is not carried out again: the result is
    reported. A script whose end the agent did not see counts as failed.
 2. A ScaleIn waits until its workers are not members of the current generation, and until no
    process of the launcher names one of their hosts. A ScaleOut waits until its workers are members.
 3. Then the script runs, if there is one. The UID of the scaler is stored before the start.
-4. If the wait takes longer than the timeout, the result says what was waited for.
+4. If the wait takes longer than the timeout, the result names the obstacle.
 
 Invariant: a script is started at most once for a UID.
 
@@ -23,19 +23,19 @@ from framework.api.roster import Roster
 from framework.api.scalerequest import ScaleRequest, ScaleResult
 
 FAILED_CODE = -1
-"""Code of a result without a script that ended."""
+"""Code of a result if no script ended."""
 _MAX_NAMED = 3
 
 
 class Record(NamedTuple):
-    """What the volume says of the last request; ``result`` None: its script was started."""
+    """The record of the last request, in the volume; without a result, its script was started."""
 
     uid: str = ""
     result: Optional[ScaleResult] = None
 
 
 class Wait(NamedTuple):
-    """Wait for this."""
+    """Wait, for this reason."""
 
     reason: str
 
@@ -72,10 +72,10 @@ def decide_request(
 
     Args:
         request: the request.
-        record: what the volume says.
+        record: the record in the volume.
         roster: the current generation.
         busy: processes of the launcher that name a host of the workers that leave.
-        waited_seconds: for how long the request has been known.
+        waited_seconds: the time since the agent first read the request.
     """
     if record.uid == request.uid:
         if record.result is not None:
@@ -111,7 +111,7 @@ def render_argument(request: ScaleRequest, framework: str) -> str:
 
 
 def describe_busy(busy: Sequence[str]) -> str:
-    """Describe the processes that are waited for; "" for none."""
+    """Describe the processes that the request waits for; "" for none."""
     if not busy:
         return ""
     more = f" and {len(busy) - _MAX_NAMED} more" if len(busy) > _MAX_NAMED else ""

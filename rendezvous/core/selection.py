@@ -1,9 +1,10 @@
-"""Which roster is a candidate for the next generation, and which number it gets. Pure.
+"""Selects the roster that is a candidate for the next generation, and numbers it. Pure.
 
 Only complete generations of this Pod's own attempt are shown, each once, never an older one after a
 newer one. The published roster has numbers of its own; a roster that is read from the Framework has
-none and is numbered here, so a change of source counts up, too. Rules: docs/design/agents.md,
-"Choice of a generation".
+none and is numbered here, so a change of source counts up, too.
+
+Rules: docs/design/agents.md, "Choice of a generation".
 """
 
 from itertools import islice
@@ -31,13 +32,13 @@ from framework.api.roster import Roster
 
 
 class NoRoster(NamedTuple):
-    """There is no roster of this attempt: why."""
+    """No roster of this attempt was read, for this reason."""
 
     reason: str
 
 
 class Generation(NamedTuple):
-    """A generation in the volume. Its roster bears the number under which it is shown."""
+    """A generation in the volume. Its roster has the number under which it is shown."""
 
     roster: Roster
     source: str
@@ -54,8 +55,8 @@ def select_candidate(
 ) -> Union[SelectedRoster, NoRoster]:
     """Select the roster that the most trusted source gives, complete or not.
 
-    With ``has_published`` a published roster of this attempt was there before: then no other source
-    is read, and the last generation is kept while the API server is away.
+    ``has_published`` says whether a published roster of this attempt was read before. Then no other
+    source is read, and the last generation stays while the API server is unavailable.
     """
     selected = None
     if not has_published:
@@ -80,7 +81,7 @@ def select_candidate(
 def find_obstacle(
     roster: Roster, assessment: Assessment, identity: Identity, *, was_member: bool
 ) -> str:
-    """Find why a roster is not shown; "" if it is.
+    """Find the reason for which a roster is not shown; "" if there is none.
 
     A Pod waits for the first generation with itself in it; once a member, it also shows those that
     go on without it.
@@ -104,7 +105,7 @@ def is_newer(selected: SelectedRoster, current: Optional[Generation]) -> bool:
     if current is None:
         return True
     if selected.roster.is_same_gang(current.roster):
-        # Of another source, or published again: nothing to show, whatever its number.
+        # From another source, or published again: nothing to show, though the number may differ.
         return False
     if selected.source == current.source == SOURCE_CONFIGMAP:
         return selected.roster.generation > current.source_generation
@@ -114,14 +115,14 @@ def is_newer(selected: SelectedRoster, current: Optional[Generation]) -> bool:
 def is_unordered(selected: SelectedRoster, current: Generation) -> bool:
     """Return whether a roster without a number comes after a published one.
 
-    Nothing says whether it is older. An agent that starts again while the ConfigMap is away would
-    go back by it.
+    It may be older: an agent that restarts while the ConfigMap is unavailable would go back to an
+    older gang.
     """
     return selected.source != SOURCE_CONFIGMAP and current.source == SOURCE_CONFIGMAP
 
 
 def follow_source(selected: SelectedRoster, current: Generation) -> Generation:
-    """Take over how far the source has come where it has the gang that is shown already."""
+    """Take over the newest number of the source, if it has the gang that is already shown."""
     if selected.source != SOURCE_CONFIGMAP or not selected.roster.is_same_gang(current.roster):
         return current
     seen = current.source_generation if current.source == SOURCE_CONFIGMAP else 0
@@ -133,9 +134,9 @@ def follow_source(selected: SelectedRoster, current: Generation) -> Generation:
 def number_roster(
     selected: SelectedRoster, current: Optional[Generation], last_number: int
 ) -> Generation:
-    """Give a roster its number: the published one where that counts up.
+    """Give a roster its number: the published number, if that counts up.
 
-    ``last_number`` is that of the current generation, whatever program wrote it.
+    ``last_number`` is that of the current generation, also if another program wrote it.
     """
     floor = max(last_number, current.number if current else 0) + 1
     number = max(selected.roster.generation, floor)
@@ -144,7 +145,7 @@ def number_roster(
 
 
 def _describe_incomplete(roster: Roster, *, was_member: bool) -> str:
-    """Describe which Tasks are missing.
+    """Describe the Tasks that are missing.
 
     Of a gang that was complete before, a Task may have succeeded and not be concluded yet: the
     roster does not distinguish it from a Task whose next Pod is starting.

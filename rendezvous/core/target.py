@@ -1,4 +1,4 @@
-"""Which gang an agent follows, and from which Pod: the variables of its container. Pure."""
+"""The gang that an agent follows and its own Pod, from the variables of the container. Pure."""
 
 import re
 from typing import Mapping, NamedTuple
@@ -19,7 +19,7 @@ _NAME = "name of an object"
 
 
 class Target(NamedTuple):
-    """Which gang, and which Pod of it."""
+    """A gang, and the own Pod in it."""
 
     namespace: str
     """The namespace of the Framework."""
@@ -36,7 +36,7 @@ class Target(NamedTuple):
 
 
 def parse_target(env: Mapping[str, str]) -> Target:
-    """Parse which gang is followed, and by which Pod, from the variables that the controller sets.
+    """Parse the gang and the own Pod from the variables that the controller sets.
 
     Raises:
         MembershipError: A variable is missing or broken.

@@ -22,7 +22,7 @@ from typing import Callable, NamedTuple, Optional, Tuple
 from framework.agent.clock import AgentClock
 from framework.api.epochreports import SERVER_SECONDS, START_SECONDS, EpochStart, encode_start
 from framework.api.roster import RoleRoster
-from rendezvous.core.recovery import RecoveryMemory, Target
+from rendezvous.core.recovery import BarrierKey, RecoveryMemory
 from rendezvous.process.startbarrier import StartBarrier
 
 # After a restart, only processes are ended.
@@ -67,7 +67,7 @@ class BarrierDeadline:
         self._report = report
         self._stop_grace_seconds = stop_grace_seconds
         self._clock = clock
-        self._target = Target(0, 0)
+        self._target = BarrierKey(0, 0)
         self._began_at = 0.0
         self._reported_at = 0.0
 
@@ -75,7 +75,7 @@ class BarrierDeadline:
         """Send the report that is due; return why this agent ends, or ""."""
         target, now = memory.newest, self._clock.monotonic()
         if not (gathering.may_run and memory.is_member) or target <= memory.running:
-            self._target = Target(0, 0)
+            self._target = BarrierKey(0, 0)
             return ""
         if target != self._target:
             self._target, self._began_at, self._reported_at = target, now, now

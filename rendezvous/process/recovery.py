@@ -27,6 +27,7 @@ from framework.api.epochreports import EpochStart, ProcessEnd, encode_end, encod
 from framework.api.roster import Roster, fingerprint_uid
 from rendezvous.core.recovery import (
     Action,
+    BarrierKey,
     EndProcess,
     Event,
     Exit,
@@ -40,7 +41,6 @@ from rendezvous.core.recovery import (
     Released,
     RosterSeen,
     StartProcess,
-    Target,
     Tick,
     WriteReport,
     step,
@@ -97,7 +97,7 @@ class Recovery:
         self._written = ""
         self._unsent = ""
         self._send_at = 0.0
-        self._serving: Optional[Target] = None
+        self._serving: Optional[BarrierKey] = None
         self._gathering = Gathering()
         grace = site.stop_grace_seconds
         self._deadline = BarrierDeadline(self._barrier, reports.report_start, grace, clock)
@@ -111,7 +111,7 @@ class Recovery:
         self._members = sum(len(role.members) for role in roles)
         self._gathering = assess(roles) if is_ready else Gathering()
         seen = RosterSeen(
-            Target(recovery.since, recovery.epoch),
+            BarrierKey(recovery.since, recovery.epoch),
             is_refused=self._fingerprint in recovery.refused,
             is_ready=is_ready,
             is_member=any(m.fingerprint == self._fingerprint for r in roles for m in r.members),
@@ -134,14 +134,14 @@ class Recovery:
 
     def follow_hang(self, run: Tuple[int, int]) -> None:
         """Take that the process of this run hangs: the other members wait for it."""
-        self._events.put(ProcessHung(Target(*run), ExitCode.HUNG))
+        self._events.put(ProcessHung(BarrierKey(*run), ExitCode.HUNG))
 
     @property
     def run_number(self) -> Tuple[int, int]:
         """The run of the process: its generation and epoch."""
         return self._memory.running
 
-    def _follow_release(self, target: Target, is_serving: bool) -> None:  # noqa: FBT001  a callback
+    def _follow_release(self, target: BarrierKey, is_serving: bool) -> None:  # noqa: FBT001  a callback
         if is_serving:
             self._serving = target
         self._events.put(Released(target))
@@ -187,7 +187,7 @@ class Recovery:
         elif isinstance(action, KillProcess):
             self._wrapper.kill()
         elif isinstance(action, Gather):
-            self._barrier.gather(action.target)
+            self._barrier.gather(action.barrier)
         elif isinstance(action, StartProcess):
             self._start(action.epoch)
         elif isinstance(action, Exit):

@@ -12,7 +12,7 @@ from typing import Callable, Optional, Tuple
 
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
-from rendezvous.core.recovery import Target
+from rendezvous.core.recovery import BarrierKey
 
 _PAUSE_SECONDS = 1.0
 
@@ -22,7 +22,7 @@ class StartBarrier:
 
     def __init__(
         self,
-        on_released: Callable[[Target, bool], None],
+        on_released: Callable[[BarrierKey, bool], None],
         reporter: LineReporter,
         clock: AgentClock,
     ) -> None:
@@ -30,14 +30,14 @@ class StartBarrier:
         self._on_released = on_released
         self._reporter = reporter
         self._clock = clock
-        self._target = Target(0, 0)
+        self._target = BarrierKey(0, 0)
 
-    def gather(self, target: Target) -> None:
+    def gather(self, target: BarrierKey) -> None:
         """Come to the start barrier of a target, and leave the one before."""
         self._target = target
         threading.Thread(target=self._wait, args=(target,), name="gather", daemon=True).start()
 
-    def list_missing(self, target: Target) -> Tuple[str, ...]:
+    def list_missing(self, target: BarrierKey) -> Tuple[str, ...]:
         """List the fingerprints of the Pods that have not come; () if another agent serves."""
         from rendezvous.site.peers import list_missing, roster  # loads sockets and selectors
 
@@ -58,7 +58,7 @@ class StartBarrier:
             return None
         return gang.rank, gang.ranked[0].fingerprint
 
-    def _wait(self, target: Target) -> None:
+    def _wait(self, target: BarrierKey) -> None:
         from rendezvous.site.peers import pass_barrier
 
         while target == self._target:
@@ -73,5 +73,5 @@ class StartBarrier:
             return
 
 
-def _build_name(target: Target) -> str:
+def _build_name(target: BarrierKey) -> str:
     return f"start {target.generation} {target.epoch}"

@@ -32,7 +32,7 @@ from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
 from framework.api.trainingprogress import TrainingProgress
 from rendezvous.core.hangs.gangprogress import GangMeter
-from rendezvous.core.hangs.progress import Limits
+from rendezvous.core.hangs.progress import StandstillLimits
 from rendezvous.core.hangs.reports import (
     MAX_NAMED,
     AgentReport,
@@ -89,7 +89,7 @@ class HangWatcher:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: StandstillLimits,
         member: Member,
         pages: ProgressPages,
         reporter: LineReporter,

@@ -13,7 +13,7 @@ from framework.agent.exitcodes import ExitCode
 from framework.api import constants
 from framework.api.roster import fingerprint_uid
 from rendezvous.agent import Agent, Setup
-from rendezvous.core.hangs.progress import Limits
+from rendezvous.core.hangs.progress import StandstillLimits
 from rendezvous.core.hangs.reports import NO_RUN
 from rendezvous.core.refusal import RefusedError
 from rendezvous.notify.acknowledge import NO_PROGRESS, Acknowledger
@@ -101,9 +101,9 @@ def start_watcher(
 
     if options.progress_seconds:
         first_seconds = options.first_progress_seconds or _NEVER
-        limits = Limits(options.progress_seconds, first_seconds)
+        limits = StandstillLimits(options.progress_seconds, first_seconds)
     else:
-        limits = Limits(_NEVER, _NEVER)
+        limits = StandstillLimits(_NEVER, _NEVER)
     fingerprint = fingerprint_uid(identity.pod_uid)
     member = Member((identity.role, identity.index), fingerprint, get_run, end)
     if options.acknowledge and options.progress_status != "off":

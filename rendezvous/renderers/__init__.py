@@ -1,5 +1,5 @@
-"""One consumer, one file: what a training stack reads of its gang, as bytes and variables. Pure.
+"""Renderers: a module for each training stack, with the files and variables that it reads. Pure.
 
-Each module offers ``render(view, options) -> Rendered`` and refuses, with ``RefusedError``, what
+Each module has ``render(view, options) -> Rendered``, which raises ``RefusedError`` for a gang that
 its consumer would misread. ``rendezvous.renderers.registry`` calls them.
 """

@@ -1,8 +1,8 @@
 """env.sh and .env: all variables of a generation, for shells and for readers of dotenv. Pure.
 
-One variable a line, always quoted; a value of more than 100 kB is not exported, since Linux refuses
-to start any program with one of 128 KiB: a file holds it, and <NAME>_FILE (with FB_ before it, if
-it is not there) its path.
+Each line has one variable, always quoted. A value of more than 100 kB is not exported, because
+Linux starts no program with a variable of 128 KiB: a file has the value, and <NAME>_FILE
+(FB_<NAME>_FILE if NAME does not begin with FB_) has the path of the file.
 """
 
 from typing import Dict, Mapping, NamedTuple
@@ -15,31 +15,31 @@ from rendezvous.renderers.rendered import RenderedFile, build_lines_file
 SHELL_FILE_NAME = "env.sh"
 DOTENV_FILE_NAME = ".env"
 MAX_VALUE_BYTES = 100 * 1000
-# All variables and arguments share 2 MiB (a quarter of the usual stack): leave room for theirs.
+# All variables and arguments share 2 MiB, a quarter of the usual stack: leave room for the others.
 MAX_TOTAL_BYTES = 1000 * 1000
 
 
 class Environment(NamedTuple):
-    """The variables as they can be exported, their files, and those of variables too long for it.
-
-    ``moved`` maps the names of variables that became files to the variables that name the files;
-    ``refusals`` says why a file is missing.
-    """
+    """The variables of a generation, and their files."""
 
     env: Dict[str, str]
+    """The variables that are exported."""
     files: Dict[str, RenderedFile]
+    """env.sh, .env, and a file for each variable that is too long to export."""
     moved: Dict[str, str]
+    """For each variable that is too long to export, the variable that names its file."""
     refusals: Dict[str, RefusedError]
+    """For each file that is missing, the reason."""
 
 
 def render_environment(env: Mapping[str, str], directory: str) -> Environment:
-    """Render both files; what is too long to export goes into files, which lie in ``directory``.
+    """Render both files, and a file in ``directory`` for each variable that is too long to export.
 
-    A shell may source env.sh again, so it forgets what an earlier generation could still export.
+    A shell may source env.sh again, so env.sh unsets variables that an earlier generation exported.
 
     Raises:
-        RefusedError: A name is invalid, or a value would not stay on its line. Where only readers
-            of .env would disagree, that file alone is refused.
+        RefusedError: A name is invalid, or a value would not stay on its line. If only
+            readers of .env would disagree, only that file is refused.
     """
     for name, value in env.items():
         check_value(name, value)
@@ -65,7 +65,7 @@ def render_environment(env: Mapping[str, str], directory: str) -> Environment:
 
 
 def _choose_moved(env: Mapping[str, str]) -> Dict[str, str]:
-    """Choose what is not exported: what is too long alone, then the longest."""
+    """Choose the variables that are not exported: each that is too long, then the longest."""
     sizes = {name: len(name) + len(value.encode()) + 2 for name, value in env.items()}
     total = sum(sizes.values())
     moved: Dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""FB_*: the gang as plain variables, for scripts that speak no framework's dialect. Pure.
+"""FB_*: the gang as plain variables, for scripts that use no training framework. Pure.
 
 FB_<ROLE>_IPS and FB_<ROLE>_ADDRESSES are those of the Go original's injector.sh with three
 differences: only living members are listed (a completed Task is no peer), a port is a number, and
@@ -14,7 +14,7 @@ from rendezvous.settings.options import Options
 
 
 def render(view: View, options: Options) -> Rendered:
-    """Render the variables; what only a member has (rank, address) is left out for others."""
+    """Render the variables; a Pod that is not a member gets no rank and no address."""
     env: Dict[str, str] = {
         "FB_FRAMEWORK": view.framework,
         "FB_GENERATION": str(view.roster.generation),

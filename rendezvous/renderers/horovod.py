@@ -1,9 +1,9 @@
 """Horovod: the discovery script, the file it prints, and the host file of ``horovodrun``. Pure.
 
-Horovod takes *every* line on the script's output for a host, dies if its first call fails, and
-reads no IPv6 in any form (names are the way there). The order of its hosts is that of a hash set:
-no file can choose the ranks. Not here: the debounce Horovod needs (it merges what changes within a
-second), which is the writer's.
+Horovod reads *every* line of the script's output as a host, ends if its first call of the script
+fails, and reads no form of an IPv6 address (use names). It keeps hosts in a hash set, so no file
+can choose the ranks. It merges changes within a second, so it needs the debounce of
+``core.generations``.
 """
 
 from framework.api.text import quote_shell
@@ -17,9 +17,9 @@ DISCOVERED = HostFile("Horovod", "hosts.horovod", "{}:{}", reads_ipv6=False, mer
 HOROVODRUN = DISCOVERED._replace(name="hosts.horovodrun", line="{} slots={}")
 SCRIPT_NAME = "discover_hosts.sh"
 
-# Reads the file as a whole before it prints the first byte. A generation may be removed between
-# the lookup of ``current`` and the open: then the next one is there. Should ``current`` itself be
-# missing, the newest generation that lies there is printed.
+# Reads the whole file before it prints the first byte. A generation may be removed between the
+# lookup of ``current`` and the open: then the script tries again, and reads the next generation. If
+# ``current`` is missing, the script prints the newest generation of the volume.
 _SCRIPT = """\
 #!/bin/sh
 # Prints host:slots of every host of the newest complete generation, and nothing else.
@@ -67,5 +67,5 @@ def render(view: View, options: Options) -> Rendered:
 
 
 def render_script(directory: str) -> bytes:
-    """Render the script; it finds its files beside itself, a copy of it in ``directory``."""
+    """Render the script. It reads the files beside it; a copy reads those in ``directory``."""
     return _SCRIPT.format(directory=quote_shell(directory), file=DISCOVERED.name).encode()

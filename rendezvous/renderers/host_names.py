@@ -1,7 +1,7 @@
 """Members' names for consumers without DNS: a block for /etc/hosts, and an ssh configuration. Pure.
 
-Members' host keys are new with every Pod, so ssh does not check them: a process that can take over
-a Pod's address in the cluster's network can answer here, too.
+Each Pod has new host keys, so ssh does not check them: a process that takes over the address of a
+Pod in the cluster's network can also answer in its place.
 """
 
 from typing import List
@@ -27,7 +27,7 @@ def render_etc_hosts(view: View, _options: Options) -> Rendered:
 
 
 def render_ssh_config(view: View, options: Options) -> Rendered:
-    """Render one Host block a member, and the variable that names the file."""
+    """Render a Host block for each member, and the variable that names the file."""
     lines = [line for peer in view.peers for line in _render_block(peer, view, options)]
     files = {_SSH_FILE_NAME: build_lines_file(lines)}
     return Rendered(files, {"FB_SSH_CONFIG": view.get_path(_SSH_FILE_NAME)})

@@ -2,9 +2,9 @@
 
 The grammars differ, so no file is shared by two consumers:
 
-- Open MPI and PRRTE take ``host:N`` for a name and refuse an IPv6 address in brackets. They read a
-  bare one, but then Open MPI 4 crashes while it packs the names of the nodes, unless it is told to
-  pack them naively (seen with 4.1.4). Lines of the same host add up.
+- Open MPI and PRRTE read ``host:N`` as a name and refuse an IPv6 address in brackets. They read an
+  IPv6 address without brackets, but then Open MPI 4 crashes while it packs the names of the nodes,
+  except with OMPI_MCA_regx=naive (seen with 4.1.4). Lines of the same host add up.
 - Hydra (Intel MPI, MPICH) splits at the first colon, so IPv6 cannot be written, and ``slots=N`` is
   an unknown word to it.
 - DeepSpeed trains on one node if its file is *missing*, without a message. So pass ``--hostfile
@@ -32,13 +32,18 @@ class Host(NamedTuple):
 
 
 class HostFile(NamedTuple):
-    """The host file of a consumer. ``merges_same``: it adds up the slots of lines of one host."""
+    """The host file of a consumer."""
 
     consumer: str
+    """The name of the consumer, for messages."""
     name: str
+    """The name of the file."""
     line: str
+    """The form of a line, with places for the host and its slots."""
     reads_ipv6: bool
+    """Whether the consumer reads IPv6 addresses."""
     merges_same: bool
+    """Whether the consumer adds up the slots of lines of one host."""
 
     def build(self, hosts: List[Host]) -> RenderedFile:
         """Build the file."""
@@ -96,7 +101,7 @@ def list_hosts(view: View, options: Options, file: HostFile) -> List[Host]:
     """List the members that have slots: launchers with slots, then by rank, then the others.
 
     Raises:
-        RefusedError: There is none, or the consumer would misread one.
+        RefusedError: No member has slots, or the consumer would misread a host.
     """
     launchers = [peer for peer in view.list_kind(RoleKind.LAUNCHER) if peer.slots]
     first = launchers + [peer for peer in view.ranked if peer.slots]

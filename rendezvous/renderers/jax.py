@@ -1,8 +1,8 @@
-"""JAX: the coordinator, the number of processes and the own one. Pure.
+"""JAX: the coordinator, the number of processes and the number of the own process. Pure.
 
-JAX itself reads only the coordinator's address; the number of processes and the own one must be
-passed to ``jax.distributed.initialize``, which the module in the volume's site folder does from
-these variables. A Pod is one process.
+JAX itself reads only the coordinator's address. Both numbers are arguments of
+``jax.distributed.initialize``; ``peers.jax_world`` passes them from these variables. A Pod is one
+process.
 """
 
 from framework.agent.addresses import join_port

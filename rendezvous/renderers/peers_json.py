@@ -1,7 +1,7 @@
 """peers.json: the whole roster in verbose form, for programs and for people. Pure.
 
-Its JSON Schema is docs/peers.schema.json: fields may be added within a version, none is removed or
-changes its meaning.
+Its JSON Schema is docs/peers.schema.json. Within a version, fields may be added; no field is
+removed or changes its meaning.
 """
 
 import json
@@ -17,7 +17,7 @@ ACTIVE = "Active"
 
 
 def render(view: View, _options: Options) -> Rendered:
-    """Render the roster; one member a line, so that people can search it."""
+    """Render the roster; each member has a line, so that people can search it."""
     ranks = {(peer.role, peer.index): rank for rank, peer in enumerate(view.ranked)}
     roles = [_render_role(role, ranks) for role in view.roles]
     text = _render_open(_build_document(view)) + ',"roles":[' + ",".join(roles) + "]}\n"
@@ -79,7 +79,7 @@ def _render_role(role: RoleView, ranks: "dict[tuple[str, int], int]") -> str:
 
 
 def _render_open(head: Dict[str, Any]) -> str:
-    """Render an object whose last field is to follow."""
+    """Render an object without its end, because its last field follows."""
     return json.dumps(head, separators=(",", ":"))[:-1]
 
 

@@ -1,7 +1,7 @@
 """Users' own renderers: found by entry point or setting, and checked.
 
 A plugin is a function ``render(view, options)`` that returns ``Rendered`` (without fixed files) or
-raises ``RefusedError``. Its faults become ``PluginError``, so that they cost no other format.
+raises ``RefusedError``. Its faults become ``PluginError``, and other formats are still rendered.
 """
 
 import importlib
@@ -22,11 +22,11 @@ Renderer = Callable[[View, Options], Rendered]
 def load_plugins(named: Iterable[str]) -> Dict[str, Renderer]:
     """Load the plugins installed beside this program and those named ``MODULE:FUNCTION``.
 
-    The format's name is the entry point's, or the function's. On Python 3.7, which cannot list
-    entry points, only named ones are found.
+    The name of a format is that of the entry point or of the function. Python 3.7 cannot list entry
+    points, so only named plugins are found there.
 
     Raises:
-        PluginError: One cannot be loaded.
+        PluginError: A plugin cannot be loaded.
     """
     found: Dict[str, Renderer] = {}
     for name, load in [*_list_entry_points(), *map(_find_named, named)]:
@@ -44,7 +44,7 @@ def load_plugins(named: Iterable[str]) -> Dict[str, Renderer]:
 
 
 def guard(name: str, renderer: Callable[[View, Options], Any]) -> Renderer:
-    """Wrap a plugin: its faults become ``PluginError``, what it returns is checked."""
+    """Wrap a plugin: its faults become ``PluginError``, and its result is checked."""
 
     def render(view: View, options: Options) -> Rendered:
         try:

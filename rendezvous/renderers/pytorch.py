@@ -1,9 +1,8 @@
 """PyTorch: variables for torchrun, static or elastic, and for a process group without it. Pure.
 
-torchrun takes any of its arguments as ``PET_<NAME>``. An endpoint is always a literal address:
-torch resolves names by IPv4 only. The store stands on rank 0, the member that scale-in takes last,
-and the run's id names the Framework attempt, so that an attempt never meets the store of the one
-before.
+torchrun reads each of its arguments from ``PET_<NAME>``. An endpoint is always a literal address:
+torch resolves names by IPv4 only. Rank 0, which scale-in removes last, serves the store. The id of
+the run names the Framework attempt, so that an attempt never uses the store of the attempt before.
 """
 
 from typing import Dict, Tuple
@@ -56,7 +55,7 @@ def _render_static(view: View, options: Options, coordinator: Peer) -> Dict[str,
     }
     is_single = options.torch_nproc in {"", "1"} and all(p.slots <= 1 for p in view.ranked)
     if is_single:
-        # Without torchrun a Pod is one process; where it is several, only torchrun can number them.
+        # Without torchrun, a Pod is one process. Only torchrun can number several processes.
         env.update(WORLD_SIZE=size, RANK=rank, LOCAL_RANK="0")
     return env
 
@@ -68,11 +67,11 @@ def _render_elastic(view: View, options: Options, coordinator: Peer) -> Dict[str
     conf = [options.torch_rdzv_conf] if options.torch_rdzv_conf else []
     endpoint = options.torch_endpoint
     if options.torch_backend == _C10D and not endpoint:
-        # Else whichever agent shares the endpoint's host may win the store, and die with it.
+        # Otherwise any torchrun on the endpoint's host may serve the store, which ends with it.
         conf.append("is_host=1" if view.rank == 0 else "is_host=0")
         endpoint = join_port(coordinator.address, options.torch_rdzv_port)
     elif is_framework and not endpoint:
-        # Its store is served by rank 0 of the moment: of the endpoint only the port counts.
+        # The current rank 0 serves the store, so only the port of the endpoint is used.
         endpoint = join_port(coordinator.address, options.torch_rdzv_port)
     if not endpoint:
         raise RefusedError(
@@ -103,7 +102,7 @@ def _choose_bounds(view: View, options: Options) -> Tuple[int, int]:
         return low, high
     names = {peer.role for peer in view.ranked}
     roles = [role for role in view.roster.roles if role.name in names]
-    # A finally Completed member is satisfied and never joins again.
+    # A Task that is completed never joins again.
     low = sum(max(role.minimum - len(role.completed), 0) for role in roles)
     high = sum(role.wanted - len(role.completed) for role in roles)
     return max(min(low, present), 1), max(high, present)

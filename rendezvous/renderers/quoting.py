@@ -1,4 +1,4 @@
-"""Text on its way into a shell's or a dotenv reader's line. Pure."""
+"""Quotes text for the lines of a shell or of a dotenv file. Pure."""
 
 import re
 
@@ -7,12 +7,12 @@ from rendezvous.settings.values import is_printable
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _FILE_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")
-# Needs no quotes in any reader of such a line.
+# Text that needs no quotes in any reader.
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+:,./-]*\Z")
 
 
 def is_file_name(name: str) -> bool:
-    """Return whether this is a plain name of a file, never a path out of its directory."""
+    """Return whether this is the plain name of a file, so that it cannot leave its directory."""
     return _FILE_NAME.match(name) is not None and name not in {".", ".."}
 
 
@@ -37,8 +37,8 @@ def quote_dotenv(name: str, value: str) -> str:
     """Quote a value so that every reader of dotenv files, and a shell, sees the same text.
 
     Raises:
-        RefusedError: The readers differ about it: quotes and backslashes within single quotes,
-            and ``${``, which some expand even there.
+        RefusedError: The readers differ: about quotes and backslashes within single quotes, and
+            about ``${``, which some expand even there.
     """
     if _PLAIN.match(value):
         return value

@@ -1,7 +1,7 @@
-"""All renderers by name, and one generation rendered by those that fit. Pure.
+"""All renderers by name; renders a generation with those that fit. Pure.
 
-Without a choice of formats every renderer is tried, and what is refused is left out with its
-reason; a format the user asked for by name must succeed.
+Without a choice of formats, every renderer is tried, and a format that is refused is left out with
+its reason. A format that the user asked for by name must succeed.
 """
 
 from typing import Dict, Mapping, NamedTuple
@@ -39,25 +39,26 @@ BUILT_IN: Mapping[str, Renderer] = {
 
 
 class Rendering(NamedTuple):
-    """One generation: the files in ``current``, those beside it, and what a process exports.
-
-    ``refusals`` maps a format (or ``.env``) to why it is missing; ``moved`` maps a variable that is
-    too long to export to the variable that names its file. Both are for the log.
-    """
+    """One generation, rendered."""
 
     files: Dict[str, RenderedFile]
+    """The files of this generation, in ``current``."""
     fixed_files: Dict[str, RenderedFile]
+    """The files beside ``current``, which are the same in every generation."""
     env: Dict[str, str]
+    """The variables that a process exports."""
     refusals: Dict[str, RefusedError]
+    """For each format (or ``.env``) that is missing, the reason; for the log."""
     moved: Dict[str, str]
+    """For each variable too long to export, the variable that names its file; for the log."""
 
 
 def render_all(view: View, options: Options, plugins: Mapping[str, Renderer] = {}) -> Rendering:
     """Render a generation; env.sh and .env hold the variables of all formats.
 
     Raises:
-        RefusedError: A format asked for by name is unknown or refused, or no environment can be
-            written.
+        RefusedError: A format that the user named is unknown or refused, or the environment
+            cannot be written.
     """
     rendered: Dict[str, Rendered] = {}
     refusals: Dict[str, RefusedError] = {}

@@ -1,4 +1,4 @@
-"""What a renderer gives back."""
+"""The result of a renderer."""
 
 from typing import Dict, NamedTuple
 
@@ -16,8 +16,8 @@ class RenderedFile(NamedTuple):
 class Rendered(NamedTuple):
     """Files and variables for one consumer.
 
-    ``files`` belong to one generation and appear with it, in ``current/``. ``fixed_files`` stand
-    beside ``current``: their bytes are the same in every generation.
+    ``files`` belong to one generation and appear with it, in ``current/``. ``fixed_files`` are
+    in the directory above: their bytes are the same in every generation.
     """
 
     files: Dict[str, RenderedFile] = {}  # noqa: RUF012  (never changed)

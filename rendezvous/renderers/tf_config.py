@@ -1,9 +1,10 @@
 """TF_CONFIG: TensorFlow's cluster, dense or sparse, and the evaluator's. Pure.
 
-Dense lists every worker, and ``task.index`` is the position in that list
-(MultiWorkerMirroredStrategy demands index < length). Sparse gives a worker only itself, under its
-identity, so that a parameter-server job need not restart when workers come and go; chief and ps get
-everything, gaps included, since the resolver takes ``{"index": address}`` for a list.
+Dense: the cluster lists every worker, and ``task.index`` is the position in that list
+(MultiWorkerMirroredStrategy requires index < length). Sparse: a worker gets only itself, under its
+index, so that a parameter-server job need not restart when workers are added or removed. Chief and
+ps get all members, also if indexes have gaps, because the resolver reads ``{"index": address}`` as
+a list.
 """
 
 import json
@@ -50,7 +51,7 @@ def render(view: View, options: Options) -> Rendered:
 
 
 def _group_jobs(view: View, options: Options) -> Dict[str, List[Peer]]:
-    """Group the members by TensorFlow's task type, in the order in which people write them."""
+    """Group the members by TensorFlow's task type, in the usual order."""
     jobs: Dict[str, List[Peer]] = {}
     for kind in (
         RoleKind.CHIEF,
@@ -109,7 +110,7 @@ def _build_cluster(
 
 
 def _build_job(peers: List[Peer]) -> Job:
-    """Build a list where it keeps every index, else the form that can have gaps."""
+    """Build a list if the indexes have no gaps, else the form that can have gaps."""
     peers = sorted(peers, key=lambda peer: peer.index)
     if [peer.index for peer in peers] == list(range(len(peers))):
         return [_join(peer) for peer in peers]

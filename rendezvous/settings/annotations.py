@@ -1,7 +1,7 @@
 """The own Pod's annotations, as the kubelet writes them into a downward API volume.
 
-A line is ``key="value"``, the value quoted as Go quotes strings. Which settings those are is listed
-in ``options.BY_ANNOTATION``; what they mean is decided in ``options``.
+A line is ``key="value"``, the value quoted as Go quotes strings. ``options.BY_ANNOTATION`` lists
+the settings that an annotation may give; ``options`` parses their values.
 """
 
 import os
@@ -23,7 +23,7 @@ _MAX_CODE = 0x10FFFF
 
 
 def read_annotations(env: Mapping[str, str]) -> Dict[str, str]:
-    """Read the file, if it is mounted; one that a variable names must be there.
+    """Read the file, if it is mounted; a file that the variable names must exist.
 
     Raises:
         OSError: It cannot be read.

@@ -1,6 +1,6 @@
-"""The rendezvous agent's command line: its words, taken apart, and its help. Pure.
+"""The command line of the rendezvous agent: its parser and its help. Pure.
 
-The flags are those of ``options``.
+``options`` defines the flags.
 """
 
 from typing import Dict, List, NamedTuple
@@ -38,7 +38,7 @@ class UsageError(Exception):
 
 
 class Arguments(NamedTuple):
-    """The command line, taken apart. Flags are keyed by the names of options."""
+    """The parsed command line. Flags are keyed by the names of options."""
 
     command: str
     flags: Dict[str, str]
@@ -47,7 +47,7 @@ class Arguments(NamedTuple):
 
 
 def parse_arguments(words: List[str]) -> Arguments:
-    """Take the command line apart.
+    """Parse the command line.
 
     Raises:
         UsageError: It is not valid.
@@ -76,7 +76,7 @@ def parse_arguments(words: List[str]) -> Arguments:
 
 
 def render_help() -> str:
-    """Render what ``--help`` shows."""
+    """Render the text of ``--help``."""
     lines = [USAGE]
     for title, settings in (
         ("How the agent behaves:", BEHAVIOUR),

@@ -1,6 +1,8 @@
 """Settings with which the processes of a role cannot restart in place. Pure.
 
-The agent refuses them, and `framework lint` finds them. Rules: docs/design/recovery.md.
+The agent refuses them, and `framework lint` finds them.
+
+Rules: docs/design/recovery.md, "Restart in place".
 """
 
 from typing import Collection, Iterator

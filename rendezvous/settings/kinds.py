@@ -1,11 +1,11 @@
-"""What a task role is to a training job, whatever it is called. Pure."""
+"""The function of a task role in a training job. Pure."""
 
 import enum
 from typing import Iterable, Mapping
 
 
 class RoleKind(enum.Enum):
-    """The part a role plays. The values are the words users write."""
+    """The function of a role. The values are the words of FB_ROLES."""
 
     CHIEF = "chief"
     MASTER = "master"
@@ -16,7 +16,7 @@ class RoleKind(enum.Enum):
     NONE = "none"
 
 
-# Compute with their peers: they have a rank, and by default slots in host files. In rank order.
+# The roles that compute together, in rank order: they have ranks, and by default slots.
 RANKED_KINDS = (RoleKind.MASTER, RoleKind.CHIEF, RoleKind.WORKER)
 
 _KINDS_BY_NAME = {
@@ -39,8 +39,8 @@ _KINDS_BY_NAME = {
 def map_roles(names: Iterable[str], given: Mapping[str, RoleKind]) -> "dict[str, RoleKind]":
     """Map every role to its kind: as given, else by its name.
 
-    A single role of a name that says nothing, in a gang without workers, is the workers. Several
-    such roles are of no kind: a guess would put, for example, a TensorBoard among the peers.
+    If no role is a worker and exactly one name is unknown, that role is the workers. Several
+    unknown roles have no kind: a guess would put, for example, a TensorBoard among the peers.
     """
     kinds = {name: given.get(name) or _KINDS_BY_NAME.get(name) for name in names}
     unknown = [name for name, kind in kinds.items() if kind is None]

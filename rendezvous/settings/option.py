@@ -1,6 +1,6 @@
 """One setting of the agent, and how it is given: flag, variable or annotation. Pure.
 
-The value of a setting is found so:
+The value of a setting is the first of these:
 
 1. The flag, if it is given.
 2. The variable, if it is set and not empty.
@@ -27,7 +27,7 @@ from typing import (
 from framework.api import constants
 
 _ENV_PREFIX = "FB_"
-# What to write for a form that is only a placeholder.
+# The remedies for forms that are only placeholders.
 _WORDS = {
     "HUP, USR1, ...": "the name of a signal, for example HUP",
     "HOST:PORT": "a host and a port, for example etcd:2379",
@@ -54,8 +54,8 @@ T = TypeVar("T")
 class Option(Generic[T]):
     """One setting, an attribute of the class ``Options``; of its instances, the value.
 
-    Clients that may not create Pods may still write annotations. So no setting that chooses what is
-    executed or signalled, a path, or a host that is connected to, is given ``by_annotation``.
+    Clients that may not create Pods may still write annotations. So an annotation may not give a
+    setting that chooses a program, a process to signal, a path or a host to connect to.
     """
 
     def __init__(
@@ -115,16 +115,20 @@ class Option(Generic[T]):
 
 
 class Problem(NamedTuple):
-    """A bad value: by which name it was given, what is wrong and what it should look like."""
+    """A bad value."""
 
     name: str
+    """The name under which it was given: a flag, a variable or an annotation."""
     value: str
+    """The value."""
     reason: str
+    """Why it is bad."""
     form: str
+    """The form of a good value."""
 
     @property
     def remedy(self) -> str:
-        """Return what to write instead."""
+        """Return the remedy: the form of a good value."""
         return f"write {_WORDS.get(self.form, self.form)}"
 
     def __str__(self) -> str:
@@ -151,7 +155,7 @@ def parse_each(
     flags: Mapping[str, str],
     annotations: Mapping[str, str],
 ) -> Tuple[Dict[str, Any], List[Problem]]:
-    """Parse these settings; return the good ones by name, and what is wrong with the others."""
+    """Parse these settings; return the good values by name, and the problems of the others."""
     parsed: Dict[str, Any] = {}
     problems: List[Problem] = []
     for option in options:

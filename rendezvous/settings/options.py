@@ -1,7 +1,7 @@
-"""What users may choose: each setting defined once, from flag, env or annotation. Pure.
+"""The settings of the agent, each defined once. Pure.
 
-``option`` says how a setting is given. ``BEHAVIOUR`` lists how the agent behaves,
-``RENDERING`` what it renders.
+``option`` defines how a setting is given. ``BEHAVIOUR`` lists the settings for the behaviour of the
+agent, ``RENDERING`` those for the rendered files.
 """
 
 import re
@@ -169,7 +169,7 @@ class _Behaviour:
 
 
 class Options(_Rendering, _Behaviour):
-    """What users may choose. Empty text: not chosen."""
+    """The settings. An empty text means that the user has not chosen."""
 
     def __init__(self, **values: Any) -> None:
         """Take these values, and the default of every other setting."""
@@ -195,10 +195,10 @@ def parse_options(
     flags: Mapping[str, str] = {},
     annotations: Mapping[str, str] = {},
 ) -> Options:
-    """Parse all settings; flags are keyed by the option's name, an empty env value is not given.
+    """Parse all settings. Flags are keyed by the option's name; an empty variable is not set.
 
     Raises:
-        OptionsError: Any are bad; it lists all of them.
+        OptionsError: Values are bad; the error lists all of them.
     """
     parsed, problems = parse_each(OPTIONS, env, flags, annotations)
     ports = _parse_role_ports(env, problems)

@@ -1,8 +1,8 @@
-"""The step of training code that cannot be changed, in a file or in lines of its output. Pure.
+"""Reads the step of training code that cannot be changed, from a file or its output. Pure.
 
-A pattern is plain text with ``{step}`` and, if wanted, ``{total}``. It is no regular expression:
-the agent has only those of the standard library, which may need endless time for a line and hold
-all threads meanwhile. A pattern takes time in proportion to the length of the line.
+A pattern is plain text with ``{step}`` and, if wanted, ``{total}``. It is not a regular expression,
+because those of the standard library may take unlimited time for a line and block all threads
+meanwhile. A pattern takes time in proportion to the length of the line.
 
 Example: ``Step {step}/{total}`` finds 40 of 1000 in ``[INFO] Step   40/1000 loss=0.5``.
 """
@@ -23,14 +23,14 @@ _FIELDS = re.compile(r"(\{step\}|\{total\}|[ \t]+)")
 
 
 class TextStep(NamedTuple):
-    """A step, and how many there are; None if it is not known."""
+    """A step, and the number of all steps; None if it is not known."""
 
     step: int
     total: Optional[int]
 
 
 class StepPattern(NamedTuple):
-    """How a step is written."""
+    """The form of a step in a text."""
 
     regex: Pattern[str]
     """A group for each number, at most two; everything else is literal."""

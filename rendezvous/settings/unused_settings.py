@@ -12,7 +12,7 @@ from rendezvous.settings.options import OPTIONS, Options
 
 _PREFIX = "FB_"
 _CLOSE = 0.75
-# What is in the environment beside settings: of this agent, of libraries, of injector.sh.
+# Other variables FB_* in the environment: of this agent, of libraries, of injector.sh.
 _NO_SETTINGS = frozenset(
     {
         "FB_ADDRESS",
@@ -50,7 +50,7 @@ def list_misspelt(env: Mapping[str, str]) -> Iterator[str]:
 
 def list_named_roles(options: Options, env: Mapping[str, str]) -> Dict[str, List[str]]:
     """List the roles that each setting names."""
-    # Ports of whatever gang may stand in FB_<ROLE>_PORT, as for injector.sh.
+    # FB_<ROLE>_PORT may name roles of other gangs, as for injector.sh.
     ports = [name for name in options.ports if f"FB_{name.upper()}_PORT" not in env]
     named = {"FB_PORTS": ports, "FB_ROLES": list(options.roles), "FB_SLOTS": list(options.slots)}
     return {setting: [name for name in names if name] for setting, names in named.items()}

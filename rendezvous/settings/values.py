@@ -1,7 +1,7 @@
-"""Values of settings: from text to what they mean, one parser per form. Pure.
+"""Parsers of the values of settings, one for each form. Pure.
 
-A parser raises ``ValueError`` with the fault in words; ``options`` adds which setting it was and
-what it should look like.
+A parser raises ``ValueError`` with the fault in words; ``option`` adds the setting and the form of
+a good value.
 """
 
 import re
@@ -36,7 +36,7 @@ class RolePort(NamedTuple):
     per_index: bool = False
 
     def of(self, index: int) -> int:
-        """Compute a member's port; more than 65535 is possible, and the caller's fault to name."""
+        """Compute a member's port. It may exceed 65535: the caller checks that."""
         return self.base + index if self.per_index else self.base
 
 
@@ -247,7 +247,7 @@ def _is_path(text: str) -> bool:
 
 
 def _is_ssh_path(text: str) -> bool:
-    """Return whether ssh, which expands what is within a path, takes it for this path."""
+    """Return whether ssh, which expands some characters of a path, uses exactly this path."""
     return _is_path(text) and _SSH_SPECIAL.search(text) is None
 
 

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rendezvous.core.hangs.progress import (
-    Limits,
     RankProgress,
     Standstill,
+    StandstillLimits,
     find_standstill,
     find_stragglers,
 )
 
-LIMITS = Limits(step_seconds=60.0, first_seconds=600.0)
+LIMITS = StandstillLimits(step_seconds=60.0, first_seconds=600.0)
 RANKS = 8
 
 
@@ -113,7 +113,7 @@ def test_rank_without_steps_is_behind_only_if_it_is_stopped() -> None:
 def test_rank_without_steps_holds_a_gang_for_1800_seconds_at_most() -> None:
     ranks = [RankProgress(0, None, 0.0, has_no_steps=True), rank(1, 40)]
     for first_seconds, seconds in ((600.0, 600.0), (float("inf"), 1800.0)):
-        limits = Limits(60.0, first_seconds)
+        limits = StandstillLimits(60.0, first_seconds)
         assert find_standstill(ranks, limits, seconds - 1.0) is None
         assert find_standstill(ranks, limits, seconds) is not None
 

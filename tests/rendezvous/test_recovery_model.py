@@ -14,6 +14,7 @@ from controller.core.recovery.epochs import EpochState, ProcessReport, decide_ep
 from framework.api.naming import TaskKey
 from framework.api.recovery import InPlaceSpec
 from rendezvous.core.recovery import (
+    BarrierKey,
     EndProcess,
     Event,
     Exit,
@@ -26,7 +27,6 @@ from rendezvous.core.recovery import (
     Released,
     RosterSeen,
     StartProcess,
-    Target,
     Tick,
     WriteReport,
     step,
@@ -62,13 +62,13 @@ class Model:
         self.stored = EpochState()
         self.awaited = ""
         """Why the gang waits although no member failed: "", "new Pod" or "leaving"."""
-        self.published = (Target(1, 0), frozenset[str](), frozenset[int](), "")
+        self.published = (BarrierKey(1, 0), frozenset[str](), frozenset[int](), "")
         self.lost: frozenset[int] = frozenset()
         """Members of which the Pod failed, and that have no successor."""
         self.agents = [self.create() for _ in range(MEMBERS)]
         self.seen_reports: list[ProcessReport] = []
         self.failed_epochs: set[int] = set()
-        self.released: list[Target] = []
+        self.released: list[BarrierKey] = []
 
     def create(self) -> Agent:
         self.pods += 1
@@ -189,7 +189,7 @@ class Model:
             self.stored = decided
 
     def publish(self, _number: int = 0) -> None:
-        target = Target(self.generation, self.stored.epoch)
+        target = BarrierKey(self.generation, self.stored.epoch)
         self.published = (target, self.stored.refused, self.lost, self.awaited)
 
     def show(self, number: int) -> None:

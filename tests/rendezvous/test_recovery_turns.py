@@ -13,7 +13,7 @@ import pytest
 from framework.agent.exitcodes import ExitCode
 from framework.agent.report import LineReporter
 from framework.api.roster import FailedMember, Leaving, RosterRecovery, fingerprint_uid
-from rendezvous.core.recovery import Target
+from rendezvous.core.recovery import BarrierKey
 from rendezvous.notify import acknowledge
 from rendezvous.notify.acknowledge import Acknowledger
 from rendezvous.process import recovery as module
@@ -37,14 +37,14 @@ class Barrier:
 
     def __init__(self, on_released: Any, *_: object) -> None:
         self.release = on_released
-        self.target: Target | None = None
+        self.target: BarrierKey | None = None
         self.missing: tuple[str, ...] = ()
         self.server: tuple[int, str] | None = None
 
-    def gather(self, target: Target) -> None:
+    def gather(self, target: BarrierKey) -> None:
         self.target = target
 
-    def list_missing(self, _: Target) -> tuple[str, ...]:
+    def list_missing(self, _: BarrierKey) -> tuple[str, ...]:
         return self.missing
 
     def find_server(self) -> tuple[int, str] | None:
@@ -125,7 +125,7 @@ class Pod:
     def start_epoch(self, epoch: int, members: int = 3) -> None:
         self.publish(epoch, members=members)
         self.turn()
-        self.barrier.release(Target(1, epoch), is_serving=True)
+        self.barrier.release(BarrierKey(1, epoch), is_serving=True)
         self.turn()
         assert self.started[-1] == str(epoch)
 
@@ -242,7 +242,7 @@ def test_next_epoch_has_a_deadline_of_its_own(pod: Pod) -> None:
     pod.publish(2)
     pod.turn(0.2)
     assert pod.start_reports == ["1 0"]
-    assert pod.barrier.target == Target(1, 2)
+    assert pod.barrier.target == BarrierKey(1, 2)
     pod.turn(GRACE_SECONDS + RESTART_SECONDS)
     assert pod.start_reports == ["1 0", f"1 2 {LATE}"]
 
@@ -295,7 +295,7 @@ def test_few_of_a_thousand_peers_write_a_report_before_the_next_epoch() -> None:
         pod.turn()
         pod.turn(LONGEST_SPREAD_SECONDS)
     assert 1 <= sum(len(pod.ended_reports) for pod in pods) <= 3, "at most 150 of 1,000"
-    assert all(pod.barrier.target == Target(1, 1) for pod in pods)
+    assert all(pod.barrier.target == BarrierKey(1, 1) for pod in pods)
 
 
 def test_shared_memory_is_not_cleaned_before_the_first_process(pod: Pod, tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def test_refused_report_ends_the_pod_at_once(pod: Pod) -> None:
 def test_fault_of_the_recovery_ends_the_program(
     pod: Pod, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(_: Target) -> None:
+    def fail(_: BarrierKey) -> None:
         raise RuntimeError("no threads are left")
 
     monkeypatch.setattr(pod.barrier, "gather", fail)
@@ -377,7 +377,7 @@ def test_failed_pod_ends_the_process_if_its_role_restarts_in_place(pod: Pod) -> 
     pod.publish_incomplete(3, "worker", 2)
     pod.turn()
     assert pod.ends == 1
-    assert pod.barrier.target == Target(1, 0), "no other agent comes to it again"
+    assert pod.barrier.target == BarrierKey(1, 0), "no other agent comes to it again"
 
 
 def publish_waiting(pod: Pod, since: int, *leaving: Leaving, complete: bool = False) -> None:

@@ -3,7 +3,7 @@
 import json
 import random
 
-from rendezvous.core.hangs.progress import Limits
+from rendezvous.core.hangs.progress import StandstillLimits
 from rendezvous.core.hangs.reports import (
     AgentReport,
     Answer,
@@ -16,7 +16,7 @@ from rendezvous.core.hangs.reports import (
 )
 from rendezvous.core.hangs.watch import GangWatch
 
-LIMITS = Limits(step_seconds=60.0, first_seconds=600.0)
+LIMITS = StandstillLimits(step_seconds=60.0, first_seconds=600.0)
 RANKS = 8
 REPORT_SECONDS = 2.0
 

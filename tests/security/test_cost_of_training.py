@@ -19,7 +19,7 @@ from framework.api.trainingprogress import (
     encode_training_progress,
 )
 from rendezvous.core.hangs.gangprogress import GangMeter
-from rendezvous.core.hangs.progress import Limits
+from rendezvous.core.hangs.progress import StandstillLimits
 from rendezvous.core.hangs.reports import AgentReport, ProcessReport
 from rendezvous.core.hangs.watch import GangWatch
 from tests.security.test_cost_of_core import SETTINGS, assert_linear
@@ -55,7 +55,7 @@ def test_gang_of_these_tests_reports_its_progress() -> None:
 
 def prepare_measure(size: int) -> Operation:
     """One measure of a gang by the agent of rank 0."""
-    watch, meter = GangWatch(Limits(60.0, 60.0), 1), GangMeter()
+    watch, meter = GangWatch(StandstillLimits(60.0, 60.0), 1), GangMeter()
     for index in range(size):
         process = ProcessReport(index, index % 7, 100, 0.0, busy_seconds=1.0 + index % 3)
         watch.take(("worker", index), AgentReport((1, 0), 0, (process,)), 0.0, "p")

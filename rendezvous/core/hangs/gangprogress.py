@@ -1,16 +1,24 @@
-"""How far the gang is, from the newest reports of its ranks. Pure; times are given.
+"""The progress of the gang, from the newest reports of its ranks. Pure; times are given.
 
-The gang is as far as its slowest rank, because ranks that train together wait for each other. The
-rate is the increase of that step, from the first sample of the last minute to the newest one; a
-sample is taken when the step changes. It begins again if the step decreases or the processes were
-started anew, because then they repeat steps since a checkpoint.
+Steps of ``GangMeter.follow``:
 
-The slowest rank is one that is so far behind that the age of its report does not explain it, nor
-that ranks report every few steps only; else the one that needs 1.2 times as long for its own part
-of a step as the median rank.
+1. The step of the gang is the lowest step of its ranks, because ranks that train together wait for
+   each other. Before the first step, there is no progress.
+2. When the step of the gang changes, it is a sample. If it decreased, or the processes were started
+   anew, all samples before are dropped: the processes repeat steps since a checkpoint. Samples
+   older than a minute are dropped, except for the last two.
+3. The rate is the increase from the first sample to the last one, by the time between them. If two
+   more steps should have followed at this rate, the time until now counts.
+4. The slowest rank has the lowest step, if neither the age of its report nor the number of steps
+   between two reports explains the difference. Else it is the rank that needs more than 1.2 times
+   as long as the median rank for its own part of a step. Else there is none.
+
+Invariants: without two samples there is no rate; samples of different runs are never compared.
 
 Example: ranks with the steps 41, 40 and 41, whose own parts took 1, 2 and 1 s. The step is 40, and
 the second rank is the slowest.
+
+Rules: docs/design/recovery.md, "Progress in the status".
 """
 
 import statistics
@@ -23,7 +31,7 @@ from rendezvous.core.hangs.reports import ProcessReport
 _WINDOW_SECONDS = 60.0
 _MAX_SAMPLES = 128
 _LEAST_SAMPLES = 2
-# So many steps may be missing before the gang counts as one that became slower.
+# If more steps than this are missing, the gang has become slower.
 _MISSED_STEPS = 2
 # Agents report every 5 s at the latest; on a busy machine, a little later.
 _REPORT_AGE_SECONDS = 10.0
@@ -51,7 +59,7 @@ class GangMeter:
         stragglers: Sequence[str],
         now: float,
     ) -> Optional[TrainingProgress]:
-        """Take the newest reports; return how far the gang is, None before its first step.
+        """Take the newest reports; return the progress of the gang, None before its first step.
 
         Args:
             generation: of the roster.
@@ -117,7 +125,7 @@ class GangMeter:
 def _find_slowest(ranks: Sequence[_Named], step: int, rate: Optional[float], increase: int) -> str:
     """Find the rank that is behind the others, or needs longer for a step; "" if none does.
 
-    ``increase`` is that of a rank from one report to the next.
+    ``increase`` is the largest number of steps between two reports of a rank.
     """
     known = [(name, report) for name, report in ranks if report.step is not None]
     steps = [report.step for _, report in known if report.step is not None]

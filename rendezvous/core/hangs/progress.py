@@ -1,4 +1,4 @@
-"""Hangs: whether a gang stands still, and which of its ranks the others wait for. Pure.
+"""Hangs: decides whether a gang stands still, and for which of its ranks the others wait. Pure.
 
 Training code reports its steps (``peers.progress``). Ranks that train together wait for each other
 in each step, so the hang of one soon stops all. Steps of ``find_standstill``:
@@ -7,24 +7,26 @@ in each step, so the hang of one soon stops all. Steps of ``find_standstill``:
 2. The gang moves if a rank was active within the limit: ``first_seconds`` before its first step,
    ``step_seconds`` after it. When all ranks with steps may have ended the last one, the longer of
    both, or 1800 s if the first has no limit: an evaluation or an export may follow.
-3. Else it stands still. Behind are the ranks with the lowest step. Without those that report none
-   though others do: often only rank 0 prints its steps, and nothing is known of the others.
-4. If all have the same step, behind are those whose process is stopped; else those whose stack is
-   another one than that of most ranks; else all. Stacks are compared from their outermost frame.
-   The first frame that is not the same in all decides: those that wait may be anywhere in a loop.
+3. Else it stands still. The ranks with the lowest step are behind. Ranks that report no step while
+   others do are ignored: often only rank 0 prints its steps, and nothing is known of the others.
+4. If all have the same step, the ranks whose process is stopped are behind; else the ranks whose
+   stack differs from that of most ranks; else all ranks. Stacks are compared from their outermost
+   frame. The first frame that differs decides, because ranks that wait may be anywhere in a loop.
 
 Invariants: no rank that is behind has a higher step than one that waits; no rank is both; while a
 declared pause lasts, there is no standstill.
 
 Example: 8 ranks, limit 60 s. Rank 3 sleeps in step 41: all have reported step 40 for 60 s. Seven
 stacks are in ``all_reduce``, that of rank 3 is in ``sleep``: rank 3 is behind, the others wait.
+
+Rules: docs/design/recovery.md, "Hangs".
 """
 
 import statistics
 from collections import Counter
 from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
-# Of two ranks, none is usual.
+# With two ranks, neither is the usual one.
 _LEAST_COMPARED = 3
 # Characters of a frame in a stack.
 FRAME_LENGTH = 4
@@ -33,7 +35,7 @@ _UNLIMITED_FIRST_SECONDS = 1800.0
 
 
 class RankProgress(NamedTuple):
-    """What is known of a rank. Times are monotonic seconds of the agent that decides."""
+    """The state of a rank. Times are monotonic seconds of the agent that decides."""
 
     rank: int
     """Its number."""
@@ -46,15 +48,16 @@ class RankProgress(NamedTuple):
     is_stopped: bool = False
     """Whether its process is stopped (SIGSTOP, a debugger), so that it gives no stack."""
     stack: str = ""
-    """Where its main thread is: 4 characters for each frame, the outermost first; "" if unknown."""
+    """The stack of its main thread: 4 characters for each frame, the outermost first; "" if
+    unknown."""
     has_no_steps: bool = False
-    """Whether it reports none, though others do, so that nothing is known of its progress."""
+    """Whether it reports no step while others do, so that its progress is not known."""
     is_last: bool = False
     """Whether the step may be the last one of the training."""
 
 
-class Limits(NamedTuple):
-    """How long a gang may stand still."""
+class StandstillLimits(NamedTuple):
+    """The longest times without progress before a gang stands still."""
 
     step_seconds: float
     """Between two steps."""
@@ -74,7 +77,7 @@ class Standstill(NamedTuple):
 
 
 def find_standstill(
-    ranks: Sequence[RankProgress], limits: Limits, now: float
+    ranks: Sequence[RankProgress], limits: StandstillLimits, now: float
 ) -> Optional[Standstill]:
     """Find whether the gang stands still; None if it moves, or has no ranks."""
     reporting = [rank for rank in ranks if rank.step is not None]
@@ -91,8 +94,8 @@ def find_standstill(
     )
 
 
-def compute_active_until(rank: RankProgress, limits: Limits) -> float:
-    """Compute until when a rank is active, if it reports nothing new."""
+def compute_active_until(rank: RankProgress, limits: StandstillLimits) -> float:
+    """Compute the end of the time in which a rank is active, if it reports nothing new."""
     limit = limits.step_seconds
     if rank.step is None:
         limit = limits.first_seconds
@@ -101,17 +104,17 @@ def compute_active_until(rank: RankProgress, limits: Limits) -> float:
     return _get_active_at(rank) + limit
 
 
-def bound_first_seconds(limits: Limits) -> float:
-    """Return the time for the first step, also if it has no limit: then it is 1800 s."""
+def bound_first_seconds(limits: StandstillLimits) -> float:
+    """Return the time for the first step; 1800 s if it has no limit."""
     first = limits.first_seconds
     return first if first < float("inf") else _UNLIMITED_FIRST_SECONDS
 
 
 def find_stragglers(step_seconds: Mapping[int, Sequence[float]], factor: float) -> Tuple[int, ...]:
-    """Find the ranks whose own part of a step takes longer than ``factor`` times the median rank's.
+    """Find the ranks whose own part of a step takes longer than ``factor`` times the median.
 
     Args:
-        step_seconds: for each rank, how long its last steps took without the wait for other ranks.
+        step_seconds: for each rank, the time of its last steps without the wait for other ranks.
         factor: above 1.
     """
     medians = {rank: statistics.median(own) for rank, own in step_seconds.items() if own}
@@ -139,7 +142,7 @@ def _find_behind(ranks: Sequence[RankProgress]) -> Sequence[RankProgress]:
 
 
 def _find_unusual(ranks: Sequence[RankProgress]) -> Sequence[RankProgress]:
-    """Find the ranks whose stack is another one than that of most; none if that is not clear."""
+    """Find the ranks whose stack differs from that of most ranks; none if no stack differs."""
     longest = max((len(rank.stack) for rank in ranks), default=0)
     for end in range(FRAME_LENGTH, longest + FRAME_LENGTH, FRAME_LENGTH):
         counts = Counter(rank.stack[:end] for rank in ranks)

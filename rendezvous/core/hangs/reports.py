@@ -1,16 +1,16 @@
-"""What agents send each other about hangs: reports of processes, and the answers of rank 0. Pure.
+"""The messages of agents about hangs: reports of processes, and the answers of rank 0. Pure.
 
 ``encode_...`` builds the JSON values of a line, ``decode_...`` reads them. A line comes from
-another Pod, so each value and each count is bounded; anything else is refused.
+another Pod, so each value and each count is bounded; other values are refused.
 
-Who judges the reports: ``core.hangs``.
+``judgement`` judges the reports.
 """
 
 import json
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 MAX_PROCESSES = 32
-# How many are named in a verdict.
+# The number of ranks that a verdict names.
 MAX_NAMED = 10
 # The run of processes that are not restarted in place.
 NO_RUN = (0, 0)
@@ -25,41 +25,41 @@ Acting = Tuple[str, int, str]
 
 
 class ProcessReport(NamedTuple):
-    """What an agent reports of a process. Durations are in seconds."""
+    """The report of a process. Durations are in seconds."""
 
     rank: int
     """Its rank among all processes; -1 if it has none."""
     step: Optional[int]
     """Its newest step; None before the first."""
     total: Optional[int]
-    """How many steps there are; None if it is not known."""
+    """The number of all steps; None if it is not known."""
     quiet_seconds: float
-    """How long ago its step increased, its last pause ended, or it was started."""
+    """The time since its step increased, its last pause ended, or it was started."""
     pause_seconds: float = 0.0
-    """How long its declared pause may last; 0 if it has none."""
+    """The longest time for which its declared pause goes on; 0 without a pause."""
     is_stopped: bool = False
     """Whether it is stopped."""
     stack: str = ""
-    """Where its main thread is, as ``core.progress`` compares it; "" if it is not known."""
+    """The stack of its main thread, in the form of ``hangs.progress``; "" if it is not known."""
     busy_seconds: float = 0.0
-    """How long a step took of late without the wait for other ranks; 0 if it is not known."""
+    """The recent time of a step without the wait for other ranks; 0 if it is not known."""
     moved_seconds: Optional[float] = None
-    """How long ago the step before its newest one was reported; None if there was none."""
+    """The time since the step before its newest one was reported; None without such a step."""
 
 
 class AgentReport(NamedTuple):
-    """What an agent reports."""
+    """The report of an agent."""
 
     run: Tuple[int, int]
     """The run of the processes; a greater one is newer. ``NO_RUN`` without restart in place."""
     answered: int
-    """The number of the request for stacks that it has answered last; 0 if there was none."""
+    """The number of the last request for stacks that it has answered; 0 without a request."""
     processes: Tuple[ProcessReport, ...]
     """Its processes, at most 32; none if no command runs, or those that had reported have ended."""
 
 
 class Verdict(NamedTuple):
-    """That a gang stands still, and why."""
+    """The ranks that are behind in a gang that stands still, and the members that act."""
 
     number: int
     """The number of the request for stacks before it."""
@@ -68,26 +68,26 @@ class Verdict(NamedTuple):
     behind: Tuple[str, ...]
     """The names of the ranks that the others wait for, at most 10."""
     behind_count: int
-    """How many there are."""
+    """The number of these ranks."""
     waiting: Tuple[str, ...]
     """The names of the ranks that wait for them, at most 10."""
     waiting_count: int
-    """How many there are."""
+    """The number of these ranks."""
     step: int
     """The step of those that are behind; -1 before the first."""
     seconds: float
-    """For how long no rank was active."""
+    """The time in which no rank was active."""
     acting: Tuple[Acting, ...]
     """The members that end their processes, at most 10; none if that would not help."""
 
 
 class Answer(NamedTuple):
-    """What an agent gets for a report."""
+    """The answer to a report."""
 
     ask: int = 0
     """The number of the current request for stacks; 0 if there is none."""
     verdict: Optional[Verdict] = None
-    """What was found."""
+    """The verdict, if the gang stands still and is judged."""
 
 
 def encode_report(report: AgentReport) -> Dict[str, Any]:
@@ -106,7 +106,7 @@ def encode_report(report: AgentReport) -> Dict[str, Any]:
         ]
         for p in report.processes[:MAX_PROCESSES]
     ]
-    # All of them fit, unless programs have written numbers into their pages that are no steps.
+    # All of them fit, unless a program has written huge numbers into its page.
     while len(json.dumps(processes)) > _MAX_REPORT_BYTES:
         processes.pop()
     return {"run": list(report.run), "answered": report.answered, "processes": processes}
@@ -116,7 +116,7 @@ def decode_report(wire: Any) -> AgentReport:
     """Decode a report.
 
     Raises:
-        ValueError, TypeError, KeyError: It is none.
+        ValueError, TypeError, KeyError: It is invalid.
     """
     processes = wire["processes"]
     if not isinstance(processes, list) or len(processes) > MAX_PROCESSES:
@@ -158,7 +158,7 @@ def decode_answer(wire: Any) -> Answer:
     """Decode an answer.
 
     Raises:
-        ValueError, TypeError, KeyError: It is none.
+        ValueError, TypeError, KeyError: It is invalid.
     """
     if wire["verdict"] is None:
         return Answer(_check_number(wire["ask"]))

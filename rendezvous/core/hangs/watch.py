@@ -36,9 +36,9 @@ because it has failed.
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from rendezvous.core.hangs.progress import (
-    Limits,
     RankProgress,
     Standstill,
+    StandstillLimits,
     bound_first_seconds,
     compute_active_until,
     find_standstill,
@@ -84,7 +84,7 @@ class _Known(NamedTuple):
 class GangWatch:
     """What the agent of rank 0 knows of the progress of all ranks."""
 
-    def __init__(self, limits: Limits, first_ask: int) -> None:
+    def __init__(self, limits: StandstillLimits, first_ask: int) -> None:
         """Know of no member.
 
         ``first_ask`` is a random number. An agent that has answered another watch, of another

@@ -22,6 +22,7 @@ from framework.kube.errors import KubeError
 from framework.kube.resources import CONFIGMAPS, Object
 from rendezvous.core.recovery import (
     Action,
+    BarrierKey,
     EndProcess,
     Event,
     Gather,
@@ -32,7 +33,6 @@ from rendezvous.core.recovery import (
     Released,
     RosterSeen,
     StartProcess,
-    Target,
     WriteReport,
     step,
 )
@@ -126,7 +126,7 @@ class LightMember:
         self._roster = roster = None if stored is None else _decode(stored)
         if roster is None or roster.recovery is None:
             return
-        target = Target(roster.recovery.since, roster.recovery.epoch)
+        target = BarrierKey(roster.recovery.since, roster.recovery.epoch)
         member = roster.find_member(self._site.role, self._index)
         seen = RosterSeen(
             target,
@@ -141,7 +141,7 @@ class LightMember:
     def _take(self, event: Event) -> None:
         now = asyncio.get_running_loop().time()
         if isinstance(event, RosterSeen):
-            self.seen.setdefault(event.target.epoch, now)
+            self.seen.setdefault(event.barrier.epoch, now)
         actions, self._memory = step(self._memory, event, now)
         for action in actions:
             self._carry_out(action)
@@ -155,7 +155,7 @@ class LightMember:
         elif isinstance(action, Gather):
             if self._gathering is not None:
                 self._gathering.cancel()
-            self._gathering = asyncio.create_task(self._gather(action.target))
+            self._gathering = asyncio.create_task(self._gather(action.barrier))
         elif isinstance(action, StartProcess):
             self.starts.append((action.epoch, asyncio.get_running_loop().time()))
         else:
@@ -165,7 +165,7 @@ class LightMember:
         self._take(ProcessEnded(code))
         self._take(ProcessGone())
 
-    async def _gather(self, target: Target) -> None:
+    async def _gather(self, target: BarrierKey) -> None:
         """Wait at the start barrier; connect again where the connection fails."""
         pause, token = _FIRST_PAUSE_SECONDS, os.urandom(12).hex()
         while not await self._is_released(target, token):
@@ -173,7 +173,7 @@ class LightMember:
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         self._take(Released(target))
 
-    async def _is_released(self, target: Target, token: str) -> bool:
+    async def _is_released(self, target: BarrierKey, token: str) -> bool:
         roster = self._roster
         server = None if roster is None else roster.find_role(self._site.role)
         if roster is None or server is None:
