@@ -1,1 +1,1 @@
-"""What the agent decides: pure functions of what was observed. No I/O, no clock, no log."""
+"""The decisions of the agent: pure functions of its observations. No I/O, no clock, no log."""

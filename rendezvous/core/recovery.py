@@ -123,7 +123,7 @@ class ProcessHung(NamedTuple):
     barrier: BarrierKey
     """The start barrier after which the process was started."""
     code: int
-    """What is reported in place of the exit code of the process."""
+    """The code that is reported in place of the exit code of the process."""
 
 
 class Tick(NamedTuple):
@@ -171,7 +171,7 @@ Action = Union[WriteReport, EndProcess, KillProcess, Gather, StartProcess, Exit]
 
 
 class RecoveryMemory(NamedTuple):
-    """What an agent remembers. Times are monotonic seconds."""
+    """The memory of an agent. Times are monotonic seconds."""
 
     phase: Phase = Phase.GATHERING
     """The phase of the process."""

@@ -1,1 +1,1 @@
-"""What users may set: each setting once, its parser, and how it is given."""
+"""The settings of users: each setting once, its parser, and its sources."""

@@ -34,7 +34,7 @@ DEADLINE = "2026-01-02T03:04:05Z"
 
 
 class Source:
-    """What the agent follows."""
+    """The gang that the agent follows."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
@@ -435,7 +435,7 @@ def stir(world: World, choose: random.Random, generation: int) -> int:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_notified_changes_add_up_whatever_happens(tmp_path: Path, seed: int) -> None:
+def test_notified_changes_add_up_after_any_events(tmp_path: Path, seed: int) -> None:
     """Rescaled, incomplete, older, killed, debounced: the sum of all changes is the gang."""
     choose = random.Random(seed)
     world = World(tmp_path, Options(debounce_seconds=choose.choice((0.0, 2.0))))

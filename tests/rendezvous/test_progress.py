@@ -79,7 +79,7 @@ def rank(number: int, step: int | None, at: float = 0.0, stack: str = "") -> Ran
     return RankProgress(number, step, at, stack=stack)
 
 
-def test_rank_with_the_lowest_step_is_behind_whatever_the_stacks_are() -> None:
+def test_rank_with_the_lowest_step_is_behind_with_any_stacks() -> None:
     ranks = [rank(0, 41, stack="a"), rank(1, 40, stack="b"), rank(2, 41, stack="b")]
     assert find_standstill(ranks, LIMITS, 60.0) == Standstill((1,), (0, 2), 0.0)
 

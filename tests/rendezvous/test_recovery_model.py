@@ -113,10 +113,10 @@ class Model:
         assert len({epoch for epoch, _ in outcomes}) == len(outcomes), "two outcomes"
         self.lose(self.agents.index(agent))
 
-    # --- What may happen
+    # --- Events
 
     def lose(self, number: int) -> None:
-        """A Pod fails, whatever its process does."""
+        """A Pod fails, in any state of its process."""
         self.agents[number] = self.create()
         self.lost |= {number}
         self.generation += 1

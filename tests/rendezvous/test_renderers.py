@@ -1,4 +1,4 @@
-"""What each renderer decides beyond its bytes: positions, identities, and what it refuses."""
+"""The decisions of each renderer: positions, identities, and the gangs that it refuses."""
 
 import json
 from typing import Any
