@@ -10,29 +10,30 @@ from framework.agent.gang import SelectedRoster
 from framework.agent.probes import Probe, Prober
 from framework.agent.report import LineReporter
 from framework.api.roster import Roster
-from rendezvous.core.decision import (
+from rendezvous.core.decision import decide
+from rendezvous.core.departures import render_departures
+from rendezvous.core.failures import render_failures
+from rendezvous.core.generations import compute_poll_seconds, start_debounce
+from rendezvous.core.membership import build_view
+from rendezvous.core.notification import Notify
+from rendezvous.core.plan import (
     Acknowledge,
     Action,
     Context,
     EndCommand,
+    GenerationMemory,
+    Log,
     Memory,
+    NotificationMemory,
     Observation,
     Plan,
     RecordDepartures,
     RecordFailures,
     RecordNotified,
-    Report,
     ShowGeneration,
     Warn,
     assert_never,
-    compute_poll_seconds,
-    decide,
-    start_debounce,
 )
-from rendezvous.core.departures import render_departures
-from rendezvous.core.failures import render_failures
-from rendezvous.core.membership import build_view
-from rendezvous.core.notification import Notify
 from rendezvous.core.refusal import RefusedError
 from rendezvous.core.selection import Generation, NoRoster, is_of_attempt
 from rendezvous.core.target import Target
@@ -105,13 +106,14 @@ class Agent:
     @property
     def generation(self) -> int:
         """The current generation that this agent has shown; 0 before."""
-        current = self._memory.current
-        return current.number if current and self._memory.is_applied else 0
+        roster = self._get_applied()
+        return 0 if roster is None else roster.generation
 
     @property
     def roster(self) -> Optional[Roster]:
         """The roster of the current generation."""
-        return self._memory.current.roster if self._memory.current else None
+        current = self._memory.generations.current
+        return None if current is None else current.roster
 
     @property
     def last_wait(self) -> str:
@@ -157,9 +159,12 @@ class Agent:
             self._writer.settle()
         self._follow_recovery(candidate)
         if scaler is not None:
-            current = self._memory.current if self._memory.is_applied else None
-            scaler.turn(current.roster if current is not None else None)
+            scaler.turn(self._get_applied())
         self._acknowledge()
+
+    def _get_applied(self) -> Optional[Roster]:
+        """Return the roster of the current generation, if this agent has shown it."""
+        return self.roster if self._memory.generations.is_applied else None
 
     def _follow_recovery(self, candidate: Union[SelectedRoster, NoRoster]) -> None:
         """Pass on an epoch, though its generation may not be complete or not be shown yet."""
@@ -183,7 +188,8 @@ class Agent:
         return self._scaler is not None and self._scaler.must_hold(self.roster)
 
     def _decide(self, candidate: Union[SelectedRoster, NoRoster]) -> Plan:
-        current, last_number = self._memory.current, self._writer.find_last_number()
+        current = self._memory.generations.current
+        last_number = self._writer.find_last_number()
         in_volume = current
         if current is None or current.number != last_number:
             in_volume = self._read_current()
@@ -229,7 +235,7 @@ class Agent:
             self._acknowledge()
         elif isinstance(action, EndCommand):
             self._end_command()
-        elif isinstance(action, Report):
+        elif isinstance(action, Log):
             reporter.say(action.text)
         elif isinstance(action, Warn):
             reporter.say_once(action.text, "warning")
@@ -287,4 +293,4 @@ class Agent:
             before = self._writer.read_generation(notified.generation)
         is_same = before and before.roster.instance_uid == current.roster.instance_uid
         roster = before.roster if before and is_same else None
-        return Memory(current=current, notified=notified, notified_roster=roster)
+        return Memory(GenerationMemory(current), NotificationMemory(notified, roster))

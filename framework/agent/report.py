@@ -5,7 +5,7 @@ Every line is flushed at once: users read the log of a container while it waits.
 
 import json
 import sys
-from typing import Any, Set
+from typing import Any, Sequence, Set
 
 from framework.api.constants import PROGRESS_MAX_MISSING
 from framework.api.progress import Progress
@@ -52,6 +52,11 @@ class LineReporter:
 def render_missing(progress: Progress) -> str:
     """Render the missing Tasks and the reasons; the first ten by name."""
     listed = progress.missing[:PROGRESS_MAX_MISSING]
-    text = ", ".join(f"{m.role}/{m.index} ({m.reason})" for m in listed)
-    more = progress.total - progress.ready - len(listed)
-    return f"{text} and {more} more" if more > 0 else text
+    names = [f"{m.role}/{m.index} ({m.reason})" for m in listed]
+    return join_names(names, progress.total - progress.ready)
+
+
+def join_names(names: Sequence[str], total: int) -> str:
+    """Join names, with the number of those that are left out: ``a, b and 3 more``."""
+    more = total - len(names)
+    return ", ".join(names) + (f" and {more} more" if more > 0 else "")

@@ -17,6 +17,21 @@ COMPLETING = "completing"
 _MAX_VALUE_BYTES = 100 * 1000
 
 
+class Notified(NamedTuple):
+    """The last notifications of processes. The volume has a copy."""
+
+    generation: int = 0
+    """The last generation of which they were notified; 0: none."""
+    leaving: str = ""
+    """The deadline of the drain of which they were notified; "": none."""
+    completing: bool = False
+    """Whether they were notified of the end of the attempt."""
+    failed: int = 0
+    """The newest generation of which failures were notified; 0: none."""
+    peers_leaving: int = 0
+    """The newest generation of which peers that leave were notified; 0: none."""
+
+
 class Notify(NamedTuple):
     """Notify processes of an event.
 

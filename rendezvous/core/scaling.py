@@ -18,6 +18,7 @@ Rules: docs/design/agents.md, "Scalers".
 
 from typing import NamedTuple, Optional, Sequence, Tuple, Union
 
+from framework.agent.report import join_names
 from framework.api.naming import build_pod_name
 from framework.api.roster import Roster
 from framework.api.scalerequest import ScaleRequest, ScaleResult
@@ -114,8 +115,7 @@ def describe_busy(busy: Sequence[str]) -> str:
     """Describe the processes that the request waits for; "" for none."""
     if not busy:
         return ""
-    more = f" and {len(busy) - _MAX_NAMED} more" if len(busy) > _MAX_NAMED else ""
-    return f"processes of leaving workers run: {', '.join(busy[:_MAX_NAMED])}{more}"
+    return f"processes of leaving workers run: {join_names(busy[:_MAX_NAMED], len(busy))}"
 
 
 def _find_obstacle(request: ScaleRequest, roster: Optional[Roster]) -> str:
@@ -125,7 +125,6 @@ def _find_obstacle(request: ScaleRequest, roster: Optional[Roster]) -> str:
     wrong = sorted(asked & members if request.is_scale_in else asked - members)
     if not wrong:
         return ""
-    names = ", ".join(f"{request.role}/{index}" for index in wrong[:_MAX_NAMED])
-    more = f" and {len(wrong) - _MAX_NAMED} more" if len(wrong) > _MAX_NAMED else ""
+    names = join_names([f"{request.role}/{i}" for i in wrong[:_MAX_NAMED]], len(wrong))
     state = "still in" if request.is_scale_in else "not yet in"
-    return f"{names}{more} {'is' if len(wrong) == 1 else 'are'} {state} the host files"
+    return f"{names} {'is' if len(wrong) == 1 else 'are'} {state} the host files"

@@ -25,7 +25,7 @@ from framework.agent.gang import (
     walk_missing,
 )
 from framework.agent.health import Health
-from framework.agent.report import render_missing
+from framework.agent.report import join_names, render_missing
 from framework.api.constants import PROGRESS_MAX_MISSING
 from framework.api.progress import Progress
 from framework.api.roster import Roster
@@ -154,10 +154,7 @@ def _describe_incomplete(roster: Roster, *, was_member: bool) -> str:
     listed = tuple(islice(walk_missing(roster), PROGRESS_MAX_MISSING))
     if not listed:
         return f"{text}, and the controller does not call the gang complete yet"
-    names = ", ".join(map(str, listed))
-    more = roster.wanted - roster.ready - len(listed)
-    if more > 0:
-        names = f"{names} and {more} more"
+    names = join_names([str(task) for task in listed], roster.wanted - roster.ready)
     return f"{text} ({'ended or starting' if was_member else 'missing'}: {names})"
 
 

@@ -7,19 +7,21 @@ import pytest
 from framework.agent.gang import SOURCE_CONFIGMAP, Identity, SelectedRoster
 from framework.agent.probes import Probe
 from framework.api.roster import Roster, RosterRecovery
-from rendezvous.core.decision import (
+from rendezvous.core.decision import decide
+from rendezvous.core.generations import compute_poll_seconds
+from rendezvous.core.newcomers import list_probes
+from rendezvous.core.notification import Notified
+from rendezvous.core.plan import (
     Acknowledge,
     Context,
+    GenerationMemory,
+    Log,
     Memory,
-    Notified,
+    NotificationMemory,
     Observation,
     Plan,
-    Report,
     Warn,
-    compute_poll_seconds,
-    decide,
 )
-from rendezvous.core.newcomers import list_probes
 from rendezvous.core.selection import Generation, NoRoster
 from rendezvous.settings.options import Options
 from rendezvous.settings.values import RolePort
@@ -36,10 +38,8 @@ def gang(count: int, generation: int, **changes: Any) -> Roster:
 
 # An agent that has shown a generation, and notified of it.
 SHOWN = Memory(
-    current=Generation(gang(2, 1), SOURCE_CONFIGMAP, 1),
-    is_applied=True,
-    notified=Notified(1),
-    notified_roster=gang(2, 1),
+    GenerationMemory(Generation(gang(2, 1), SOURCE_CONFIGMAP, 1), is_applied=True),
+    NotificationMemory(Notified(1), gang(2, 1)),
 )
 
 
@@ -51,7 +51,7 @@ def look(
     reached: frozenset[Probe] = frozenset(),
     now: float = 100.0,
 ) -> Plan:
-    current = memory.current
+    current = memory.generations.current
     candidate = NoRoster("unreachable") if seen is None else SelectedRoster(seen, SOURCE_CONFIGMAP)
     observation = Observation(candidate, current.number if current else 0, current, reached)
     return decide(observation, memory, context, now)
@@ -62,19 +62,19 @@ def test_decide_holds_new_members_until_they_answer_or_for_so_long() -> None:
     assert [(p.number, p.port) for p in probes] == [(2, 2222), (3, 2222)]
     plan = look(gang(4, 2), context=CAREFUL)
     assert (plan.show, plan.probes) == (None, probes)
-    assert [type(action) for action in plan.then.actions] == [Report]
+    assert [type(action) for action in plan.then.actions] == [Log]
     memory = plan.then.memory
-    assert (memory.held_since, memory.is_held) == (100.0, True)
+    assert (memory.generations.held_since, memory.generations.is_held) == (100.0, True)
     one = look(gang(4, 2), memory, context=CAREFUL, reached=frozenset(probes[:1]), now=129.9)
     (report,) = one.then.actions
-    assert isinstance(report, Report)
+    assert isinstance(report, Log)
     assert "1 new members do not answer yet: worker/3 (10.0.0.5:2222)" in report.text
     answered = look(gang(4, 2), memory, context=CAREFUL, reached=frozenset(probes))
     late = look(gang(4, 2), memory, context=CAREFUL, now=130.0)
     for plan in (answered, late):
         assert plan.show is not None
-        assert plan.then.memory.held_since is None
-    assert look(gang(2, 2), memory, context=CAREFUL).then.memory.held_since is None
+        assert plan.then.memory.generations.held_since is None
+    assert look(gang(2, 2), memory, context=CAREFUL).then.memory.generations.held_since is None
 
 
 def test_decide_never_holds_back_a_generation_that_takes_members_away() -> None:
@@ -106,7 +106,7 @@ def test_list_probes_asks_new_members_on_the_port_of_their_role(
 def test_decide_reports_a_wait_when_it_changes_and_before_the_first_generation_again() -> None:
     def report(memory: Memory, now: float) -> tuple[list[str], Memory]:
         steps = look(None, memory, now=now).then
-        return [action.text for action in steps.actions if isinstance(action, Report)], steps.memory
+        return [action.text for action in steps.actions if isinstance(action, Log)], steps.memory
 
     lines, memory = report(Memory(), 0.0)
     assert lines == ["waiting: unreachable"]
@@ -136,10 +136,10 @@ def test_wait_for_new_members_is_for_one_generation_though_it_cannot_be_rendered
 
 def test_compute_poll_seconds_ends_when_time_alone_may_change_the_decision() -> None:
     assert compute_poll_seconds(Memory(), 1.0, 100.0) == 1.0
-    assert compute_poll_seconds(Memory(next_show_at=100.25), 1.0, 100.0) == 0.25
-    assert compute_poll_seconds(Memory(next_show_at=103.0), 1.0, 100.0) == 1.0
-    assert compute_poll_seconds(Memory(is_held=True), 1.0, 100.0) == 0.2
-    assert compute_poll_seconds(Memory(is_held=True), 0.1, 100.0) == 0.1
+    assert compute_poll_seconds(Memory(GenerationMemory(next_show_at=100.25)), 1.0, 100.0) == 0.25
+    assert compute_poll_seconds(Memory(GenerationMemory(next_show_at=103.0)), 1.0, 100.0) == 1.0
+    assert compute_poll_seconds(Memory(GenerationMemory(is_held=True)), 1.0, 100.0) == 0.2
+    assert compute_poll_seconds(Memory(GenerationMemory(is_held=True)), 0.1, 100.0) == 0.1
 
 
 def test_decide_holds_new_members_of_a_role_until_all_its_pods_run() -> None:
@@ -147,16 +147,16 @@ def test_decide_holds_new_members_of_a_role_until_all_its_pods_run() -> None:
     starting = build_roster(build_role("worker", 3)._replace(running=False), generation=2)
     running = build_roster(build_role("worker", 3), generation=3)
     held = look(starting, context=context)
-    assert (held.show, held.probes, held.then.memory.is_held) == (None, (), True)
+    assert (held.show, held.probes, held.then.memory.generations.is_held) == (None, (), True)
     (report,) = held.then.actions
-    assert isinstance(report, Report)
+    assert isinstance(report, Log)
     assert "not all Pods of these roles with new members run yet: worker" in report.text
     assert look(running, held.then.memory, context=context).show is not None
     assert look(starting, held.then.memory, context=context, now=130.0).show is not None
     # Members that are known do not wait, nor does a generation that takes members away.
     restarting = build_roster(build_role("worker", 2)._replace(running=False), generation=2)
     swapped = build_roster(build_role("worker", [0, 2])._replace(running=False), generation=2)
-    assert look(restarting, context=context).then.memory.held_since is None
+    assert look(restarting, context=context).then.memory.generations.held_since is None
     assert look(swapped, context=context).show is not None
 
 
@@ -168,5 +168,6 @@ def test_epoch_alone_is_not_acknowledged_so_that_it_takes_no_write_per_member() 
     epoch = gang(2, 2, recovery=recovery)
     assert look(epoch).show is not None
     assert not is_acknowledged(epoch, SHOWN)
-    assert is_acknowledged(epoch, SHOWN._replace(is_applied=False)), "an agent that starts"
+    started = SHOWN._replace(generations=SHOWN.generations._replace(is_applied=False))
+    assert is_acknowledged(epoch, started), "an agent that starts"
     assert is_acknowledged(gang(1, 3, recovery=recovery), SHOWN), "a generation was missed"

@@ -6,19 +6,20 @@ import pytest
 
 from framework.agent.gang import SOURCE_CONFIGMAP, SOURCE_FRAMEWORK, Identity, SelectedRoster
 from framework.api.roster import Leaving, Roster, fingerprint_uid
-from rendezvous.core.decision import (
+from rendezvous.core.decision import decide
+from rendezvous.core.departures import Departures, find_departures, render_departures
+from rendezvous.core.notification import Notified, Notify
+from rendezvous.core.plan import (
     Acknowledge,
     Context,
+    GenerationMemory,
+    Log,
     Memory,
-    Notified,
+    NotificationMemory,
     Observation,
     Plan,
     RecordDepartures,
-    Report,
-    decide,
 )
-from rendezvous.core.departures import Departures, find_departures, render_departures
-from rendezvous.core.notification import Notify
 from rendezvous.core.selection import Generation
 from rendezvous.settings.options import WAIT, Options
 from tests.rendezvous.gangs import INSTANCE, build_gang, build_role, build_roster, get_uid
@@ -26,10 +27,8 @@ from tests.rendezvous.gangs import INSTANCE, build_gang, build_role, build_roste
 SOON, LATE = "2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z"
 KNOWN = build_gang(3)
 SHOWN = Memory(
-    current=Generation(KNOWN, SOURCE_CONFIGMAP, 1),
-    is_applied=True,
-    notified=Notified(1),
-    notified_roster=KNOWN,
+    GenerationMemory(Generation(KNOWN, SOURCE_CONFIGMAP, 1), is_applied=True),
+    NotificationMemory(Notified(1), KNOWN),
 )
 
 
@@ -55,12 +54,17 @@ def look(
     **options: Any,
 ) -> Plan:
     identity = Identity("worker", own, get_uid("worker", own), INSTANCE)
-    current = memory.current
+    current = memory.generations.current
     observation = Observation(
         SelectedRoster(roster, source), current.number if current else 0, current
     )
     context = Context(identity, Options(debounce_seconds=2.0, **options))
     return decide(observation, memory, context, 100.0)
+
+
+def restart(memory: Memory) -> Memory:
+    """An agent that has only the last notifications of the agent before it."""
+    return SHOWN._replace(notifications=NotificationMemory(memory.notifications.last, KNOWN))
 
 
 def list_events(plan: Plan) -> list[tuple[str, list[int], str]]:
@@ -80,7 +84,7 @@ def test_peers_of_a_gang_that_needs_the_pod_are_told_and_keep_their_generation()
     assert plan.show is None
     assert list_events(plan) == [("peer-leaving", [2], SOON)]
     assert list_acknowledged(plan) == []
-    assert Report(f"leaving until {SOON}: worker/2") in plan.then.actions
+    assert Log(f"leaving until {SOON}: worker/2") in plan.then.actions
     (notify,) = (action for action in plan.then.actions if isinstance(action, Notify))
     assert notify.to_wire()["leaving"] == [
         {
@@ -117,7 +121,7 @@ def test_pod_that_leaves_itself_reads_of_the_others_in_the_file() -> None:
 
 def test_restarted_agent_tells_nothing_again() -> None:
     memory = look(leave(2)).then.memory
-    again = SHOWN._replace(notified=memory.notified)
+    again = restart(memory)
     assert list_events(look(leave(2), again)) == []
 
 
@@ -142,13 +146,15 @@ def test_pod_that_leaves_acknowledges_after_its_notification_also_if_nothing_is_
 
 def test_restarted_agent_of_a_pod_that_leaves_acknowledges_without_telling_again() -> None:
     memory = look(leave(2), own=2).then.memory
-    plan = look(leave(2), SHOWN._replace(notified=memory.notified), own=2)
+    plan = look(leave(2), restart(memory), own=2)
     assert list_events(plan) == []
     assert list_acknowledged(plan) == [2]
 
 
 def test_generation_without_a_number_is_not_acknowledged() -> None:
-    fresh = SHOWN._replace(current=Generation(KNOWN, SOURCE_FRAMEWORK, 0))
+    fresh = SHOWN._replace(
+        generations=GenerationMemory(Generation(KNOWN, SOURCE_FRAMEWORK, 0), is_applied=True)
+    )
     plan = look(leave(2), fresh, own=2, source=SOURCE_FRAMEWORK)
     assert list_acknowledged(plan) == []
 

@@ -2,19 +2,21 @@
 
 from framework.agent.gang import SOURCE_CONFIGMAP, Identity, SelectedRoster
 from framework.api.roster import FailedMember, Roster, fingerprint_uid
-from rendezvous.core.decision import (
+from rendezvous.core.decision import decide
+from rendezvous.core.failures import find_failures
+from rendezvous.core.generations import start_debounce
+from rendezvous.core.notification import Notified, Notify
+from rendezvous.core.plan import (
     Context,
+    GenerationMemory,
+    Log,
     Memory,
-    Notified,
+    NotificationMemory,
     Observation,
     Plan,
     RecordFailures,
     RecordNotified,
-    Report,
-    decide,
 )
-from rendezvous.core.failures import find_failures
-from rendezvous.core.notification import Notify
 from rendezvous.core.selection import Generation
 from rendezvous.settings.options import Options
 from tests.rendezvous.gangs import (
@@ -30,10 +32,8 @@ OWN = Identity("worker", 0, get_uid("worker", 0), INSTANCE)
 CONTEXT = Context(OWN, Options(debounce_seconds=2.0))
 KNOWN = build_gang(3)
 SHOWN = Memory(
-    current=Generation(KNOWN, SOURCE_CONFIGMAP, 1),
-    is_applied=True,
-    notified=Notified(1),
-    notified_roster=KNOWN,
+    GenerationMemory(Generation(KNOWN, SOURCE_CONFIGMAP, 1), is_applied=True),
+    NotificationMemory(Notified(1), KNOWN),
 )
 
 
@@ -46,7 +46,7 @@ def lose(*indexes: int, generation: int = 2, complete: bool = False) -> Roster:
 
 
 def look(roster: Roster, memory: Memory = SHOWN, now: float = 100.0) -> Plan:
-    current = memory.current
+    current = memory.generations.current
     observation = Observation(
         SelectedRoster(roster, SOURCE_CONFIGMAP), current.number if current else 0, current
     )
@@ -87,8 +87,8 @@ def test_failure_is_notified_in_a_roster_that_is_not_shown() -> None:
     }
     assert notify.to_env()["FB_FAILED"] == "worker/2=137"
     assert noted == RecordNotified(Notified(1, failed=2))
-    assert report == Report("failed: worker/2 (ContainerSigKillReceived, code 137)")
-    assert isinstance(wait, Report)
+    assert report == Log("failed: worker/2 (ContainerSigKillReceived, code 137)")
+    assert isinstance(wait, Log)
 
 
 def test_failure_is_notified_once() -> None:
@@ -104,7 +104,7 @@ def test_failure_is_notified_once() -> None:
 
 
 def test_failure_is_notified_within_the_debounce_and_before_the_generation() -> None:
-    plan = look(lose(2, complete=True), SHOWN._replace(next_show_at=101.0))
+    plan = look(lose(2, complete=True), start_debounce(SHOWN, CONTEXT, 99.0))
     assert plan.show is None
     assert list_events(plan) == [("failed", [2])]
     plan = look(lose(2, complete=True), plan.then.memory, now=101.0)
@@ -125,9 +125,9 @@ def test_failure_of_the_own_pod_or_of_a_pod_that_was_never_shown_is_left_out() -
 def test_report_names_three_failures() -> None:
     known = build_gang(6)
     failed = tuple(build_failed(i, since=2)._replace(code=None, reason="") for i in range(1, 6))
-    memory = SHOWN._replace(notified_roster=known)
+    memory = SHOWN._replace(notifications=NotificationMemory(Notified(1), known))
     plan = look(build_gang(1)._replace(complete=False, generation=2, failed=failed), memory)
-    assert Report("failed: worker/1, worker/2, worker/3 and 2 more") in plan.then.actions
+    assert Log("failed: worker/1, worker/2, worker/3 and 2 more") in plan.then.actions
     (notify,) = (action for action in plan.then.actions if isinstance(action, Notify))
     assert notify.to_env()["FB_FAILED"].startswith("worker/1=,worker/2=,")
 
