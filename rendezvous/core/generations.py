@@ -29,7 +29,7 @@ class Choice(NamedTuple):
     """The generation to show, or the reason for which none is shown."""
 
     memory: GenerationMemory
-    """What to remember if nothing is shown, or showing fails."""
+    """The memory if nothing is shown, or showing fails."""
     wait: str = ""
     """The reason of the wait; "" if there is nothing to report."""
     probes: Tuple[Probe, ...] = ()

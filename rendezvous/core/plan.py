@@ -41,7 +41,7 @@ class Situation(NamedTuple):
     selected: SelectedRoster
     """The roster, and its source."""
     assessment: Assessment
-    """What the roster means for this Pod."""
+    """The gang of the roster, from the view of this Pod."""
     observation: Observation
     """The observation that has the roster."""
     context: Context
@@ -56,7 +56,7 @@ class Situation(NamedTuple):
 
 
 class GenerationMemory(NamedTuple):
-    """What an agent remembers of generations."""
+    """The memory of generations."""
 
     current: Optional[Generation] = None
     """The current generation, as far as this agent knows."""
@@ -73,7 +73,7 @@ class GenerationMemory(NamedTuple):
 
 
 class NotificationMemory(NamedTuple):
-    """What an agent remembers of notifications."""
+    """The memory of notifications."""
 
     last: Notified = Notified()
     """The last notifications."""
@@ -86,7 +86,7 @@ class NotificationMemory(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What an agent remembers from one turn to the next. All times are monotonic seconds."""
+    """The memory of an agent from one turn to the next. All times are monotonic seconds."""
 
     generations: GenerationMemory = GenerationMemory()
     notifications: NotificationMemory = NotificationMemory()

@@ -3,7 +3,7 @@
 Horovod reads *every* line of the script's output as a host, ends if its first call of the script
 fails, and reads no form of an IPv6 address (use names). It keeps hosts in a hash set, so no file
 can choose the ranks. It merges changes within a second, so it needs the debounce of
-``core.decision``.
+``core.generations``.
 """
 
 from framework.api.text import quote_shell

@@ -1,8 +1,7 @@
 """The newest reports of all members of a gang, in the agent of rank 0. No I/O, no clock.
 
-``ObservedGang`` takes reports and members, and has no opinion about them: ``judgement`` decides
-whether the gang stands still, ``comparison`` which ranks are slow. Members are known by role and
-index; the fingerprint tells their Pods apart.
+``ObservedGang`` stores reports and members. ``judgement`` decides whether the gang stands still,
+``comparison`` finds slow ranks. Role and index identify a member, a fingerprint its Pod.
 """
 
 import enum
