@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from framework.api import constants
-from framework.api.fielderrors import FieldError, FieldErrors
 
 Object: TypeAlias = dict[str, Any]
 
@@ -63,8 +62,3 @@ class Compiled:
     def supporting(self) -> tuple[Object, ...]:
         """Services, accounts and rights: to be applied before the Framework, in this order."""
         return tuple(self.build_supporting())
-
-
-def refuse(path: str, message: str) -> FieldErrors:
-    """Build the error for one faulty field."""
-    return FieldErrors([FieldError(path, message)])

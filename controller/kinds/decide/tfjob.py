@@ -34,14 +34,13 @@ from controller.kinds.decide.plan import (
     render_faults,
 )
 from framework.api.fielderrors import FieldErrors
-from framework.kinds.compiled import Compiled, Object, refuse
+from framework.kinds.compiled import Compiled, Object
 from framework.kinds.observing import SPEC_CHANGED, AddedCondition
 from framework.kinds.tfjob.compile import compile_tfjob
 from framework.kinds.tfjob.fixed import STATUS_FIELD, find_changed, hash_fields, read_hashes
 from framework.kinds.tfjob.status import TfJobFacts, map_tfjob_status
 
 _ENDED = "Done"
-_CLUSTER_IP = "ClusterIP"
 _RESTART_POLICY = ".restartPolicy"
 
 
@@ -100,25 +99,7 @@ def _compile(job: Object) -> Compiled:
     """
     # The selector of a Deployment cannot be changed: that of an older version has no such label.
     board_id = "" if is_from_older_version(job) else str(get_metadata(job).get("uid") or "")
-    compiled = compile_tfjob(job, board_id=board_id)
-    board = (job.get("spec") or {}).get("tensorboard") or {}
-    service_type = board.get("serviceType") or _CLUSTER_IP
-    if service_type != _CLUSTER_IP:
-        # A Service of another type opens ports of the nodes, or an address outside of the cluster.
-        raise refuse(
-            "spec.tensorboard.serviceType",
-            f"{service_type}: the controller creates Services of type {_CLUSTER_IP} only; leave it "
-            "out, and create a Service of this type yourself",
-        )
-    for index, volume in enumerate(board.get("volumes") or ()):
-        if volume.get("hostPath") is not None:
-            # The policies of tenants look at Frameworks, not at the Deployment of TensorBoard.
-            raise refuse(
-                f"spec.tensorboard.volumes[{index}].hostPath",
-                "the controller creates no TensorBoard with a directory of a node: use a "
-                "PersistentVolumeClaim, or create the Deployment yourself",
-            )
-    return compiled
+    return compile_tfjob(job, board_id=board_id, is_by_controller=True)
 
 
 def _find_translation(compiled: Compiled) -> str:

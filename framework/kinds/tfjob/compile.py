@@ -33,7 +33,12 @@ from framework.kinds.templates import (
     translate_restart_policy,
 )
 from framework.kinds.tfjob.decode import decode_tfjob
-from framework.kinds.tfjob.defaults import find_faults, find_tensorflow, set_defaults
+from framework.kinds.tfjob.defaults import (
+    find_faults,
+    find_refused_fields,
+    find_tensorflow,
+    set_defaults,
+)
 from framework.kinds.tfjob.supporting import (
     build_labels,
     build_services,
@@ -41,13 +46,16 @@ from framework.kinds.tfjob.supporting import (
     name_role,
     render_tf_config,
 )
-from framework.kinds.tfjob.types import CONTAINER, MASTER, TfJob, TfReplicaSpec
+from framework.kinds.tfjob.types import (
+    BY_SERVICES,
+    CONTAINER,
+    JSON_LOGS_ANNOTATION,
+    MASTER,
+    TF_CONFIG_ANNOTATION,
+    TfJob,
+    TfReplicaSpec,
+)
 
-TF_CONFIG_ANNOTATION = constants.ANNOTATION_PREFIX + "tf-config"
-"""On a TfJob: ``services`` takes TF_CONFIG with the names of the Services for all containers."""
-_BY_SERVICES = "services"
-JSON_LOGS_ANNOTATION = constants.ANNOTATION_PREFIX + "json-logs"
-"""On a TfJob: ``true`` formats the records of Python's logging in its containers as JSON."""
 _LOGS = f"{constants.WORKING_DIR}/agent/site/peers_logs"
 # Before the PYTHONPATH of the image, which a variable of the Pod would replace.
 _WITH_JSON_LOGS = f'export PYTHONPATH="{_LOGS}${{PYTHONPATH:+:$PYTHONPATH}}"; exec "$@"'
@@ -60,22 +68,28 @@ _RETRIED = (
 )
 
 
-def compile_tfjob(body: Mapping[str, Any], *, board_id: str = "") -> Compiled:
+def compile_tfjob(
+    body: Mapping[str, Any], *, board_id: str = "", is_by_controller: bool = False
+) -> Compiled:
     """Compile a TfJob.
 
     Args:
         body: the TfJob.
         board_id: value of a label by which the Service of TensorBoard selects its Pod; "" for
             only the labels of the original.
+        is_by_controller: whether the controller creates the objects, so that the fields that it
+            refuses are faults; otherwise they have notes.
 
     Raises:
         FieldErrors: with all faults; paths are as the user wrote them.
     """
     job = set_defaults(decode_tfjob(body))
-    faults = list(find_faults(job))
+    refused = list(find_refused_fields(job))
+    faults = [*find_faults(job), *(refused if is_by_controller else ())]
     if faults:
         raise job.spelling.show_errors(faults)
     notes = _note_unknown_fields(job)
+    notes += (Note(field.path, field.message) for field in refused)
     framework = {
         "apiVersion": constants.API_VERSION,
         "kind": constants.FRAMEWORK_KIND,
@@ -195,7 +209,7 @@ def _build_default_ps(job: TfJob) -> Object:
 def _is_by_services(job: TfJob) -> bool:
     """Return whether TF_CONFIG has the names of the Services; the same for all of its roles."""
     containers = [find_tensorflow(r.template) for r in job.spec.replica_specs if r.template]
-    is_chosen = job.meta.annotations.get(TF_CONFIG_ANNOTATION) == _BY_SERVICES
+    is_chosen = job.meta.annotations.get(TF_CONFIG_ANNOTATION) == BY_SERVICES
     return is_chosen or any(each and not each.get("command") for each in containers)
 
 

@@ -13,10 +13,12 @@ from typing import Any
 
 from framework.api.constants import MAX_TASKS
 from framework.api.fielderrors import FieldError
+from framework.api.text import cut_text
 from framework.kinds.agents import RESERVED
 from framework.kinds.decoding import check_range
 from framework.kinds.templates import check_template
 from framework.kinds.tfjob.types import (
+    ANNOTATION_VALUES,
     CONTAINER,
     MASTER,
     PS,
@@ -33,7 +35,9 @@ _RUNTIME_ID_LENGTH = 5
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 # Of a list with more entries than types, so many are checked in detail.
 _MAX_CHECKED = len(REPLICA_TYPES) + 1
-_SERVICE_TYPES = ("ClusterIP", "NodePort", "LoadBalancer")
+_CLUSTER_IP = "ClusterIP"
+_SERVICE_TYPES = (_CLUSTER_IP, "NodePort", "LoadBalancer")
+_SHOWN_BYTES = 100
 
 
 def set_defaults(job: TfJob) -> TfJob:
@@ -90,6 +94,7 @@ def find_tensorflow(template: Mapping[str, Any]) -> dict[str, Any] | None:
 def find_faults(job: TfJob) -> Iterator[FieldError]:
     """Find all faults of a TfJob with its defaults."""
     spec = job.spec
+    yield from _check_annotations(job)
     if not _RUNTIME_ID.match(spec.runtime_id):
         yield FieldError(
             "spec.runtimeId",
@@ -102,6 +107,42 @@ def find_faults(job: TfJob) -> Iterator[FieldError]:
     yield from _check_image(job)
     if spec.tensorboard is not None:
         yield from _check_tensorboard(spec.tensorboard, "spec.tensorboard")
+
+
+def find_refused_fields(job: TfJob) -> Iterator[FieldError]:
+    """Find what the controller does not create, because the TfJob's creator may not have the right.
+
+    Without the controller, ``framework run`` and ``convert`` create it with the rights of the user.
+    """
+    board = job.spec.tensorboard
+    if board is None:
+        return
+    if board.service_type not in {"", _CLUSTER_IP}:
+        # A Service of another type opens ports of the nodes, or an address outside of the cluster.
+        yield FieldError(
+            "spec.tensorboard.serviceType",
+            f"{board.service_type}: the controller creates Services of type {_CLUSTER_IP} only; "
+            "leave it out, and create a Service of this type yourself",
+        )
+    for index, volume in enumerate(board.volumes):
+        if volume.get("hostPath") is not None:
+            # The policies of tenants look at Frameworks, not at the Deployment of TensorBoard.
+            yield FieldError(
+                f"spec.tensorboard.volumes[{index}].hostPath",
+                "the controller creates no TensorBoard with a directory of a node: use a "
+                "PersistentVolumeClaim, or create the Deployment yourself",
+            )
+
+
+def _check_annotations(job: TfJob) -> Iterator[FieldError]:
+    for name, values in ANNOTATION_VALUES.items():
+        value = job.meta.annotations.get(name)
+        if value and value not in values:
+            yield FieldError(
+                f"metadata.annotations[{name}]",
+                f"is {cut_text(value, _SHOWN_BYTES)!r}; write {' or '.join(values)}, or leave it "
+                "out",
+            )
 
 
 def _check_types(replicas: tuple[TfReplicaSpec, ...]) -> Iterator[FieldError]:

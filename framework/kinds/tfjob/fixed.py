@@ -11,9 +11,9 @@ from dataclasses import asdict
 from typing import Any
 
 from framework.kinds.compiled import Object
-from framework.kinds.tfjob.compile import JSON_LOGS_ANNOTATION, TF_CONFIG_ANNOTATION
 from framework.kinds.tfjob.decode import decode_tfjob
 from framework.kinds.tfjob.defaults import set_defaults
+from framework.kinds.tfjob.types import JSON_LOGS_ANNOTATION, TF_CONFIG_ANNOTATION
 
 STATUS_FIELD = "specHashes"
 """Field of the status with the hashes."""

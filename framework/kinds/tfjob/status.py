@@ -5,7 +5,8 @@
 2. ``state``: Unknown, Running, Succeeded or Failed, as the master ends.
 3. ``replicaStatuses``: for each type, its state, and the count of replicas in each state.
 4. ``conditions``: the latest ten. A condition is added when it becomes true. Before them are
-   the conditions that the original does not have (``AddedCondition``).
+   RestartPolicyTranslated, which stays, and the other conditions that the original does not have
+   (``AddedCondition``).
 
 Invariants: equal inputs give equal statuses; a status without news is the old one. The form is that
 of the original, also where it mixes spellings (``tf_replica_type``, ``ReplicasStates``).
@@ -193,13 +194,14 @@ def _update_conditions(
         _TIMES,
         is_still_blocked=facts.is_still_blocked,
     )
-    if facts.translation and all(c["type"] != TRANSLATED for c in conditions):
-        conditions = [*conditions, _build_condition(TRANSLATED, facts.translation, now)]
+    translated = [c for c in conditions if c["type"] == TRANSLATED]
+    if facts.translation and not translated:
+        translated = [_build_condition(TRANSLATED, facts.translation, now)]
+    conditions = [c for c in conditions if c["type"] != TRANSLATED]
     news = None if framework is None else _find_news(framework)
-    last = next((c["type"] for c in reversed(conditions) if c["type"] != TRANSLATED), "")
-    if news is not None and news[0] != last:
+    if news is not None and (not conditions or news[0] != conditions[-1]["type"]):
         conditions = [*conditions, _build_condition(*news, now)]
-    return [*added_conditions, *conditions[-_MAX_CONDITIONS:]]
+    return [*added_conditions, *translated, *conditions[-_MAX_CONDITIONS:]]
 
 
 def _find_news(framework: Framework) -> tuple[str, str] | None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from framework.api.constants import ANNOTATION_PREFIX
 from framework.kinds.decoding import JobMeta
 from framework.kinds.spelling import Spelling
 
@@ -13,6 +14,13 @@ MASTER, PS, WORKER = "MASTER", "PS", "WORKER"
 REPLICA_TYPES = (MASTER, PS, WORKER)
 CONTAINER = "tensorflow"
 """The container that runs TensorFlow; only it gets TF_CONFIG."""
+TF_CONFIG_ANNOTATION = ANNOTATION_PREFIX + "tf-config"
+"""On a TfJob: ``services`` takes TF_CONFIG with the names of the Services for all containers."""
+BY_SERVICES = "services"
+JSON_LOGS_ANNOTATION = ANNOTATION_PREFIX + "json-logs"
+"""On a TfJob: ``true`` formats the records of Python's logging in its containers as JSON."""
+ANNOTATION_VALUES = {TF_CONFIG_ANNOTATION: (BY_SERVICES,), JSON_LOGS_ANNOTATION: ("true", "false")}
+"""The values of the annotations; an empty one is as if the annotation were absent."""
 
 Extra = Mapping[str, Any]
 

@@ -115,6 +115,16 @@ MISTAKES: dict[str, tuple[Change, str, str]] = {
         "spec.tensorboard.serviceType",
         "is 'External': write one of ClusterIP, NodePort, LoadBalancer",
     ),
+    "tf-config": (
+        edit("metadata", annotations={"frameworkbarrier.io/tf-config": "service"}),
+        "metadata.annotations[frameworkbarrier.io/tf-config]",
+        "is 'service'; write services, or leave it out",
+    ),
+    "json-logs": (
+        edit("metadata", annotations={"frameworkbarrier.io/json-logs": "yes"}),
+        "metadata.annotations[frameworkbarrier.io/json-logs]",
+        "is 'yes'; write true or false, or leave it out",
+    ),
     "both-spellings": (
         edit(*MASTER, tf_port=1, tfPort=2),
         f"{AT_MASTER}.tf_port",
@@ -136,6 +146,26 @@ def test_mistake_is_named_with_field_reason_and_remedy(name: str) -> None:
     change, path, message = MISTAKES[name]
     errors = find_errors(change)
     assert message in errors[path]
+
+
+@pytest.mark.parametrize(
+    ("board", "path"),
+    [
+        ({"serviceType": "LoadBalancer"}, "spec.tensorboard.serviceType"),
+        (
+            {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "hostPath": {"path": "/"}}]},
+            "spec.tensorboard.volumes[1].hostPath",
+        ),
+    ],
+)
+def test_field_that_only_the_controller_refuses_is_noted_for_others(board: Wire, path: str) -> None:
+    body = build_tfjob(tensorboard={"logDir": "/logs", **board})
+    (note,) = [note for note in compile_tfjob(body).notes if note.path == path]
+    with pytest.raises(FieldErrors) as caught:
+        compile_tfjob(body, is_by_controller=True)
+    (fault,) = caught.value.errors
+    assert (fault.path, fault.message) == (note.path, note.message)
+    assert "the controller creates" in note.message
 
 
 def test_all_mistakes_are_reported_together_and_as_spelt() -> None:

@@ -192,6 +192,25 @@ def test_translated_restart_policy_is_a_condition_once() -> None:
     assert [c["type"] for c in second["conditions"]] == ["RestartPolicyTranslated", "Ready"]
 
 
+def test_translated_restart_policy_stays_while_others_are_pushed_out() -> None:
+    status = map_status(build(), translation="OnFailure became Never")
+    kept = status["conditions"][0]
+    lost = build_task(
+        TaskState.ATTEMPT_PREPARING,
+        "worker",
+        1,
+        retry_policy_status=RetryPolicyStatus(total_retried_count=1),
+    )
+    losing = (RUNNING[0], build_role_status("worker", tasks=(build_task(role="worker"), lost)))
+    for number in range(24):
+        roles = losing if number % 2 else RUNNING
+        status = map_tfjob_status(
+            build(build_status(*roles)), status, at(number), TfJobFacts(translation="OnFailure")
+        )
+    assert len(status["conditions"]) == 11
+    assert status["conditions"][0] == kept
+
+
 def test_ten_conditions_are_kept_and_bad_ones_are_left_out() -> None:
     old = {"conditions": [1, {"type": 2}, *({"type": f"T{i}"} for i in range(40))]}
     conditions = map_status(build(build_status(*RUNNING)), old)["conditions"]
