@@ -19,7 +19,10 @@ def admit(scaler: Scaler, job: JobFacts | None, now: datetime) -> Action | None:
     if job is None:
         return _end_without_job(scaler, now)
     if _is_of_earlier_job(scaler, job):
-        why = f"the TrainingJob {job.name} that it was created for is gone"
+        why = (
+            f"the TrainingJob {job.name} that it was created for is gone: for the present one, "
+            "create another scaler"
+        )
         return end(scaler, Failure("JobNotFound", why), now)
     if job.uid not in scaler.owners:
         return AddOwner(scaler, job.uid)
@@ -55,7 +58,10 @@ def _end_without_job(scaler: Scaler, now: datetime) -> Action | None:
         return end(scaler, build_invalid(scaler), now)
     if now < _get_deadline(scaler):
         return None
-    why = f"there is no TrainingJob {scaler.spec.job} in the namespace {scaler.namespace}"
+    why = (
+        f"there is no TrainingJob {scaler.spec.job} in the namespace {scaler.namespace}: correct "
+        "spec.selector.name, or create the job first, and create the scaler again"
+    )
     return end(scaler, Failure("JobNotFound", why), now)
 
 

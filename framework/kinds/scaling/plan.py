@@ -1,6 +1,6 @@
 """Which workers a scaler adds or removes, or why it must not. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from framework.api.constants import MAX_TASKS
@@ -82,9 +82,9 @@ def check_least(job: JobFacts, left: int) -> Failure | None:
     least = max(1, job.min_workers or 1)
     if left >= least:
         return None
-    why = f"minReplicas of {job.name} is {least}"
+    why = f"minReplicas of {job.name} is {least}: lower it, or create a ScaleIn of fewer workers"
     if job.min_workers is None:
-        why = "a job keeps at least one worker"
+        why = "a job keeps one worker: create a ScaleIn of fewer workers, or delete the job"
     return Failure("BelowMinReplicas", f"{max(left, 0)} workers would be left, and {why}")
 
 
@@ -97,11 +97,14 @@ def check_most(job: JobFacts, total: int, ended: int) -> Failure | None:
     if job.max_workers is not None and alive > job.max_workers:
         return Failure(
             "AboveMaxReplicas",
-            f"there would be {alive} workers, and maxReplicas of {job.name} is {job.max_workers}",
+            f"there would be {alive} workers, and maxReplicas of {job.name} is {job.max_workers}: "
+            "raise it, or create a ScaleOut of fewer workers",
         )
     if total > _MOST_WORKERS:
         return Failure(
-            "AboveMaxReplicas", f"there would be {total} workers; a job has at most {_MOST_WORKERS}"
+            "AboveMaxReplicas",
+            f"there would be {total} workers, and a job has at most {_MOST_WORKERS}: create a "
+            "ScaleOut of fewer workers",
         )
     return None
 
@@ -110,10 +113,14 @@ def _plan_removal(
     spec: ScalerSpec, job: JobFacts, workers: Workers, ended: Workers
 ) -> tuple[str, ...] | Failure:
     if spec.pod_names:
-        known = dict.fromkeys(name_workers(job.name, sorted(workers)))
-        unknown = [name for name in spec.pod_names if name not in known]
+        known = name_workers(job.name, sorted(workers))
+        unknown = sorted(set(spec.pod_names) - set(known), key=spec.pod_names.index)
         if unknown:
-            return Failure("UnknownWorker", f"{_list(unknown)}: no worker of {job.name}")
+            return Failure(
+                "UnknownWorker",
+                f"{_list(unknown)}: no worker of {job.name}; create a ScaleIn with names of its "
+                f"workers: {_list(known)}",
+            )
         pods = spec.pod_names
     else:
         pods = name_workers(job.name, choose_highest(workers - ended, spec.count))
@@ -131,7 +138,7 @@ def _plan_addition(
     return failure or name_workers(job.name, choose_new(workers, spec.count))
 
 
-def _list(names: list[str]) -> str:
+def _list(names: Sequence[str]) -> str:
     more = len(names) - _MAX_NAMED
     shown = ", ".join(make_printable(name) for name in names[:_MAX_NAMED])
     return f"{shown} and {more} more" if more > 0 else shown

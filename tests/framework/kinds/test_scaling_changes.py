@@ -50,11 +50,17 @@ def test_no_scaler_starts_while_replicas_change_the_workers() -> None:
 def test_limits_are_checked_again_before_the_workers_change() -> None:
     simulation = start()
     simulation.workers = {2, 3}
-    expected = "0 workers would be left, and a job keeps at least one worker"
+    expected = (
+        "0 workers would be left, and a job keeps one worker: create a ScaleIn of fewer workers, "
+        "or delete the job"
+    )
     assert read_failure(simulation) == ("BelowMinReplicas", expected)
     simulation = start(OUT)
     simulation.job = build_job(max_workers=5)
-    expected = "there would be 6 workers, and maxReplicas of gang is 5"
+    expected = (
+        "there would be 6 workers, and maxReplicas of gang is 5: raise it, or create a ScaleOut "
+        "of fewer workers"
+    )
     assert read_failure(simulation) == ("AboveMaxReplicas", expected)
 
 
@@ -81,7 +87,10 @@ def test_scaler_of_an_earlier_job_ends_and_changes_nothing() -> None:
     simulation.run()
     assert simulation.get_last()[1:] == (
         "JobNotFound",
-        "the TrainingJob gang that it was created for is gone",
+        (
+            "the TrainingJob gang that it was created for is gone: for the present one, create another "
+            "scaler"
+        ),
     )
     assert simulation.workers == {0, 1, 2, 3}
 
@@ -185,5 +194,8 @@ def test_last_worker_is_kept_even_if_it_has_ended() -> None:
     simulation.tasks[1] = TaskState.COMPLETED
     simulation.add(build_scaler(pod_names=("gang-worker-1",)))
     simulation.run()
-    expected = "0 workers would be left, and a job keeps at least one worker"
+    expected = (
+        "0 workers would be left, and a job keeps one worker: create a ScaleIn of fewer workers, "
+        "or delete the job"
+    )
     assert simulation.get_last() == ("ScaleFailed", "BelowMinReplicas", expected)

@@ -135,21 +135,27 @@ def test_workers_of_a_scaler(
 @pytest.mark.parametrize(
     ("scaler", "job", "reason", "message"),
     [
-        (build_scaler(count=2), {}, "BelowMinReplicas", "a job keeps at least one worker"),
-        (build_scaler(count=9), {}, "BelowMinReplicas", "0 workers would be left"),
-        (build_scaler(), {"min_workers": 2}, "BelowMinReplicas", "minReplicas of gang is 2"),
+        (build_scaler(count=2), {}, "BelowMinReplicas", "keeps one worker: create a ScaleIn"),
+        (build_scaler(count=9), {}, "BelowMinReplicas", "of fewer workers"),
+        (build_scaler(), {"min_workers": 2}, "BelowMinReplicas", "gang is 2: lower it, or create"),
         (
             build_scaler(kind=OUT, count=2),
             {"max_workers": 3},
             "AboveMaxReplicas",
-            "there would be 4 workers, and maxReplicas of gang is 3",
+            (
+                "there would be 4 workers, and maxReplicas of gang is 3: raise it, or create a ScaleOut "
+                "of fewer workers"
+            ),
         ),
-        (build_scaler(kind=OUT, count=9998), {}, "AboveMaxReplicas", "at most 9999"),
+        (build_scaler(kind=OUT, count=9998), {}, "AboveMaxReplicas", "at most 9999: create"),
         (
             build_scaler(pod_names=("gang-worker-1", "gang-worker-7", "x")),
             {},
             "UnknownWorker",
-            "gang-worker-7, x: no worker of gang",
+            (
+                "gang-worker-7, x: no worker of gang; create a ScaleIn with names of its workers: "
+                "gang-worker-0, gang-worker-1"
+            ),
         ),
         (build_scaler(), {"end": "has succeeded"}, "JobFinished", "gang has succeeded"),
     ],
@@ -184,7 +190,10 @@ def test_scaler_waits_half_a_minute_for_its_job() -> None:
     simulation.run()
     assert simulation.get_last()[1:] == (
         "JobNotFound",
-        "there is no TrainingJob gang in the namespace default",
+        (
+            "there is no TrainingJob gang in the namespace default: correct spec.selector.name, or "
+            "create the job first, and create the scaler again"
+        ),
     )
 
 

@@ -16,8 +16,8 @@ from framework.api.constants import (
 from framework.api.images import RENDEZVOUS
 from framework.api.validation import validate_framework
 from framework.kinds.tfjob.compile import compile_tfjob
-from framework.kinds.tfjob.types import TF_CONFIG_ANNOTATION
 from framework.kinds.tfjob.defaults import build_runtime_id
+from framework.kinds.tfjob.types import TF_CONFIG_ANNOTATION
 from tests.framework.kinds.jobs import (
     Change,
     Wire,
