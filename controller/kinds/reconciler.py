@@ -56,7 +56,7 @@ from controller.store.creation_proofs import KeyPair
 from framework.clock import KeySource
 from framework.kinds.observing import AddedCondition
 from framework.kinds.tfjob import status as tfjob
-from framework.kinds.trainingjob import status as trainingjob
+from framework.kinds.trainingjob import conditions as trainingjob
 from framework.kube.backoff import Backoff
 from framework.kube.errors import ConflictError, KubeError, NotFoundError
 from framework.kube.keptjson import UNBOUNDED, KeptJson

@@ -18,7 +18,14 @@ EDITED = "FrameworkEdited"
 """Condition, not in the originals: another client changed the Framework, and it was put back."""
 SPEC_CHANGED = "SpecChanged"
 """Condition, not in the originals: a field that is fixed was changed; the job goes on as it was."""
-_OURS = frozenset({BLOCKED, INVALID_SPEC, EDITED, SPEC_CHANGED})
+ATTEMPT_FAILED = "AttemptFailed"
+"""Condition, not in the originals: why an attempt failed; it stays while the job is started again.
+"""
+WORKERS_FAILED = "WorkersFailed"
+"""Condition, not in the originals: workers of the attempt have failed, and are not replaced."""
+_OURS = frozenset(
+    {BLOCKED, INVALID_SPEC, EDITED, SPEC_CHANGED, ATTEMPT_FAILED, WORKERS_FAILED},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +33,7 @@ class AddedCondition:
     """A condition that the original kinds do not have. It tells the user about a problem."""
 
     type: str
-    """BLOCKED, INVALID_SPEC, EDITED or SPEC_CHANGED."""
+    """One of the types above."""
     reason: str
     """One CamelCase word."""
     message: str
@@ -51,12 +58,12 @@ def update_added(
 
     Args:
         old: those of the old status.
-        current: those of now; the others end, except EDITED, which stays.
+        current: those of now; the others end, except EDITED and ATTEMPT_FAILED, which stay.
         build: builds the JSON of one.
         times: fields of a condition that do not count as a change.
         is_still_blocked: whether BLOCKED stays, because what it says is being tried again.
     """
-    stays = {EDITED, BLOCKED} if is_still_blocked else {EDITED}
+    stays = {EDITED, ATTEMPT_FAILED, *([BLOCKED] if is_still_blocked else [])}
     new = {added.type: build(added) for added in current}
     kept = {c["type"]: c for c in old if c["type"] in stays or c["type"] in new}
     for name, condition in new.items():

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from controller.core.decision import EventType
 from framework.kinds.compiled import Object, WantedWorkers
+from framework.kinds.trainingjob.status import ScalerEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,8 @@ class Snapshot:
     """The same for the status of a TrainingJob, which stays when the Framework is deleted."""
     scaler: str = ""
     """Scaler that is in progress: ``ScaleIn:namespace/name``; "" if there is none."""
+    scaler_end: ScalerEnd | None = None
+    """How the scaler ended that the status of the job names; None if none has ended."""
     obstacle: Obstacle | None = None
     """Why the execution of the last decision stopped; None if it did not."""
     has_settled_services: bool = False

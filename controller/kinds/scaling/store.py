@@ -1,13 +1,14 @@
 """The store of the scalers, by ``namespace/name`` of the job that they name.
 
 Its only sources are the watches, and the answers to our own writes until a watch shows the same. Of
-a scaler that has ended, only its version is kept. A scaler that names no TrainingJob has the key
-``namespace/``: it ends with the faults of its spec.
+a scaler that has ended, only its version and its end are kept. A scaler that names no TrainingJob
+has the key ``namespace/``: it ends with the faults of its spec.
 """
 
+import sys
 from bisect import bisect_left, insort
 from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeAlias
 
@@ -16,12 +17,14 @@ import msgspec
 from controller.kinds.scaling.trim import trim_scaler
 from controller.store.object_identity import parse_version
 from framework.kinds.scaling.reading import read_job_name, read_scaler
-from framework.kinds.scaling.status import decode_status, find_end, is_started
+from framework.kinds.scaling.status import SUCCEEDED, decode_status, find_end, is_started
 from framework.kinds.scaling.types import Scaler, ScalerKind, ScalerStatus
+from framework.kinds.trainingjob.status import ScalerEnd
 from framework.kube.resources import Object
 
 MAX_SCALERS = 100
 """Scalers of one job that a decision considers; the others wait until these have ended."""
+_MAX_REASON = 64
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,14 +36,20 @@ class _Id:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The job and the version of a scaler; kept for each scaler."""
+    """The job, the versions and the end of a scaler; kept for each scaler."""
 
     key: str
+    """``namespace/name`` of its job."""
     uid: str
     version: int
+    """The newest version that is known."""
+    first_version: int
+    """The version in which it was seen first."""
+    end: ScalerEnd | None = None
+    """How it ended; None if it has not."""
 
 
-_Order: TypeAlias = tuple[bool, str, str, str]
+_Order: TypeAlias = tuple[bool, str, int, str, str]
 
 
 @dataclass(slots=True)
@@ -49,6 +58,8 @@ class _Open:
 
     order: _Order
     """Its place among the scalers of its job."""
+    first_version: int
+    """The version in which it was seen first."""
     json: bytes
     """Its known fields as the API server has them."""
     scaler: Scaler | None = None
@@ -78,7 +89,8 @@ class _Job:
         for _, id_ in self._order:
             known = self.by_id[id_]
             if known.scaler is None:
-                known.scaler = read_scaler(id_.kind, _decode(known.json))
+                scaler = read_scaler(id_.kind, _decode(known.json))
+                known.scaler = replace(scaler, first_version=known.first_version)
             yield known.scaler
 
 
@@ -110,6 +122,15 @@ class ScalerStore:
         """Return whether a job has scalers that have not ended."""
         return key in self._open
 
+    def find_end(self, title: str) -> ScalerEnd | None:
+        """Find how the scaler of this title ended; None if it has not, or is gone."""
+        kind, _, rest = title.partition(":")
+        namespace, _, name = rest.partition("/")
+        if kind not in list(ScalerKind):
+            return None
+        known = self._known.get(_Id(ScalerKind(kind), namespace, name))
+        return None if known is None else known.end
+
     def get(self, scaler: Scaler) -> Object | None:
         """Return a scaler as the API server has it; None if it is gone or has ended."""
         known = self._known.get(_Id(scaler.kind, scaler.namespace, scaler.name))
@@ -128,16 +149,24 @@ class ScalerStore:
         id_ = _identify(kind, wire)
         version = parse_version(wire["metadata"].get("resourceVersion"))
         known = self._known.get(id_)
-        if known is not None and known.version > version:
-            return
+        if known is None or known.version <= version:
+            self._put(id_, wire, version, known)
+
+    def _put(self, id_: _Id, wire: Object, version: int, known: _Known | None) -> None:
+        """Take a scaler in place of ``known``."""
+        kind = id_.kind
         self._forget(id_)
         trimmed = trim_scaler(kind, wire)
         key = f"{id_.namespace}/{read_job_name(kind, trimmed)}"
-        self._known[id_] = _Known(key, str(wire["metadata"].get("uid")), version)
+        uid = str(wire["metadata"].get("uid"))
+        is_same = known is not None and known.uid == uid
+        first = known.first_version if known is not None and is_same else version
         status = decode_status(kind, trimmed.get("status"))
-        if find_end(status) is None and not wire["metadata"].get("deletionTimestamp"):
-            order = _find_order(id_, trimmed, status)
-            opened = _Open(order, msgspec.json.encode(trimmed))
+        end = _read_end(id_, status)
+        self._known[id_] = _Known(key, uid, version, first, end)
+        if end is None and not wire["metadata"].get("deletionTimestamp"):
+            order = _find_order(id_, trimmed, status, first)
+            opened = _Open(order, first, msgspec.json.encode(trimmed))
             self._open.setdefault(key, _Job()).add(id_, opened)
         self._on_change(key)
         if known is not None and known.key != key:
@@ -173,12 +202,14 @@ class ScalerStore:
 
     def replace(self, kind: ScalerKind, items: Iterable[Object]) -> None:
         """Take all scalers of one kind."""
-        for id_ in [id_ for id_ in self._known if id_.kind is kind]:
-            key = self._known[id_].key
+        before = {id_: known for id_, known in self._known.items() if id_.kind is kind}
+        for id_, known in before.items():
             self._forget(id_)
-            self._on_change(key)
+            self._on_change(known.key)
         for wire in items:
-            self.put(kind, wire)
+            id_ = _identify(kind, wire)
+            version = parse_version(wire["metadata"].get("resourceVersion"))
+            self._put(id_, wire, version, before.get(id_))
 
     def _forget(self, id_: _Id) -> None:
         known = self._known.pop(id_, None)
@@ -219,10 +250,19 @@ def _identify(kind: ScalerKind, wire: Object) -> _Id:
     return _Id(kind, str(metadata.get("namespace")), str(metadata.get("name")))
 
 
-def _find_order(id_: _Id, wire: Object, status: ScalerStatus) -> _Order:
+def _find_order(id_: _Id, wire: Object, status: ScalerStatus, first_version: int) -> _Order:
     # All times of the API server have the same form, so they are in the order of their texts.
     created = str(wire["metadata"].get("creationTimestamp"))
-    return not is_started(status), created, id_.name, id_.kind
+    return not is_started(status), created, status.order or first_version, id_.name, id_.kind
+
+
+def _read_end(id_: _Id, status: ScalerStatus) -> ScalerEnd | None:
+    end = find_end(status)
+    if end is None:
+        return None
+    # Scalers that have ended are many: each reason is kept once, and no message.
+    reason = sys.intern(end.reason[:_MAX_REASON])
+    return ScalerEnd(f"{id_.kind}:{id_.namespace}/{id_.name}", end.type == SUCCEEDED, reason)
 
 
 def _decode(json: bytes) -> Object:

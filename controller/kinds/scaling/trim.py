@@ -25,6 +25,7 @@ _STATUS: Shape = {
     "addPods": None,
     "launcherUID": None,
     "jobUID": None,
+    "order": None,
     "failure": {"reason": None, "message": None},
 }
 _METADATA: Shape = dict.fromkeys(

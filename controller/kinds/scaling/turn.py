@@ -57,6 +57,7 @@ from framework.kinds.scaling.snapshot import (
 )
 from framework.kinds.scaling.status import SCALING, find_condition, is_started
 from framework.kinds.scaling.types import Failure, Scaler
+from framework.kinds.trainingjob.status import ScalerEnd
 from framework.kube.client import KubeClient
 from framework.kube.errors import (
     ApiError,
@@ -87,6 +88,8 @@ class Turn:
     """The next step of each scaler."""
     current: Scaler | None = None
     """The scaler in progress."""
+    shown_end: ScalerEnd | None = None
+    """How the scaler ended that the status of the job still names; None if it has not."""
     is_stale: bool = False
     """Whether the decision was dropped, because the store is behind the API server."""
     pause_seconds: float | None = None
@@ -144,7 +147,8 @@ class Scalers:
         if await self._is_stale(job, framework, decision, current):
             dropped = replace(decision, actions=())
             return Turn(job, framework, dropped, current, is_stale=True, pause_seconds=pause)
-        return Turn(job, framework, decision, current, pause_seconds=pause)
+        end = self._store.find_end(read_shown(job)) if job else None
+        return Turn(job, framework, decision, current, end, pause_seconds=pause)
 
     async def _is_stale(
         self,
@@ -263,6 +267,7 @@ def add_scaling(snapshot: Snapshot, turn: Turn) -> Snapshot:
         annotations={} if scaled is None else {name: scaled.encode()},
         scaled_workers=None if scaled is None else scaled.build_wire(),
         scaler=shown,
+        scaler_end=None if shown == read_shown(snapshot.job) else turn.shown_end,
     )
 
 

@@ -31,7 +31,7 @@ def admit(scaler: Scaler, job: JobFacts | None, now: datetime) -> Action | None:
     if is_admitted(scaler):
         return None
     text = f"{scaler.title} is created for the TrainingJob {job.name}"
-    status = statuses.set_job(scaler.status, job.uid)
+    status = statuses.set_job(scaler.status, job.uid, scaler.first_version)
     return WriteStatus(scaler, statuses.add_condition(status, statuses.CREATED, "", text, now))
 
 

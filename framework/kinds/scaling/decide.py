@@ -1,8 +1,10 @@
 """The next step of the scalers of one TrainingJob: a pure function. The caller executes it.
 
 1. Each new scaler gets the job as owner, and then the condition Created. One with faults ends.
-2. One scaler at a time is in progress; the others wait in the order of their creation. A scaler
-   starts when the launcher runs and the job has the workers that its ``replicas`` ask for.
+2. One scaler at a time is in progress; the others wait in the order of their creation. Of those
+   that were created in the same second, the resourceVersion decides with which a controller first
+   saw each (status field ``order``), and then the name. A scaler starts when the launcher runs and
+   the job has the workers that its ``replicas`` ask for.
 3. Start: choose the workers, and store their names with the condition Scaling. A scaler that asks
    for too many or too few workers ends here, and nothing was changed.
 4. Write the request for the launcher's agent into the attempt's ConfigMap, and change the wanted
@@ -82,8 +84,10 @@ def refuse(scaler: Scaler, action: Action, failure: Failure, now: datetime) -> W
     return WriteStatus(scaler, replace(scaler.status, failure=failure))
 
 
-def _get_order(scaler: Scaler) -> tuple[datetime, str, str]:
-    return scaler.created_at, scaler.name, scaler.kind
+def _get_order(scaler: Scaler) -> tuple[datetime, int, str, str]:
+    # Creation times are in seconds. A new controller sees later versions, so the first is stored.
+    order = scaler.status.order or scaler.first_version
+    return scaler.created_at, order, scaler.name, scaler.kind
 
 
 def _observe(current: Scaler | None, snapshot: ScalingSnapshot) -> ActiveScaler | None:

@@ -14,10 +14,12 @@ from framework.kinds.scaling.decode import decode_scaler_spec
 from framework.kinds.scaling.snapshot import JobFacts
 from framework.kinds.scaling.status import decode_status, is_started
 from framework.kinds.scaling.types import Scaler, ScalerKind, ScalerSpec
+from framework.kinds.trainingjob.conditions import FAILED, SUCCEEDED
 from framework.kinds.trainingjob.decode import decode_trainingjob
 from framework.kinds.trainingjob.defaults import complete, find_faults
-from framework.kinds.trainingjob.status import FAILED, SUCCEEDED
-from framework.kinds.trainingjob.types import SUSPENDED_ANNOTATION, ReplicaSpec, ReplicaSpecs
+from framework.kinds.trainingjob.fixed import read_slots
+from framework.kinds.trainingjob.status import is_suspended
+from framework.kinds.trainingjob.types import ReplicaSpec, ReplicaSpecs
 
 _ENDS = {SUCCEEDED: "has succeeded", FAILED: "has failed"}
 
@@ -67,10 +69,10 @@ def read_job(job: Mapping[str, Any], framework: Framework | None) -> JobFacts:
     """Read what scalers need of a TrainingJob; ``framework`` None: it has none."""
     metadata = job["metadata"]
     name, uid = str(metadata.get("name")), str(metadata.get("uid"))
-    is_suspended = (metadata.get("annotations") or {}).get(SUSPENDED_ANNOTATION) == "true"
+    is_stopped = is_suspended(job)
     # What a scaler has added to a suspended job is removed even after its Pods have ended.
-    final = _find_final_end(job, None if is_suspended else framework)
-    end = "is suspended" if is_suspended else final
+    final = _find_final_end(job, None if is_stopped else framework)
+    end = "is suspended" if is_stopped else final
     try:
         decoded = decode_trainingjob(job)
         faults = list(find_faults(decoded))
@@ -89,12 +91,18 @@ def read_job(job: Mapping[str, Any], framework: Framework | None) -> JobFacts:
     return JobFacts(
         name=name,
         uid=uid,
-        slots=complete(decoded).slots,
+        slots=_find_slots(job, framework) or complete(decoded).slots,
         min_workers=worker.min_replicas,
         max_workers=worker.max_replicas,
         end=end,
         is_final=bool(final),
     )
+
+
+def _find_slots(job: Mapping[str, Any], framework: Framework | None) -> int | None:
+    """Find the processes per worker that are fixed since the Framework exists; None before."""
+    status = job.get("status")
+    return read_slots(status) if framework is not None and isinstance(status, Mapping) else None
 
 
 def _find_final_end(job: Mapping[str, Any], framework: Framework | None) -> str:

@@ -1,8 +1,8 @@
 """The status of a scaler, in the form of the original. Pure.
 
 Conditions are added in the order Created, Scaling, ScriptExecuted, then ScaleSucceeded or
-ScaleFailed; the last one is the PHASE column. Three fields are not in the original: ``jobUID``,
-``launcherUID`` and ``failure``.
+ScaleFailed; the last one is the PHASE column. Four fields are not in the original: ``jobUID``,
+``order``, ``launcherUID`` and ``failure``.
 """
 
 from collections.abc import Mapping
@@ -34,6 +34,8 @@ def encode_status(kind: ScalerKind, status: ScalerStatus) -> Object:
         wire[_PODS[kind]] = list(status.pods)
     if status.job_uid:
         wire["jobUID"] = status.job_uid
+    if status.order:
+        wire["order"] = status.order
     if status.launcher_uid:
         wire["launcherUID"] = status.launcher_uid
     if status.failure is not None:
@@ -59,6 +61,7 @@ def decode_status(kind: ScalerKind, wire: object) -> ScalerStatus:
         if isinstance(pods, list)
         else (),
         job_uid=_read_text(wire.get("jobUID")),
+        order=_read_number(wire.get("order")),
         launcher_uid=_read_text(wire.get("launcherUID")),
         failure=_decode_failure(failure) if isinstance(failure, Mapping) else None,
     )
@@ -72,9 +75,9 @@ def add_condition(
     return replace(status, conditions=(*status.conditions, condition))
 
 
-def set_job(status: ScalerStatus, uid: str) -> ScalerStatus:
-    """Store the UID of the job for which the scaler was created."""
-    return replace(status, job_uid=uid)
+def set_job(status: ScalerStatus, uid: str, order: int) -> ScalerStatus:
+    """Store the UID of the job for which the scaler was created, and its place in the order."""
+    return replace(status, job_uid=uid, order=order)
 
 
 def find_condition(status: ScalerStatus, type_: str) -> Condition | None:
@@ -125,6 +128,10 @@ def _decode_condition(wire: Object) -> Condition | None:
 
 def _read_text(value: object) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _read_number(value: object) -> int:
+    return value if type(value) is int and value > 0 else 0
 
 
 def _decode_failure(wire: Mapping[str, Any]) -> Failure:

@@ -66,6 +66,9 @@ class ScalerStatus:
     """Names of the workers' Pods to remove or to add: the plan."""
     job_uid: str = ""
     """UID of the job for which it was created."""
+    order: int = 0
+    """Its place among the scalers that were created in the same second: the ``first_version`` that
+    a controller knew when it wrote the condition Created; 0 before."""
     launcher_uid: str = ""
     """Pod of the launcher whose agent is asked."""
     failure: Failure | None = None
@@ -92,6 +95,8 @@ class Scaler:
     """What it asks for; None if it has faults."""
     faults: tuple[FieldError, ...] = ()
     """The faults of its spec."""
+    first_version: int = 0
+    """The resourceVersion with which this controller first saw it."""
     status: ScalerStatus = field(default_factory=ScalerStatus)
     """What has been done."""
 

@@ -15,23 +15,18 @@ Example: master and one worker run, and the other worker is being retried: phase
 Running, WORKER Running with the counts {Running: 1, Starting: 1}, last condition Recovering.
 """
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from framework.api.completion import PERMANENT
-from framework.api.endings import (
-    INHERITED_CODES,
-    describe_framework_end,
-    find_failed_container,
-)
+from framework.api.endings import INHERITED_CODES
 from framework.api.states import FrameworkState
-from framework.api.types import Framework, FrameworkStatus, TaskRoleSpec, TaskStatus
+from framework.api.types import Framework, TaskRoleSpec, TaskStatus
 from framework.api.wire import format_time
 from framework.kinds.compiled import Object
+from framework.kinds.ends import describe_failure
 from framework.kinds.observing import (
     MAX_MESSAGE,
     AddedCondition,
@@ -48,8 +43,6 @@ TRANSLATED = "RestartPolicyTranslated"
 """Not in the original: the TfJob has a restartPolicy that its Pods do not have."""
 _MAX_CONDITIONS = 10
 _MASTER_ROLE = MASTER.lower()
-# In diagnostics, before the JSON of a Pod.
-_POD_FAILED = "Pod failed: "
 _TIMES = frozenset({"transitionTime"})
 _CREATING = frozenset(
     {
@@ -118,34 +111,10 @@ def _find_state(framework: Framework | None, facts: TfJobFacts) -> str:
 
 
 def _find_reason(framework: Framework | None, facts: TfJobFacts) -> str:
-    status = None if framework is None else framework.status
-    completion = None if status is None else status.attempt_status.completion_status
     if facts.fault:
         return facts.fault[:MAX_MESSAGE]
-    if status is None or completion is None or completion.type.is_succeeded:
-        return ""
-    permanent = ", which is permanent" if completion.type.has_attribute(PERMANENT) else ""
-    explanation = completion.diagnostics.partition(_POD_FAILED)[0].rstrip(": ")
-    output = _find_last_output(status)
-    details = "; ".join(filter(None, (explanation, output and f"last output: {output}")))
-    end = f"{describe_framework_end(status)}{permanent}"
-    return f"{end}: {details}"[:MAX_MESSAGE] if details else end
-
-
-def _find_last_output(status: FrameworkStatus) -> str:
-    """Find the last line that the failed container of the master left; "" if there is none."""
-    master = status.attempt_status.find_role(_MASTER_ROLE)
-    end = master.tasks[0].attempt_status.completion_status if master and master.tasks else None
-    container = None if end is None else find_failed_container(end)
-    text = "" if container is None else container.message.strip()
-    try:
-        # Agents leave an object.
-        found = json.loads(text) if text.startswith("{") else None
-    except (ValueError, RecursionError):
-        found = None
-    message = found.get("message") if isinstance(found, dict) else None
-    lines = str(message or text).splitlines()
-    return lines[-1].strip() if lines else ""
+    status = None if framework is None else framework.status
+    return describe_failure(status, _MASTER_ROLE)[:MAX_MESSAGE]
 
 
 def _list_replicas(framework: Framework) -> list[Object]:

@@ -1,16 +1,19 @@
 """Maps a Framework to the status of its TrainingJob. Pure.
 
 1. ``conditions`` are added in the order Created, WorkersCreated, WorkersReady, LauncherCreated,
-   Running, then Succeeded or Failed; each waits for the one before it. Suspended and Scaling may
-   come at any time. A condition that changes moves to the end. Before them are the
+   Running, then Succeeded or Failed; each waits for the one before it. Once the launcher runs, the
+   others no longer wait for WorkersReady, which may not have been observed. Suspended and Scaling
+   may come at any time; at the end of a scaler, Scaling becomes False, and ScaleSucceeded or
+   ScaleFailed follows. A condition that changes moves to the end. Before them are the
    conditions that the original does not have (``AddedCondition``).
 2. ``phase`` is Created, Running, Scaling, Succeeded, Failed or Suspended.
-3. When the job is started again, its conditions begin anew, and ``restartCount`` has the number.
+3. When the job is started again, its conditions begin anew, ``restartCount`` has the number, and
+   AttemptFailed why the attempt before failed.
 4. ``targetWorkers`` has the names of the wanted workers, ``currentWorkers`` of those that run.
    ``workerSelector`` selects their Pods, for the subresource scale.
 
 Invariants: equal inputs give equal statuses; a status without news is the old one; after Succeeded
-and Failed, Running is False.
+and Failed, Running is False; Suspended stays True once the job had a Framework.
 
 Example: both workers run, and the launcher is still in its barrier: phase Created, last condition
 LauncherCreated, replicaStatuses {Launcher: {}, Worker: {active: 2}}.
@@ -21,13 +24,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from framework.api.endings import INHERITED_CODES
 from framework.api.naming import build_pod_name
 from framework.api.states import FrameworkState
 from framework.api.types import Framework, TaskStatus
 from framework.api.wire import format_time
 from framework.kinds.compiled import Object
+from framework.kinds.ends import describe_failure, describe_task_failure
 from framework.kinds.observing import (
-    MAX_MESSAGE,
+    ATTEMPT_FAILED,
+    WORKERS_FAILED,
     AddedCondition,
     is_running,
     list_tasks,
@@ -35,14 +41,41 @@ from framework.kinds.observing import (
     split_added,
     update_added,
 )
-from framework.kinds.trainingjob.types import LAUNCHER, WORKER
+from framework.kinds.trainingjob.conditions import (
+    CREATED,
+    FAILED,
+    LAUNCHER_CREATED,
+    RUNNING,
+    SCALE_FAILED,
+    SCALE_SUCCEEDED,
+    SCALING,
+    SUCCEEDED,
+    SUSPENDED,
+    TIMES,
+    WORKERS_CREATED,
+    WORKERS_READY,
+    News,
+    build_added_condition,
+    end_condition,
+    set_condition,
+)
+from framework.kinds.trainingjob.types import LAUNCHER, SUSPENDED_ANNOTATION, WORKER
 
-CREATED, RUNNING, SUCCEEDED, FAILED = "Created", "Running", "Succeeded", "Failed"
-SCALING, SUSPENDED = "Scaling", "Suspended"
-WORKERS_CREATED, WORKERS_READY = "WorkersCreated", "WorkersReady"
-LAUNCHER_CREATED = "LauncherCreated"
 _EVICTED = "Evicted"
-_TIMES = frozenset({"lastUpdateTime", "lastTransitionTime"})
+_WORKER_FAILED = "TrainingJobWorkerFailed"
+"""Reason of an Event of the original."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalerEnd:
+    """The end of the scaler that was in progress."""
+
+    title: str
+    """``ScaleIn:namespace/name``."""
+    is_succeeded: bool
+    """Whether it has succeeded."""
+    reason: str
+    """Reason of its last condition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,24 +83,33 @@ class TrainingJobFacts:
     """What the TrainingJob itself and its scalers say about its status."""
 
     is_suspended: bool = False
-    """Whether its annotation stops it."""
+    """Whether it is stopped (``is_suspended``)."""
     fault: str = ""
     """Why it was refused; "" if it was not."""
     scaler: str = ""
     """Scaler that is in progress: ``ScaleIn:namespace/name``; "" if there is none."""
+    scaler_end: ScalerEnd | None = None
+    """How the scaler ended that the old status names; None if none has ended."""
     added_conditions: tuple[AddedCondition, ...] = ()
     """Conditions that the original does not have."""
     is_still_blocked: bool = False
     """Whether an object that could not be created is being tried again."""
 
 
-@dataclass(frozen=True, slots=True)
-class _News:
-    """A condition that is true."""
+def is_suspended(job: Mapping[str, Any]) -> bool:
+    """Return whether a TrainingJob is stopped.
 
-    type: str
-    reason: str
-    message: str
+    It is while it has the annotation. If it had a Framework, it stays so without the annotation:
+    the Framework was stopped, which is final.
+    """
+    annotations = job["metadata"].get("annotations")
+    if isinstance(annotations, Mapping) and annotations.get(SUSPENDED_ANNOTATION) == "true":
+        return True
+    status = job.get("status")
+    if not isinstance(status, Mapping) or not status.get("targetWorkers"):
+        return False
+    conditions = read_conditions(status)
+    return any(c["type"] == SUSPENDED and c.get("status") == "True" for c in conditions)
 
 
 def map_trainingjob_status(
@@ -82,13 +124,19 @@ def map_trainingjob_status(
     is_new_attempt = restarts > _read_number((old or {}).get("restartCount"))
     ours, known = split_added(read_conditions(old))
     conditions = [] if is_new_attempt else known
+    if not facts.scaler:
+        conditions = end_condition(conditions, SCALING, now)
+    if not facts.is_suspended:
+        conditions = end_condition(conditions, SUSPENDED, now)
     for news in _list_news(name, framework, facts):
-        conditions = _set_condition(conditions, news, now)
+        conditions = set_condition(conditions, news, now)
+    if _is_completed(framework):
+        ours = [condition for condition in ours if condition["type"] != ATTEMPT_FAILED]
     added_conditions = update_added(
         ours,
-        facts.added_conditions,
+        [*facts.added_conditions, *_list_failures(name, framework)],
         lambda added: build_added_condition(added, now),
-        _TIMES,
+        TIMES,
         is_still_blocked=facts.is_still_blocked,
     )
     status: Object = {
@@ -105,64 +153,71 @@ def map_trainingjob_status(
     return status
 
 
-def _list_news(name: str, framework: Framework | None, facts: TrainingJobFacts) -> Iterator[_News]:
-    yield _News(CREATED, "TrainingJobCreated", f"TrainingJob {name} is created.")
+def _list_news(name: str, framework: Framework | None, facts: TrainingJobFacts) -> Iterator[News]:
+    yield News(CREATED, "TrainingJobCreated", f"TrainingJob {name} is created.")
     if facts.fault:
-        yield _News(FAILED, "TrainingJobFailed", facts.fault)
+        yield News(FAILED, "TrainingJobFailed", facts.fault)
         return
     if facts.is_suspended:
-        yield _News(SUSPENDED, "WaitingResourceTimeout", f"TrainingJob {name} is suspended.")
+        yield News(SUSPENDED, "WaitingResourceTimeout", f"TrainingJob {name} is suspended.")
         return
     if framework is None or framework.status is None:
         return
     yield from _list_starts(name, framework)
+    if facts.scaler_end is not None:
+        yield _describe_scaler_end(facts.scaler_end)
     if facts.scaler:
-        yield _News(SCALING, "ScalingStart", f"trainingjob {name} executes {facts.scaler}")
+        yield News(SCALING, "ScalingStart", f"trainingjob {name} executes {facts.scaler}")
     end = _find_end(name, framework)
     if end is not None:
         yield end
 
 
-def _list_starts(name: str, framework: Framework) -> Iterator[_News]:
-    """List what has been reached on the way to Running; each step needs the one before it."""
+def _list_starts(name: str, framework: Framework) -> Iterator[News]:
+    """List what has been reached on the way to Running."""
     workers, launchers = list_tasks(framework, WORKER), list_tasks(framework, LAUNCHER)
     wanted = framework.spec.find_role(WORKER)
     count = wanted.wanted_count if wanted else 0
     running = sum(1 for worker in workers if is_running(worker))
     launcher = launchers[0] if launchers else None
-    is_launched = launcher is not None and (is_running(launcher) or launcher.is_completed)
+    is_launched = launcher is not None and _has_run(launcher)
     steps = (
         (
             sum(map(_is_created, workers)) >= count,
-            _News(WORKERS_CREATED, "", "workers are created"),
+            News(WORKERS_CREATED, "", "workers are created"),
         ),
-        (
-            running >= count or is_launched,
-            _News(WORKERS_READY, "", f"all workers ({count}) are running"),
-        ),
+        (running >= count, News(WORKERS_READY, "", f"all workers ({count}) are running")),
         (
             launcher is not None and _is_created(launcher),
-            _News(LAUNCHER_CREATED, "", "launcher is created"),
+            News(LAUNCHER_CREATED, "", "launcher is created"),
         ),
-        (is_launched, _News(RUNNING, "TrainingJobRunning", f"job {name} is running.")),
+        (is_launched, News(RUNNING, "TrainingJobRunning", f"job {name} is running.")),
     )
     for is_reached, news in steps:
-        if not is_reached:
+        if is_reached:
+            yield news
+        elif not is_launched:
             return
-        yield news
+
+
+def _has_run(launcher: TaskStatus) -> bool:
+    """Return whether the container of the launcher runs or has run: its barrier has ended well."""
+    has_started = launcher.attempt_status.run_time is not None
+    is_over = launcher.is_completed and (has_started or launcher.is_succeeded)
+    return is_running(launcher) or is_over
 
 
 def _is_created(task: TaskStatus) -> bool:
     return task.attempt_status.pod_uid is not None
 
 
-def _find_end(name: str, framework: Framework) -> _News | None:
+def _find_end(name: str, framework: Framework) -> News | None:
     status = framework.status
-    if status is None or status.state is not FrameworkState.COMPLETED:
+    if status is None or not _is_completed(framework):
         return None
     completion = status.attempt_status.completion_status
     if completion is not None and completion.type.is_succeeded:
-        return _News(SUCCEEDED, "TrainingJobSucceeded", f"job {name} successfully completed.")
+        return News(SUCCEEDED, "TrainingJobSucceeded", f"job {name} successfully completed.")
     is_evicted = any(
         task.attempt_status.completion_status is not None
         and task.attempt_status.completion_status.pod is not None
@@ -170,49 +225,48 @@ def _find_end(name: str, framework: Framework) -> _News | None:
         for task in list_tasks(framework, LAUNCHER)
     )
     reason = "TrainingJobEvicted" if is_evicted else "TrainingJobFailed"
-    details = "" if completion is None else completion.diagnostics
-    if completion is not None and completion.trigger is not None:
-        details = completion.trigger.message
-    return _News(FAILED, reason, f"job {name} has failed: {details}")
+    return News(FAILED, reason, f"job {name} has failed: {describe_failure(status, LAUNCHER)}")
 
 
-def _set_condition(conditions: list[Object], news: _News, now: datetime) -> list[Object]:
-    """Add a condition at the end, unless it is there already; nothing follows Failed."""
-    true = {c["type"]: c for c in conditions if c.get("status") == "True"}
-    if FAILED in true or SUCCEEDED in true:
-        return conditions
-    old = true.get(news.type) or {}
-    # The text of the others may change without news, for example with the number of workers.
-    is_same_text = news.type != SCALING or old.get("message") == news.message
-    if old and (old.get("reason") or "") == news.reason and is_same_text:
-        return conditions
-    kept = [c for c in conditions if c["type"] != news.type]
-    if news.type in {FAILED, SUCCEEDED}:
-        kept = [_set_false(c, now) if c["type"] == RUNNING else c for c in kept]
-    return [*kept, _build_condition(news.type, news.reason, news.message, now)]
+def _describe_scaler_end(end: ScalerEnd) -> News:
+    kind, _, name = end.title.partition(":")
+    reason = f"Scaling{kind.removeprefix('Scale')}"
+    if end.is_succeeded:
+        return News(SCALE_SUCCEEDED, f"{reason}Succeeded", f"{end.title} has succeeded")
+    remedy = f"kubectl describe {kind.lower()} {name.rpartition('/')[2]}"
+    text = f"{end.title} has failed ({end.reason}); details: {remedy}"
+    return News(SCALE_FAILED, f"{reason}Failed", text)
 
 
-def build_added_condition(added: AddedCondition, now: datetime) -> Object:
-    """Build the JSON of a condition that the original does not have."""
-    return _build_condition(added.type, added.reason, added.message, now)
+def _list_failures(name: str, framework: Framework | None) -> Iterator[AddedCondition]:
+    """List what has failed in an attempt: workers that are not replaced, or the attempt itself."""
+    if framework is None or framework.status is None:
+        return
+    failed = [
+        (task.index, end)
+        for task in list_tasks(framework, WORKER)
+        if (end := task.attempt_status.completion_status) is not None
+        if task.is_failed and end.code not in INHERITED_CODES
+    ]
+    if failed:
+        index, end = failed[0]
+        text = describe_task_failure(build_pod_name(name, WORKER, index), end)
+        yield AddedCondition(
+            WORKERS_FAILED,
+            _WORKER_FAILED,
+            f"{len(failed)} failed, and the restartPolicy of worker does not replace them; {text}",
+        )
+    attempt = framework.status.attempt_status
+    completion = attempt.completion_status
+    is_over = completion is not None and completion.code not in INHERITED_CODES
+    text = describe_failure(framework.status, LAUNCHER) if is_over else ""
+    if text and not _is_completed(framework):
+        yield AddedCondition(ATTEMPT_FAILED, "TrainingJobFailed", f"attempt {attempt.id}: {text}")
 
 
-def _build_condition(type_: str, reason: str, message: str, now: datetime) -> Object:
-    time = format_time(now)
-    condition = {
-        "type": type_,
-        "status": "True",
-        "reason": reason,
-        "message": message[:MAX_MESSAGE],
-        "lastUpdateTime": time,
-        "lastTransitionTime": time,
-    }
-    return {key: value for key, value in condition.items() if value}
-
-
-def _set_false(condition: Object, now: datetime) -> Object:
-    time = format_time(now)
-    return {**condition, "status": "False", "lastUpdateTime": time, "lastTransitionTime": time}
+def _is_completed(framework: Framework | None) -> bool:
+    status = None if framework is None else framework.status
+    return status is not None and status.state is FrameworkState.COMPLETED
 
 
 def _find_phase(conditions: list[Object], facts: TrainingJobFacts) -> str:

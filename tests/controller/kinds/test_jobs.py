@@ -144,6 +144,44 @@ async def test_suspended_job_has_no_framework_and_one_that_runs_is_stopped() -> 
         assert jobs.read_status()["phase"] == "Suspended"
 
 
+async def test_suspension_of_a_job_that_ran_is_final() -> None:
+    suspend = {"job-supervisor.kube-ai.io/job-suspended": "true"}
+    async with open_jobs("TrainingJob") as jobs:
+        await run(jobs)
+        await edit(jobs, jobs.resource, lambda job: job["metadata"].update(annotations=suspend))
+        await jobs.wait_for_phase("Suspended")
+        await asyncio.sleep(REST_SECONDS)
+        before = jobs.read_status()
+        await edit(jobs, jobs.resource, lambda job: job["metadata"].pop("annotations"))
+        await asyncio.sleep(REST_SECONDS)
+        assert jobs.read_status() == before
+        assert before["phase"] == "Suspended"
+        assert jobs.read_framework()["spec"]["executionType"] == "Stop"
+        await jobs.world.user.delete(FRAMEWORKS, NAMESPACE, jobs.name)
+        await asyncio.sleep(REST_SECONDS)
+        assert jobs.find(FRAMEWORKS, jobs.name) is None
+        assert jobs.read_status() == before
+
+
+async def test_suspension_that_ends_before_the_framework_is_stopped_is_final() -> None:
+    suspend = {"job-supervisor.kube-ai.io/job-suspended": "true"}
+    async with open_jobs("TrainingJob") as jobs:
+        await run(jobs)
+        jobs.world.programs[0].kill()
+        job = jobs.read()
+        status = {**job["status"], "phase": "Suspended"}
+        condition = {"type": "Suspended", "status": "True", "reason": "WaitingResourceTimeout"}
+        status["conditions"] = [*status["conditions"], condition]
+        await jobs.world.user.replace(
+            jobs.resource, NAMESPACE, jobs.name, {**job, "status": status}, subresource="status"
+        )
+        assert suspend.keys().isdisjoint(jobs.read()["metadata"].get("annotations") or {})
+        jobs.world.start("another")
+        await asyncio.sleep(REST_SECONDS)
+        assert jobs.read_framework()["spec"]["executionType"] == "Stop"
+        assert jobs.read_status()["phase"] == "Suspended"
+
+
 def replace_workers(policy: str) -> Callable[[Object], None]:
     return lambda job: job["spec"]["etReplicaSpecs"]["worker"].update(restartPolicy=policy)
 

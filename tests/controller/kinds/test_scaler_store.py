@@ -9,6 +9,7 @@ from controller.kinds.scaling.execute import ScalerExecutor
 from controller.kinds.scaling.store import MAX_SCALERS, ScalerSink, ScalerStore
 from framework.api.codec import decode_framework
 from framework.kinds.scaling.types import Scaler, ScalerKind
+from framework.kinds.trainingjob.status import ScalerEnd
 from framework.kube.resources import FRAMEWORKS, SCALE_INS, Object, Resource
 from tests.controller.kinds.jobworlds import open_jobs
 from tests.controller.kinds.scalerworlds import build_scaler_wire, open_scaled_job
@@ -71,6 +72,41 @@ def test_scaler_in_progress_comes_first_then_the_oldest(stored: Stored) -> None:
     stored.store.put(OUT, build("c", 3, second=0))
     stored.store.put(IN, build("z", 4, second=9, conditions=("Created", "Scaling")))
     assert stored.list_names() == ["z", "c", "a", "b"]
+
+
+def test_scalers_of_one_second_are_in_the_order_in_which_they_were_seen(stored: Stored) -> None:
+    stored.store.put(IN, build("b", 5))
+    stored.store.put(IN, build("a", 7))
+    stored.store.put(IN, build("b", 9))  # with its owner
+    assert stored.list_names() == ["b", "a"]
+    assert [scaler.first_version for scaler in stored.store.list_open(KEY)] == [5, 7]
+    stored.store.replace(IN, [build("a", 7), build("b", 9)])
+    assert stored.list_names() == ["b", "a"]
+    stored.store.put(OUT, build("c", 8))
+    assert stored.list_names() == ["b", "a", "c"]
+
+
+def test_stored_order_counts_after_a_restart(stored: Stored) -> None:
+    first = build("b", 9, conditions=("Created",))
+    first["status"]["order"] = 5
+    stored.store.put(IN, build("a", 7))
+    stored.store.put(IN, first)
+    assert stored.list_names() == ["b", "a"]
+    assert [scaler.status.order for scaler in stored.store.list_open(KEY)] == [5, 0]
+
+
+def test_end_of_a_scaler_is_kept_until_it_is_deleted(stored: Stored) -> None:
+    title = f"ScaleIn:{NAMESPACE}/one"
+    assert stored.store.find_end(title) is None
+    stored.store.put(IN, build(version=1))
+    assert stored.store.find_end(title) is None
+    wire = build(version=2, conditions=("Created", "ScaleFailed"))
+    wire["status"]["conditions"][-1]["reason"] = "Timeout"
+    stored.store.put(IN, wire)
+    assert stored.store.find_end(title) == ScalerEnd(title, is_succeeded=False, reason="Timeout")
+    stored.store.remove(IN, wire)
+    assert stored.store.find_end(title) is None
+    assert stored.store.find_end("Other:x/y") is None
 
 
 def test_decision_considers_a_hundred_scalers_with_the_one_in_progress(stored: Stored) -> None:

@@ -56,7 +56,8 @@ async def test_scale_out_adds_workers_and_runs_its_script_when_they_run() -> Non
         assert scaled.read_conditions("ScaleOut", "more") == SUCCESS
         assert scaled.agent.scripts == [made["metadata"]["uid"]]
         await check_calm(scaled, [0, 1, 2, 3])
-        assert "Scaling" in scaled.jobs.read_conditions()
+        states = {c["type"]: c["status"] for c in scaled.jobs.read_status()["conditions"]}
+        assert (states["Scaling"], states["ScaleSucceeded"]) == ("False", "True")
 
 
 async def test_scale_in_by_name_leaves_a_gap_that_later_changes_of_the_job_keep() -> None:
@@ -72,6 +73,31 @@ async def test_scale_in_by_name_leaves_a_gap_that_later_changes_of_the_job_keep(
         await check_calm(scaled, [1])
         framework = scaled.find(FRAMEWORKS, "elastic")
         assert framework["spec"]["retryPolicy"]["maxRetryCount"] == 6
+
+
+async def test_scalers_of_one_second_are_carried_out_in_the_order_of_their_creation() -> None:
+    async with open_scaled_job() as scaled:
+        await start(scaled)
+        made = [
+            (await scaled.create(kind, name, script="/s.sh"))["metadata"]["uid"]
+            for kind, name in (("ScaleOut", "z"), ("ScaleIn", "y"), ("ScaleOut", "x"))
+        ]
+        for kind, name in (("ScaleOut", "x"), ("ScaleIn", "y"), ("ScaleOut", "z")):
+            assert await scaled.wait_for_end(kind, name) == "ScaleSucceeded"
+        assert scaled.agent.scripts == made
+        await check_calm(scaled, [0, 1, 2])
+
+
+async def test_failed_scaler_is_a_condition_of_its_job() -> None:
+    async with open_scaled_job() as scaled:
+        scaled.agent.code = 3
+        await start(scaled)
+        await scaled.create("ScaleOut", "more", script="/s.sh")
+        assert await scaled.wait_for_end("ScaleOut", "more") == "ScaleFailed"
+        await check_calm(scaled, [0, 1])
+        last = scaled.jobs.read_status()["conditions"][-1]
+        assert (last["type"], last["reason"]) == ("ScaleFailed", "ScalingOutFailed")
+        assert last["message"].startswith(f"ScaleOut:{NAMESPACE}/more has failed (ScriptFailed)")
 
 
 async def test_status_of_the_job_names_the_scaler_in_progress() -> None:

@@ -88,8 +88,8 @@ def test_scaler_of_an_earlier_job_ends_and_changes_nothing() -> None:
     assert simulation.get_last()[1:] == (
         "JobNotFound",
         (
-            "the TrainingJob gang that it was created for is gone: for the present one, create another "
-            "scaler"
+            "the TrainingJob gang that it was created for is gone: for the present one, create "
+            "another scaler"
         ),
     )
     assert simulation.workers == {0, 1, 2, 3}

@@ -143,8 +143,8 @@ def test_workers_of_a_scaler(
             {"max_workers": 3},
             "AboveMaxReplicas",
             (
-                "there would be 4 workers, and maxReplicas of gang is 3: raise it, or create a ScaleOut "
-                "of fewer workers"
+                "there would be 4 workers, and maxReplicas of gang is 3: raise it, or create a "
+                "ScaleOut of fewer workers"
             ),
         ),
         (build_scaler(kind=OUT, count=9998), {}, "AboveMaxReplicas", "at most 9999: create"),
@@ -216,6 +216,25 @@ def test_one_scaler_at_a_time_in_the_order_of_creation() -> None:
     # `a` removed worker 0, then `b` the highest two of 1, 2, 3 and 4.
     assert simulation.workers == {1, 2}
     assert simulation.overlaps == 0
+
+
+@pytest.mark.parametrize("has_crashed", [False, True])
+def test_scalers_of_one_second_start_in_the_order_of_their_creation(*, has_crashed: bool) -> None:
+    simulation = Simulation()
+    simulation.add(
+        replace(build_scaler("b", OUT), first_version=7),
+        replace(build_scaler("a", IN), first_version=9),
+    )
+    for _ in range(2):
+        simulation.run_controller()
+    assert [s.status.order for s in simulation.scalers.values()] == [7, 9]
+    if has_crashed:  # the next controller sees later versions, in another order
+        for name, version in (("b", 20), ("a", 11)):
+            simulation.add(replace(simulation.scalers[name], first_version=version))
+    simulation.run()
+    starts = {name: simulation.scalers[name].status.conditions[1].since for name in ("a", "b")}
+    assert starts["b"] <= starts["a"]
+    assert simulation.pods == [("created", 2), ("deleted", 2)]
 
 
 def test_worker_that_never_runs_is_removed_again() -> None:

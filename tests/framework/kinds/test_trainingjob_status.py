@@ -5,16 +5,31 @@ from typing import Any
 
 import pytest
 
-from framework.api.completion import CONTAINER_PERMANENT_FAILED, SUCCEEDED, complete_task
+from framework.api.completion import (
+    CONTAINER_PERMANENT_FAILED,
+    FRAMEWORK_ATTEMPT_COMPLETION,
+    SUCCEEDED,
+    complete_task,
+)
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import (
+    CompletionPolicyTriggerStatus,
+    CompletionType,
+    ContainerCompletionStatus,
     Framework,
+    FrameworkAttemptCompletionStatus,
     FrameworkStatus,
     PodCompletionStatus,
     RetryPolicyStatus,
+    TaskAttemptCompletionStatus,
     TaskRoleStatus,
 )
-from framework.kinds.trainingjob.status import TrainingJobFacts, map_trainingjob_status
+from framework.kinds.trainingjob.status import (
+    ScalerEnd,
+    TrainingJobFacts,
+    is_suspended,
+    map_trainingjob_status,
+)
 from tests.support.builders import (
     AT,
     at,
@@ -92,6 +107,131 @@ def test_a_lost_worker_changes_no_condition() -> None:
     assert after["currentWorkers"] == ["gang-worker-0"]
     assert after["targetWorkers"] == ["gang-worker-0", "gang-worker-1"]
     assert after["replicaStatuses"] == {"Launcher": {"active": 1}, "Worker": {"active": 1}}
+
+
+def build_failure(message: str = "") -> TaskAttemptCompletionStatus:
+    """The end of a Task whose container `train` exited with 3."""
+    container = ContainerCompletionStatus("train", "Error", message, code=3)
+    kind = CompletionType("Failed", ())
+    pod = PodCompletionStatus(containers=(container,))
+    return TaskAttemptCompletionStatus(3, "Unknown", kind, "Pod failed: {}", pod=pod)
+
+
+def build_failed(state: FrameworkState, **fields: Any) -> Framework:
+    """A job whose launcher exited with 3."""
+    end = build_failure("starting\nno data\n")
+    done = end_task(build_task(TaskState.COMPLETED, "launcher"), end)
+    launcher = build_role_status("launcher", tasks=(done,))
+    trigger = CompletionPolicyTriggerStatus(
+        "FailedTaskCount 1 has reached MinFailedTaskCount 1 in the TaskRole", "launcher", 0
+    )
+    attempt = FrameworkAttemptCompletionStatus(
+        end.code, end.phrase, end.type, end.diagnostics, trigger
+    )
+    status = build_status(launcher, WORKERS, state=state, **fields)
+    return build_framework(SPEC, end_attempt(status, attempt))
+
+
+def find_condition(status: dict[str, Any], type_: str) -> dict[str, Any]:
+    (condition,) = [c for c in status["conditions"] if c["type"] == type_]
+    return condition  # type: ignore[no-any-return]  # JSON
+
+
+WHY = "launcher/0 exited with 3: last output: no data"
+
+
+def test_failed_job_says_how_its_launcher_ended() -> None:
+    status = map_status(build_failed(FrameworkState.COMPLETED))
+    assert status["conditions"][-1]["message"] == f"job gang has failed: {WHY}"
+    assert "AttemptFailed" not in list_types(status)
+
+
+def test_cause_of_the_last_restart_stays_while_the_job_runs_again() -> None:
+    running = map_status(build(LAUNCHED, WORKERS))
+    ending = map_status(build_failed(FrameworkState.ATTEMPT_DELETING), running, seconds=1)
+    assert find_condition(ending, "AttemptFailed")["message"] == f"attempt 0: {WHY}"
+    retried = RetryPolicyStatus(total_retried_count=1)
+    again = build(LAUNCHED, WORKERS, retry_policy_status=retried)
+    status = map_status(again, ending, seconds=9)
+    assert list_types(status) == ["AttemptFailed", *STEPS]
+    assert status["conditions"][0] == find_condition(ending, "AttemptFailed")
+    ended = map_status(build_ended(SUCCEEDED), status, seconds=10)
+    assert "AttemptFailed" not in list_types(ended)
+
+
+def build_ended_workers(*ends: TaskAttemptCompletionStatus | int) -> TaskRoleStatus:
+    tasks = (
+        end_task(build_task(TaskState.COMPLETED, "worker", index), end)
+        for index, end in enumerate(ends)
+    )
+    return build_role_status("worker", tasks=tuple(tasks))
+
+
+def test_failed_workers_are_named_and_are_not_ready() -> None:
+    failed = build_ended_workers(build_failure("no sshd"), build_failure())
+    status = map_status(build(LAUNCHED, failed))
+    assert status["replicaStatuses"]["Worker"] == {"failed": 2}
+    assert "WorkersReady" not in list_types(status)
+    assert list_types(status)[-1] == "Running"
+    condition = find_condition(status, "WorkersFailed")
+    assert condition["reason"] == "TrainingJobWorkerFailed"
+    assert condition["message"] == (
+        "2 failed, and the restartPolicy of worker does not replace them; "
+        "gang-worker-0 exited with 3: last output: no sshd"
+    )
+    assert "WorkersFailed" not in list_types(map_status(build(LAUNCHED, WORKERS), status))
+
+
+def test_workers_that_end_with_their_job_have_not_failed() -> None:
+    stopped = build_ended_workers(FRAMEWORK_ATTEMPT_COMPLETION, SUCCEEDED)
+    assert "WorkersFailed" not in list_types(map_status(build(LAUNCHED, stopped)))
+
+
+def test_launcher_that_ends_in_its_barrier_has_not_run() -> None:
+    done = end_task(build_task(TaskState.COMPLETED, "launcher"), build_failure())
+    never_ran = replace(done, attempt_status=replace(done.attempt_status, run_time=None))
+    launcher = build_role_status("launcher", tasks=(never_ran,))
+    failed = build_ended_workers(build_failure(), build_failure())
+    types = list_types(map_status(build(launcher, failed)))
+    assert "Running" not in types
+    assert "WorkersReady" not in types
+
+
+def test_end_of_a_scaler_is_a_condition_and_scaling_becomes_false() -> None:
+    running = build(LAUNCHED, WORKERS)
+    scaling = map_status(running, scaler="ScaleIn:default/s")
+    end = ScalerEnd("ScaleIn:default/s", is_succeeded=True, reason="ScalingInSucceeded")
+    scaled = map_status(running, scaling, 5, scaler_end=end)
+    assert find_condition(scaled, "Scaling")["status"] == "False"
+    last = scaled["conditions"][-1]
+    assert (last["type"], last["reason"]) == ("ScaleSucceeded", "ScalingInSucceeded")
+    assert last["message"] == "ScaleIn:default/s has succeeded"
+    assert map_status(running, scaled, 9) == scaled
+    again = map_status(running, scaled, 10, scaler="ScaleOut:default/t")
+    assert list_types(again)[-2:] == ["ScaleSucceeded", "Scaling"]
+    end = ScalerEnd("ScaleOut:default/t", is_succeeded=False, reason="Timeout")
+    failed = map_status(running, again, 20, scaler_end=end, scaler="ScaleIn:default/u")
+    assert list_types(failed)[-3:] == ["ScaleSucceeded", "ScaleFailed", "Scaling"]
+    assert find_condition(failed, "ScaleFailed")["reason"] == "ScalingOutFailed"
+    assert find_condition(failed, "ScaleFailed")["message"] == (
+        "ScaleOut:default/t has failed (Timeout); details: kubectl describe scaleout t"
+    )
+
+
+SUSPENDED = {"job-supervisor.kube-ai.io/job-suspended": "true"}
+
+
+def test_suspension_of_a_job_that_had_a_framework_is_final() -> None:
+    running = map_status(build(LAUNCHED, WORKERS))
+    status = map_status(build(LAUNCHED, WORKERS), running, is_suspended=True)
+    assert is_suspended({"metadata": {"annotations": SUSPENDED}})
+    assert is_suspended({"metadata": {}, "status": status})
+    assert not is_suspended({"metadata": {}, "status": running})
+    new = map_status(None, is_suspended=True)
+    assert not is_suspended({"metadata": {}, "status": new})
+    started = map_status(None, new)
+    assert find_condition(started, "Suspended")["status"] == "False"
+    assert started["phase"] == "Created"
 
 
 def test_status_without_news_is_the_old_one() -> None:
