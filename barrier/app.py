@@ -50,7 +50,7 @@ framework.json. All settings are environment variables:
   BARRIER_CHECK_TIMEOUT_SEC   seconds to wait for the gang (600, from 60 to 1200)
   BARRIER_QUORUM_GRACE_SEC    seconds to wait for the other Tasks of a gang with a quorum (30)
   BARRIER_REQUIRE             required levels of roles: worker=running,ps=tcp:2222 (address, dns,
-                              running, tcp:PORT)
+                              running, all-running, tcp:PORT)
   BARRIER_EXPECT              ps=1,worker=4: the gang, if DNS is the only source
   BARRIER_DNS_NAME            a Pod's DNS name ({framework}-{role}-{index}.{framework})
   BARRIER_FRAMEWORK_JSON      auto (up to 100 Tasks), on, off

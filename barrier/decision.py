@@ -6,7 +6,8 @@
 2. No source has a roster of this attempt: Wait.
 3. The roster is incomplete, lacks this Pod, or has an invalid value: Wait.
 4. A quorum is complete and its grace time is not over: Wait.
-5. A requirement is for an unknown role: Fail. A requirement is not met: Wait.
+5. A requirement is for an unknown role, or for all Tasks of a role of which one has ended: Fail. A
+   requirement is not met: Wait.
 6. Pass.
 
 Then a Wait becomes a Fail if the roles wait for one another, the Framework does not exist, every
@@ -33,7 +34,7 @@ from typing import NamedTuple, TypeAlias
 
 from barrier.config import Config, Identity
 from barrier.injector import find_fault
-from barrier.requirements import find_unknown_role, find_unmet
+from barrier.requirements import find_ended, find_unknown_role, find_unmet
 from framework.agent import gang
 from framework.agent.exitcodes import ExitCode
 from framework.agent.gang import (
@@ -172,6 +173,9 @@ def _check_requirements(
     if unknown:
         message = f"${constants.BARRIER_REQUIRE_ENV}: {unknown}; correct it"
         return Fail(ExitCode.PERMANENT, "BadConfig", message, progress)
+    ended = find_ended(roster, config.requirements)
+    if ended:
+        return Fail(ExitCode.UNKNOWN, "MemberEnded", ended, progress)
     unmet = find_unmet(roster, config.requirements, observation.reached, config.dns_name)
     if unmet is None:
         return None

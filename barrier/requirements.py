@@ -25,12 +25,13 @@ class Level(enum.Enum):
     ADDRESS = "address"
     DNS = "dns"
     RUNNING = "running"
+    ALL_RUNNING = "all-running"
     TCP = "tcp"
 
     @property
     def needs_running_pods(self) -> bool:
         """Return whether a member reaches it only after its init containers have ended."""
-        return self in {Level.RUNNING, Level.TCP}
+        return self in {Level.RUNNING, Level.ALL_RUNNING, Level.TCP}
 
 
 class Requirement(NamedTuple):
@@ -107,6 +108,23 @@ def find_unknown_role(roster: Roster, requirements: tuple[Requirement, ...]) -> 
     return ""
 
 
+def find_ended(roster: Roster, requirements: tuple[Requirement, ...]) -> str:
+    """Describe the Tasks whose end makes a requirement impossible in this attempt; "" if none."""
+    for requirement in requirements:
+        role = roster.find_role(requirement.role)
+        if role is None or requirement.level is not Level.ALL_RUNNING:
+            continue
+        wanted = (task for task in role.completed if task.index not in role.absent)
+        ended = [f"{role.name}/{task.index} has {task.state.lower()}" for task in wanted]
+        if ended:
+            more = f" and {len(ended) - _SHOWN} more" if len(ended) > _SHOWN else ""
+            return (
+                f"{requirement} cannot be met: {', '.join(ended[:_SHOWN])}{more}; a Task that has "
+                "ended is not started again in this attempt"
+            )
+    return ""
+
+
 class Unmet(NamedTuple):
     """The requirements that are not met: a message, and the probes to run."""
 
@@ -126,7 +144,7 @@ def find_unmet(
         role = roster.find_role(requirement.role)
         if role is None:
             faults.append(f"{requirement.role} is not seen yet")
-        elif requirement.level is Level.RUNNING:
+        elif requirement.level in {Level.RUNNING, Level.ALL_RUNNING}:
             if not role.running:
                 faults.append(f"{requirement.role} is not running yet")
         else:

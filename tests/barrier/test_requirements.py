@@ -20,7 +20,7 @@ from framework.agent.exitcodes import ExitCode
 from framework.agent.framework_roster import build_view
 from framework.agent.gang import SOURCE_CONFIGMAP
 from framework.agent.probes import Probe
-from framework.api.roster import Roster
+from framework.api.roster import CompletedTask, Roster
 from tests.barrier.api_server import make_framework, make_member, make_role, make_roster, make_task
 from tests.barrier.test_decision import ENV, make_configmap, observe
 
@@ -53,7 +53,7 @@ def test_parse_requirements_other_text_is_refused(text: str) -> None:
         parse_requirements(text)
 
 
-@pytest.mark.parametrize("level", ["running", "tcp:1"])
+@pytest.mark.parametrize("level", ["running", "all-running", "tcp:1"])
 def test_own_role_after_its_start_is_refused(level: str) -> None:
     with pytest.raises(ConfigError, match="waits for itself") as caught:
         load_config({**ENV, "BARRIER_REQUIRE": f"worker={level}"})
@@ -117,6 +117,23 @@ def test_decide_running_waits_for_the_roles_flag() -> None:
     assert (waiting.reason, waiting.message) == ("RequirementUnmet", "ps is not running yet")
     running = GANG._replace(roles=(PS._replace(running=True), WORKER))
     assert decide_for(running, "ps=running") == Pass(running, SOURCE_CONFIGMAP)
+
+
+def test_decide_all_running_fails_when_a_task_has_ended() -> None:
+    running = GANG._replace(roles=(PS._replace(running=True), WORKER))
+    assert decide_for(running, "ps=all-running") == Pass(running, SOURCE_CONFIGMAP)
+    waiting = decide_for(GANG, "ps=all-running")
+    assert isinstance(waiting, Wait)
+    assert waiting.message == "ps is not running yet"
+    for states in (("Failed",), ("Succeeded", "Failed")):
+        ended = tuple(CompletedTask(index, state, "") for index, state in enumerate(states))
+        role = PS._replace(running=True, members=PS.members[len(ended) :], completed=ended)
+        failed = decide_for(GANG._replace(roles=(role, WORKER)), "ps=all-running")
+        assert isinstance(failed, Fail)
+        assert (failed.exit_code, failed.reason) == (ExitCode.UNKNOWN, "MemberEnded")
+        assert f"ps=all-running cannot be met: ps/0 has {states[0].lower()}" in failed.message
+        passed = decide_for(GANG._replace(roles=(role, WORKER)), "ps=running")
+        assert isinstance(passed, Pass)
 
 
 def test_decide_tcp_waits_for_every_member() -> None:

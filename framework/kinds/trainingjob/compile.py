@@ -3,7 +3,8 @@
 1. Decode the object, refuse it with all faults, and set its defaults.
 2. Launcher and workers become the roles ``launcher`` (one Task) and ``worker``. The attempt ends
    with the launcher; the end of a worker does not end it.
-3. The launcher waits for running workers in its barrier. The rendezvous agent beside it writes the
+3. The launcher waits in its barrier until all workers run at the same time; it fails if one has
+   ended for good before. The rendezvous agent beside it writes the
    host files, and an init container links them to the paths of the original: /etc/edl/hostfile,
    /etc/edl/discover_hosts.sh, /job/hostfile and their copies in /etc/mpi. Another one in the
    container of the launcher carries out the requests of ScaleIn and ScaleOut.
@@ -245,7 +246,7 @@ def _build_launcher(job: CompleteJob, notes: list[Note]) -> Object:
     template = _copy_template(job, LAUNCHER, job.launcher, notes)
     container = template["spec"]["containers"][0]
     agents.prepare(template, job.meta.name)
-    agents.add_barrier(template, {constants.BARRIER_REQUIRE_ENV: f"{WORKER}=running"})
+    agents.add_barrier(template, {constants.BARRIER_REQUIRE_ENV: f"{WORKER}=all-running"})
     settings = {
         "slots": f"{WORKER}={job.slots}",
         "reach-running": WORKER,

@@ -117,7 +117,7 @@ def test_launcher_waits_for_running_workers_and_gets_their_slots() -> None:
         "training-job-files",
     ]
     barrier, rendezvous, _, _ = pod["spec"]["initContainers"]
-    assert get_env(barrier) == {"BARRIER_REQUIRE": "worker=running"}
+    assert get_env(barrier) == {"BARRIER_REQUIRE": "worker=all-running"}
     assert rendezvous["args"] == ["watch"]
     assert get_env(rendezvous)["FB_SLOTS"] == "worker=2"
 
