@@ -1,6 +1,7 @@
 """A controller that runs TfJobs and TrainingJobs, in virtual time. Tests play user and kubelet."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -43,6 +44,8 @@ class Jobs:
         self.resource = RESOURCES[kind]
         self.is_ending = False
         """Whether the Pod that decides the end succeeds."""
+        self.seen_pods: defaultdict[str, set[str]] = defaultdict(set)
+        """UIDs of all Pods that the kubelet has seen, by name."""
 
     def build(self, **spec: Any) -> Object:
         build = build_tfjob if self.kind == "TfJob" else build_trainingjob
@@ -97,6 +100,7 @@ class Jobs:
 
     async def _play(self, number: int, pod: Object) -> None:
         name, phase = pod["metadata"]["name"], (pod.get("status") or {}).get("phase")
+        self.seen_pods[name].add(pod["metadata"]["uid"])
         if pod["metadata"].get("deletionTimestamp"):
             await self.world.user.delete(PODS, NAMESPACE, name, grace_seconds=0)
         elif phase in {None, "Pending"}:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from framework.kube.resources import FRAMEWORKS, Object
-from tests.controller.kinds.jobworlds import KINDS, Jobs, open_jobs
+from tests.controller.kinds.jobworlds import ENDING_PODS, KINDS, Jobs, open_jobs
 from tests.support.builders import NAMESPACE
 from tests.support.fakes.storageclient import Fate, Request
 from tests.support.simulator.controllers import Program
@@ -97,11 +97,23 @@ def shape(jobs: Jobs) -> object:
     status = jobs.read_status()
     return (
         status["phase"],
+        status.get("restartCount"),
+        count_retries(jobs.read_framework()["status"]),
         status.get("state"),
         sorted(jobs.read_conditions()),
         status["replicaStatuses"],
         sorted(jobs.list_owned()),
     )
+
+
+def count_retries(status: Object) -> list[int]:
+    """Count the retries of a Framework, and then those of its Tasks."""
+    tasks = [
+        task
+        for role in status["attemptStatus"]["taskRoleStatuses"]
+        for task in role["taskStatuses"]
+    ]
+    return [each["retryPolicyStatus"]["totalRetriedCount"] for each in (status, *tasks)]
 
 
 async def play(jobs: Jobs) -> object:
@@ -116,6 +128,8 @@ async def play(jobs: Jobs) -> object:
     jobs.is_ending = True
     await rest()
     end = shape(jobs)
+    assert sum(count_retries(jobs.read_framework()["status"])) == 0
+    assert len(jobs.seen_pods[ENDING_PODS[jobs.kind]]) == 1
     await jobs.world.user.delete(jobs.resource, NAMESPACE, jobs.name, propagation="Foreground")
     await rest()
     await rest()
@@ -148,6 +162,8 @@ async def test_crash_at_a_write_for_a_job_changes_neither_end_nor_count(
     frameworks = [text for text in crashes.created if "frameworks" in text]
     # A create whose answer was lost is sent again, and finds its Framework.
     assert len(frameworks) <= 1 + (write > 0)
+    creates = [text for text in crashes.created if ENDING_PODS[kind] in text]
+    assert len(creates) == 1, creates
 
 
 @pytest.mark.looptime

@@ -74,6 +74,8 @@ async def play(scaled: ScaledJob, crashes: ScalerCrashes, kind: str, outcome: st
         scaled.list_workers(),
         (status["phase"], status["targetWorkers"], status["currentWorkers"]),
         "currentScaler" in status,
+        sorted((c["type"], c["status"]) for c in status["conditions"]),
+        status["restartCount"],
         sorted(scaled.jobs.list_owned()),
     )
 
