@@ -4,8 +4,8 @@
 2. The job has ended and its Framework is gone: do nothing.
 3. The spec is faulty: write field, reason and remedy into the status. A Framework that exists goes
    on; only the workers that a failed scaler has added or removed are put back.
-4. The job is suspended and has no Framework: write only its status. A job that had a Framework stays
-   suspended without the annotation.
+4. The job is suspended and has no Framework: write only its status. A job that had a Framework
+   stays suspended without the annotation.
 5. A field that is fixed since the Framework exists was changed: name the field in the status, and
    plan with the value from before.
 6. Otherwise plan the objects (``plan``), also the Secret with the ssh key, if the spec names none.
