@@ -140,7 +140,7 @@ COVERED: Mapping[str, Mapping[str, How]] = {
             "tests/cli/test_kinds_local.py::test_trainingjob_finds_its_hosts"
         ),
         "kubectl cordon NODE": PLACEHOLDERS,
-        "kubectl drain NODE --ignore-daemonsets": PLACEHOLDERS,
+        "kubectl drain NODE --ignore-daemonsets --delete-emptydir-data": PLACEHOLDERS,
         "kubectl get pods -l training-job-name=elastic-training,training-job-role=worker "
         "--field-selector spec.nodeName=NODE -o name": LEFT_NODE,
         "kubectl apply -f leave.yaml": LEFT_NODE,
