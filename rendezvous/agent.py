@@ -172,7 +172,9 @@ class Agent:
             return
         known, shown = candidate.roster.recovery, self.roster
         if known is not None and shown is not None and shown.recovery is not None:
-            is_shown = known.since == shown.recovery.since
+            is_shown = known.since == shown.recovery.since and _has_members_of(
+                shown, candidate.roster, known.roles
+            )
             self.on_recovery(candidate.roster, candidate.roster.complete and is_shown)
 
     def _acknowledge(self) -> None:
@@ -294,3 +296,13 @@ class Agent:
         is_same = before and before.roster.instance_uid == current.roster.instance_uid
         roster = before.roster if before and is_same else None
         return Memory(GenerationMemory(current), NotificationMemory(notified, roster))
+
+
+def _has_members_of(shown: Roster, newest: Roster, roles: Sequence[str]) -> bool:
+    """Return whether the ranks of the generation that is shown are those of the newest one.
+
+    A member that has succeeded since then has a rank in the former only.
+    """
+    return [role.members for role in shown.roles if role.name in roles] == [
+        role.members for role in newest.roles if role.name in roles
+    ]

@@ -238,7 +238,9 @@ def _follow_roster(memory: RecoveryMemory, seen: RosterSeen, now: float) -> Reco
         return _leave(memory, memory.code, REFUSED)
     if seen.barrier < memory.newest or seen.barrier.epoch < memory.newest.epoch:
         return RecoverySteps((), memory)
-    memory = memory._replace(newest=seen.barrier, is_ready=seen.is_ready, is_member=seen.is_member)
+    # Only members that succeed after the start change at a start barrier: it has released this one.
+    is_ready = seen.is_ready or (seen.is_complete and seen.barrier == memory.gathering)
+    memory = memory._replace(newest=seen.barrier, is_ready=is_ready, is_member=seen.is_member)
     # A complete generation is shown in a moment.
     is_awaited = memory.has_leaving_peer and seen.is_complete and not seen.is_ready
     memory = memory._replace(has_leaving_peer=seen.has_leaving_peer or is_awaited)

@@ -76,3 +76,34 @@ async def test_process_without_budget_ends_its_pod(world: GangCluster, tmp_path:
     assert done["recovery"]["reason"] == "BudgetUsedUp"
     assert done["completionStatus"]["trigger"]["taskIndex"] == 0
     assert done["completionStatus"]["code"] == 128 + signal.SIGKILL
+
+
+SIZED_SCRIPT = """
+echo "epoch $FB_EPOCH runs of $FB_SIZE"
+while [ ! -e /gate/end-$FC_TASK_INDEX ]; do
+  [ ! -e /gate/kill-$FC_TASK_INDEX-$FB_EPOCH ] || kill -9 $$$$
+  sleep 0.05
+done
+"""
+
+
+async def test_ranks_start_with_one_size_when_members_succeed_and_fail_together(
+    world: GangCluster, tmp_path: Path
+) -> None:
+    """Agents show the next generation only 2 s after the one before."""
+    gate, count = tmp_path / "gate", 6
+    role = build_role("worker", count, SIZED_SCRIPT)
+    restart_in_place(role, 10)
+    await world.create(build_gang(role))
+    sizes = list(range(count, 2, -1))
+    for epoch, size in enumerate(sizes):
+        for index in range(size):
+            pod, text = f"gang-worker-{index}", f"epoch {epoch} runs of {size}"
+            await world.wait_for_log(pod, text, container="main")
+        if size != sizes[-1]:
+            # The last rank succeeds, and another one fails, in either order.
+            for name in (f"end-{size - 1}", f"kill-{epoch}-{epoch}")[:: 1 if epoch % 2 else -1]:
+                (gate / name).touch()
+    for index in range(sizes[-1]):
+        (gate / f"end-{index}").touch()
+    await wait_until_succeeded(world)

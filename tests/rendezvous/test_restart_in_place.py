@@ -127,12 +127,15 @@ def open_restarted(
     api: Access, open_gang: Callable[[], Publisher], tmp_path: Path
 ) -> Callable[..., contextlib.AbstractContextManager[RestartedGang]]:
     @contextlib.contextmanager
-    def open_it(count: int = 3, command: str = COMMAND) -> Iterator[RestartedGang]:
+    def open_it(
+        count: int = 3, command: str = COMMAND, **changes: str
+    ) -> Iterator[RestartedGang]:
         gang = RestartedGang(api, open_gang(), tmp_path, count)
         gang.publish(1, 0)
         with contextlib.ExitStack() as stack:
             for env in gang.envs:
-                agent = stack.enter_context(run_agent(env, "run", "--", "sh", "-c", command))
+                program = "sh", "-c", command
+                agent = stack.enter_context(run_agent({**env, **changes}, "run", "--", *program))
                 gang.agents.append(agent)
             yield gang
 
@@ -208,6 +211,30 @@ def test_success_and_a_later_failure_restart_the_others(open_restarted: Open) ->
         gang.publish_without(2, 0, epoch=1, since=1)
         for index in (1, 2):
             gang.agents[index].wait_for("runs in 1 of 2\n")
+
+
+@local
+@pytest.mark.parametrize("is_success_alone", [True, False])
+def test_all_start_with_the_size_without_a_member_that_succeeded(
+    open_restarted: Open, is_success_alone: bool
+) -> None:
+    """Its success is published while agents wait before they show the next generation."""
+    command = "echo runs in $FB_EPOCH of $FB_SIZE; [ $FC_TASK_INDEX$FB_EPOCH = 21 ] || exec sleep 1000"
+    with open_restarted(3, command, FB_DEBOUNCE_SEC="5") as gang:
+        gang.agents[0].wait_for("runs in 0 of 3\n")
+        gang.kill(1)
+        wait_until(lambda: gang.read(1, ENDED) == "0 137")
+        gang.publish(2, 1)
+        assert gang.agents[2].wait() == 0
+        wait_until(lambda: gang.read(0, STARTED) == "1 1")
+        gang.kill(1)
+        wait_until(lambda: gang.read(1, ENDED) == "1 137")
+        if is_success_alone:
+            gang.publish_without(3, 2, epoch=1, since=1)
+        gang.publish_without(4, 2, epoch=2, since=1)
+        for index in (0, 1):
+            gang.agents[index].wait_for("runs in 2 of")
+            assert "runs in 2 of 2\n" in gang.agents[index].text
 
 
 @local

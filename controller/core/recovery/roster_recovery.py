@@ -2,6 +2,8 @@
 
 ``since`` names the members: two rosters with the same number have the same members of these roles,
 apart from those that succeeded in between. Agents restart processes when it or the epoch changes.
+Until the processes have started, rosters with the same number and epoch have exactly the same
+members, so that all agents start with the same ranks.
 
 Steps of ``build_recovery``:
 
@@ -9,16 +11,23 @@ Steps of ``build_recovery``:
    the spec with restart in place. Without such a role, the roster has no such part.
 2. The epoch and the refused Pods are those of the drafted status.
 3. ``since`` is 1 in the first roster. Later it stays if these roles have the members of the
-   published roster, without some that succeeded. Otherwise it is the number of the next generation.
+   published roster. Otherwise it is the number of the next generation.
+4. It also stays without members that succeeded, if the current epoch is stored as started. While
+   the gang waits at the start barrier, some agents may have the ranks with that member, and some
+   those without it, so a success changes it. If no agent of the attempt has reported, the
+   controller does not know whether the gang waits, and a success does not change it.
 
 Invariants:
 
 - The number depends only on the drafted status and the published roster, so a restart of the
   controller does not change it.
+- Before a start barrier has released its members, a roster of its ``since`` and epoch has the same
+  members as all others of them.
 - The roles are those of the first roster of the attempt, also if the spec changes.
 
 Example: workers 0 to 2 in generation 1: since 1. Worker 1 succeeds: generation 2, since 1. Worker 2
-fails: generation 3, since 3. Its next Pod has an address: generation 4, since 4.
+fails: generation 3, since 3. Its next Pod has an address: generation 4, since 4. Worker 0 succeeded
+before its agent learned of generation 3: generation 5, since 5.
 
 Rules: docs/design/recovery.md, "Restart in place".
 """
@@ -63,14 +72,29 @@ def _find_since(draft: Draft, roles: Sequence[RoleRoster], published: Roster | N
     if known is None or list(known.roles) != names:
         return published.generation + 1
     drafts = {role.name: role for role in draft.roles}
+    if _is_starting(draft, known.since):
+        drafts.clear()
     is_same = all(
-        _has_same_members(drafts[role.name], role, published.find_role(role.name)) for role in roles
+        _has_same_members(role, published.find_role(role.name), drafts.get(role.name))
+        for role in roles
     )
     return known.since if is_same else published.generation + 1
 
 
-def _has_same_members(draft: RoleDraft, role: RoleRoster, before: RoleRoster | None) -> bool:
-    """Return whether the members are the former ones, without some that succeeded."""
+def _is_starting(draft: Draft, since: int) -> bool:
+    """Return whether agents report starts, and have not reported that of the current epoch."""
+    recovery = draft.status.attempt_status.recovery
+    if recovery is None:
+        return False
+    barrier = recovery.start_barrier
+    # An epoch after epoch 0 answers reports, so agents report.
+    if recovery.epoch == 0 and (barrier is None or not barrier.is_served):
+        return False
+    return barrier is None or (barrier.since, barrier.started_epoch) != (since, recovery.epoch)
+
+
+def _has_same_members(role: RoleRoster, before: RoleRoster | None, draft: RoleDraft | None) -> bool:
+    """Return whether the members are the former ones, with a draft without some that succeeded."""
     if before is None:
         return False
     if role.members == before.members:
@@ -78,7 +102,9 @@ def _has_same_members(draft: RoleDraft, role: RoleRoster, before: RoleRoster | N
     old = {member.index: member.fingerprint for member in before.members}
     new = {member.index: member.fingerprint for member in role.members}
     left = old.keys() - new.keys()
-    return new.items() <= old.items() and all(_has_succeeded(draft, index) for index in left)
+    if not new.items() <= old.items():
+        return False
+    return all(draft is not None and _has_succeeded(draft, index) for index in left)
 
 
 def _has_succeeded(role: RoleDraft, index: int) -> bool:
