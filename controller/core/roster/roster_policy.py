@@ -96,6 +96,10 @@ def _decide_generation(draft: Draft, configmap: ConfigMapView, wanted: Roster) -
     published = draft.snapshot.published
     last = published.roster
     urgency = Urgency.LATER if may_coalesce_generation(draft, wanted, last) else Urgency.NOW
+    if urgency is Urgency.NOW and wanted.complete and wanted.recovery is not None:
+        # The deadlines of a start barrier count from the first decision that sees its roster, and
+        # the members may wait there without another event.
+        draft.raise_urgency(Urgency.AGAIN)
     wanted = wanted._replace(generation=1 if last is None else last.generation + 1)
     progress = "" if wanted.complete else published.progress
     return RosterOutcome(_publish(configmap, wanted, progress), urgency)
