@@ -23,7 +23,7 @@ Invariants:
 - Only a complete gang with the stored epoch in its roster has late members.
 - Only reports about the newest since and the stored epoch count.
 - No member is late for a start barrier that has released its members, also after the Pod that
-  reported it is gone.
+  reported it has ended or is gone.
 - Before a report of an agent of the attempt, the controller chooses no Pod: the containers may run
   no agent, or that of an older release, or the agents have no right to report.
 - A change of the wall clock makes no Pod late: this controller measures how long it has waited.
@@ -41,7 +41,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from controller.core.draft import Draft
-from controller.core.recovery.restartable_pods import find_live_pod
+from controller.core.recovery.restartable_pods import find_live_pod, find_recorded_pod
 from controller.core.waits import Wait, WaitSubject
 from framework.api.constants import EPOCH_STARTED_ANNOTATION
 from framework.api.epochreports import SERVER_SECONDS, START_SECONDS, EpochStart, parse_start
@@ -201,14 +201,13 @@ def _read_reports(draft: Draft, barrier: _StartBarrier) -> _Reports:
     members = {member.fingerprint for role in barrier.roles for member in role.members}
     firsts = frozenset(barrier.firsts)
     has_released, by_firsts, by_others = False, set[str](), set[str]()
-    for reporter, start in _walk_reports(draft):
+    for reporter, start, is_live in _walk_reports(draft):
         if (start.since, start.epoch) != (barrier.since, barrier.epoch) or reporter not in members:
             continue
         if reporter in firsts:
             has_released = has_released or not start.missing
-            by_firsts.update(start.missing)
-        else:
-            by_others.update(start.missing)
+        if is_live:
+            (by_firsts if reporter in firsts else by_others).update(start.missing)
     choices = {
         _Chooser.FIRST_MEMBERS: members & by_firsts,
         _Chooser.OTHER_MEMBERS: firsts & by_others,
@@ -216,12 +215,16 @@ def _read_reports(draft: Draft, barrier: _StartBarrier) -> _Reports:
     return _Reports(has_released, choices)
 
 
-def _walk_reports(draft: Draft) -> Iterator[tuple[str, EpochStart]]:
-    """Walk the reports about start barriers, each with the fingerprint of its Pod."""
+def _walk_reports(draft: Draft) -> Iterator[tuple[str, EpochStart, bool]]:
+    """Walk the reports about start barriers.
+
+    Each with the fingerprint of its Pod, and whether this Pod is live: one that has succeeded may
+    have served the start barrier.
+    """
     for _, task in draft.walk_tasks():
-        pod = find_live_pod(draft, task)
+        pod = find_recorded_pod(draft, task)
         if pod is None or EPOCH_STARTED_ANNOTATION not in pod.annotations:
             continue
         start = parse_start(pod.annotations[EPOCH_STARTED_ANNOTATION])
         if start is not None:
-            yield fingerprint_uid(pod.uid), start
+            yield fingerprint_uid(pod.uid), start, find_live_pod(draft, task) is not None

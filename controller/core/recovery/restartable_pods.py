@@ -38,12 +38,18 @@ def find_roles(draft: Draft) -> Collection[str] | None:
     return published.recovery.roles if published.recovery is not None else ()
 
 
+def find_recorded_pod(draft: Draft, task: TaskStatus) -> PodView | None:
+    """Find the Pod that the status records for a Task's attempt, also if it has ended."""
+    attempt = task.attempt_status
+    pod = draft.snapshot.pods.get(attempt.pod_name)
+    return None if pod is None or pod.uid != attempt.pod_uid else pod
+
+
 def find_live_pod(draft: Draft, task: TaskStatus) -> PodView | None:
     """Find the recorded Pod of a Task's attempt; None if it leaves, terminates or is finished."""
-    attempt = task.attempt_status
-    if task.deletion_pending or attempt.leaving is not None:
+    if task.deletion_pending or task.attempt_status.leaving is not None:
         return None
-    pod = draft.snapshot.pods.get(attempt.pod_name)
-    if pod is None or pod.uid != attempt.pod_uid or task.state not in TASK_ALIVE:
+    pod = find_recorded_pod(draft, task)
+    if pod is None or task.state not in TASK_ALIVE:
         return None
     return None if pod.is_terminating or pod.is_ended else pod

@@ -58,15 +58,34 @@ def test_epoch_that_started_has_no_deadline() -> None:
     assert gang.get_codes() == [None] * 3
 
 
-def test_epoch_that_started_has_no_deadline_after_the_serving_pod_succeeded() -> None:
+@pytest.mark.parametrize("is_seen_running", [True, False])
+def test_epoch_that_started_has_no_deadline_after_the_serving_pod_succeeded(
+    is_seen_running: bool,
+) -> None:
     gang = Gang()
     gang.report(1, 0)
     gang.pause(1)
     gang.start(0, 1)
-    gang.pause(1)
+    if is_seen_running:
+        gang.pause(1)
     gang.end_pod(name(0), 0)
+    gang.pause(1)
+    gang.remove_pod(name(0))
+    gang.pause(1)
+    assert gang.published.roster is not None
+    assert (gang.published.roster.complete, gang.shown.since) == (True, 1)
     gang.pause(CONTROLLER_SECONDS + 5)
     gang.pause(CONTROLLER_SECONDS + 5)
+    assert gang.get_codes() == [0, None, None]
+
+
+def test_pod_that_has_ended_chooses_no_member() -> None:
+    gang = Gang()
+    gang.report(1, 0)
+    gang.pause(1)
+    gang.start(0, 1, gang.mark(2))
+    gang.end_pod(name(0), 0)
+    gang.pause(1)
     assert gang.get_codes() == [0, None, None]
 
 
