@@ -70,6 +70,11 @@ class Acknowledger:
         """Whether the API server refused the last write that it answered."""
         return self._is_refused
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether a value is still to be sent."""
+        return bool(self._pending)
+
     def acknowledge(self, generation: int) -> None:
         """Report that a published generation was applied."""
         self._annotate(constants.ACKNOWLEDGED_GENERATION_ANNOTATION, str(generation))

@@ -45,7 +45,7 @@ from rendezvous.core.recovery import (
     WriteReport,
     step,
 )
-from rendezvous.notify.acknowledge import Acknowledger
+from rendezvous.notify.reportsender import ReportSender
 from rendezvous.process.barrierdeadline import BarrierDeadline, Gathering, assess
 from rendezvous.process.sharedmemory import find_shared_memory
 from rendezvous.process.startbarrier import StartBarrier
@@ -77,7 +77,7 @@ class Recovery:
         self,
         site: Site,
         wrapper: Wrapper,
-        reports: Acknowledger,
+        reports: ReportSender,
         reporter: LineReporter,
         clock: AgentClock,
     ) -> None:
@@ -173,7 +173,6 @@ class Recovery:
         for action in actions:
             self._carry_out(action)
         self._send_end()
-        self._reports.flush()
         fault = self._deadline.follow(self._memory, self._gathering)
         if fault:
             self._memory = RecoveryMemory(phase=Phase.LEFT)
@@ -193,6 +192,9 @@ class Recovery:
         elif isinstance(action, Exit):
             if action.reason:
                 self._reporter.say(f"ends with {action.code}: {action.reason}", "warning")
+            if action.code == 0:
+                # The controller must know of the start, or it ends a Pod that has started.
+                self._reports.finish()
             self._wrapper.give_up(action.code)
 
     def _write_end(self, action: WriteReport) -> None:
@@ -218,6 +220,7 @@ class Recovery:
             self._shared_memory.clean()
             self._shared_memory.remember()
         self._reporter.say(f"epoch {epoch} starts", epoch=epoch)
-        self._wrapper.start({**self._site.get_env(), EPOCH_ENV: str(epoch)})
         if self._serving == self._memory.running:
+            # Before a process starts: the success of one must not be seen before the report.
             self._reports.report_start(encode_start(EpochStart(*self._memory.running)))
+        self._wrapper.start({**self._site.get_env(), EPOCH_ENV: str(epoch)})

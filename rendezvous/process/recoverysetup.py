@@ -15,6 +15,7 @@ from framework.api.roster import Roster
 from rendezvous.agent import Agent, Setup
 from rendezvous.core.refusal import RefusedError
 from rendezvous.notify.acknowledge import NO_RESTART, Acknowledger
+from rendezvous.notify.reportsender import ReportSender
 from rendezvous.process.recovery import Recovery, Site
 from rendezvous.process.wrapper import Wrapper
 from rendezvous.settings.inplace import list_faults
@@ -39,7 +40,9 @@ def start_recovery(
         access, setup.clock, setup.target, setup.reporter, NO_RESTART, repeats_refused=True
     )
     site = Site(setup.target.identity.pod_uid, setup.options.stop_grace_seconds, lambda: agent.env)
-    recovery = Recovery(site, wrapper, reports, setup.reporter, setup.clock)
+    sender = ReportSender(reports, setup.reporter)
+    sender.start()
+    recovery = Recovery(site, wrapper, sender, setup.reporter, setup.clock)
     wrapper.hooks = wrapper.hooks._replace(
         after_end=recovery.follow_end, after_gone=recovery.follow_gone
     )

@@ -3,6 +3,7 @@
 ``test_restart_in_place`` has the rest, with agents as processes.
 """
 
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from framework.api.roster import FailedMember, Leaving, RosterRecovery, fingerpr
 from rendezvous.core.recovery import BarrierKey
 from rendezvous.notify import acknowledge
 from rendezvous.notify.acknowledge import Acknowledger
+from rendezvous.notify.reportsender import ReportSender
 from rendezvous.process import recovery as module
 from rendezvous.process.recovery import Recovery, Site
 from rendezvous.process.sharedmemory import SharedMemory
@@ -61,6 +63,7 @@ class Pod:
         self.start_reports: list[str] = []
         self.code: int | None = None
         self.ends = 0
+        self.finishes = 0
         site = Site(get_uid("worker", 0), GRACE_SECONDS, dict)
         self.recovery = Recovery(site, self, self, LineReporter("test", is_json=False), self.clock)  # type: ignore[arg-type]  # both
 
@@ -88,8 +91,8 @@ class Pod:
     def report_start(self, report: str) -> None:
         self.start_reports.append(report)
 
-    def flush(self) -> None:
-        """Nothing is pending."""
+    def finish(self) -> None:
+        self.finishes += 1
 
     def publish(
         self,
@@ -433,3 +436,45 @@ def test_pod_that_is_no_member_keeps_its_process_until_it_ends(pod: Pod) -> None
     pod.end_process(9)
     pod.turn()
     assert (pod.ended_reports, pod.code) == ([], 9)
+
+
+def test_report_of_the_start_comes_before_the_process_and_is_sent_before_the_end(
+    pod: Pod,
+) -> None:
+    """The success of a process must not be seen before the start of its epoch."""
+    order: list[str] = []
+    pod.start = lambda env: order.append("process " + env["FB_EPOCH"])  # type: ignore[method-assign]
+    pod.report_start = lambda report: order.append("report " + report)  # type: ignore[method-assign]
+    pod.publish(0)
+    pod.turn()
+    pod.barrier.release(Target(1, 0), True)
+    pod.turn()
+    assert order == ["report 1 0", "process 0"]
+    pod.end_process(0)
+    pod.turn()
+    pod.turn()
+    assert (pod.code, pod.finishes) == (0, 1)
+
+
+def test_slow_report_of_a_start_does_not_delay_the_end_of_the_process(pod: Pod) -> None:
+    answers, sending = threading.Event(), threading.Event()
+
+    def report(_: str) -> None:
+        sending.set()
+        answers.wait()
+
+    slow: Any = SimpleNamespace(
+        report_start=report, flush=lambda: None, is_refused=False, is_pending=False
+    )
+    sender = ReportSender(slow, LineReporter("test", is_json=False))
+    sender.start()
+    pod.recovery._reports = sender
+    pod.publish(0)
+    pod.turn()
+    pod.barrier.release(Target(1, 0), True)
+    pod.turn()
+    sending.wait()
+    pod.publish(1)
+    pod.turn()
+    assert pod.ends == 1
+    answers.set()
