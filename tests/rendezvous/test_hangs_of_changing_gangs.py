@@ -195,3 +195,37 @@ def test_reports_of_the_time_before_another_rank_0_are_forgotten() -> None:
     assert gang.let_pass(19.0) == []
     (found,) = gang.let_pass(10.0)
     assert found.behind_count == RANKS - 1, "nothing is known of rank 3"
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_hang_beside_a_silent_agent_whose_process_trains_on_names_the_rank_that_hangs(
+    is_stopped: bool,
+) -> None:
+    gang = Gang()
+    for _ in range(3):
+        gang.step()
+        gang.let_pass(10)
+    gang.silent = {3}
+    for _ in range(20):
+        gang.step()
+        assert gang.let_pass(10) == []
+    gang.stacks[5], gang.stopped[5] = "sleep", is_stopped
+    (verdict,) = gang.let_pass(100)
+    assert verdict.behind == ("worker/5",)
+    assert verdict.step == 22
+    assert verdict.acting == (("worker", 5, ""),)
+
+
+def test_silent_agent_is_named_after_outdated_steps_if_no_other_rank_differs() -> None:
+    gang = Gang()
+    gang.run = (0, 0)
+    for _ in range(3):
+        gang.step()
+        gang.let_pass(10)
+    gang.silent = {3}
+    for _ in range(3):
+        gang.step()
+        assert gang.let_pass(10) == []
+    (verdict,) = gang.let_pass(100)
+    assert (verdict.behind, verdict.waiting_count, verdict.step) == (("worker/3",), 7, 5)
+    assert verdict.acting == (), "no healthy Pod ends for it"

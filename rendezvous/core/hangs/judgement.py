@@ -140,6 +140,6 @@ def _choose_acting(standing: _StandingGang, now: float) -> Tuple[Acting, ...]:
 
 def _find_step(behind: Sequence[RankProgress], ranks: Sequence[RankProgress]) -> int:
     """Find the lowest step of those behind; if they report none, of all. -1: before the first."""
-    reporting = [each for each in behind if not each.has_no_steps]
-    reporting = reporting or [each for each in ranks if not each.has_no_steps]
+    reporting = [each for each in behind if not (each.has_no_steps or each.is_outdated)]
+    reporting = reporting or [each for each in ranks if not (each.has_no_steps or each.is_outdated)]
     return min((-1 if each.step is None else each.step for each in reporting), default=-1)

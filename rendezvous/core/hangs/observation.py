@@ -156,7 +156,8 @@ def describe_ranks(processes: Sequence[ObservedProcess], now: float) -> List[Ran
     """Describe the progress of all ranks; their numbers are the positions in ``processes``.
 
     Nothing is known of a rank without a step if another one has reported two since it was started,
-    or if most ranks have none: often only rank 0 prints its steps.
+    or if most ranks have none: often only rank 0 prints its steps. The step of a silent rank is
+    outdated if another one has reported two since its last report.
     """
     reporting = sum(process.report.step is not None for process in processes)
     are_few = 0 < reporting < len(processes) - reporting
@@ -166,8 +167,11 @@ def describe_ranks(processes: Sequence[ObservedProcess], now: float) -> List[Ran
     )
     ranks = [process.describe_progress(i, now) for i, process in enumerate(processes)]
     return [
-        rank._replace(has_no_steps=rank.step is None and (are_few or rank.changed_at < moved_at))
-        for rank in ranks
+        rank._replace(
+            has_no_steps=rank.step is None and (are_few or rank.changed_at < moved_at),
+            is_outdated=now - process.at >= _SILENT_SECONDS and process.at < moved_at,
+        )
+        for rank, process in zip(ranks, processes)
     ]
 
 

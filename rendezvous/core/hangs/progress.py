@@ -13,7 +13,11 @@ in each step, so the hang of one soon stops all. Steps of ``find_standstill``:
    stack differs from that of most ranks; else all ranks. Stacks are compared from their outermost
    frame. The first frame that differs decides, because ranks that wait may be anywhere in a loop.
 
-Invariants: no rank that is behind has a higher step than one that waits; no rank is both; while a
+5. Ranks train together, so a rank whose agent is silent has gone on if others have ended two steps
+   since its last report. Its step is outdated: it is behind only if no other rank differs from the
+   rest.
+
+Invariants: no rank that is behind has a higher step than one that waits, apart from outdated steps; no rank is both; while a
 declared pause lasts, there is no standstill.
 
 Example: 8 ranks, limit 60 s. Rank 3 sleeps in step 41: all have reported step 40 for 60 s. Seven
@@ -54,6 +58,8 @@ class RankProgress(NamedTuple):
     """Whether it reports no step while others do, so that its progress is not known."""
     is_last: bool = False
     """Whether the step may be the last one of the training."""
+    is_outdated: bool = False
+    """Whether its agent is silent and the others have ended two steps since its last report."""
 
 
 class StandstillLimits(NamedTuple):
@@ -130,15 +136,17 @@ def _get_active_at(rank: RankProgress) -> float:
 
 def _find_behind(ranks: Sequence[RankProgress]) -> Sequence[RankProgress]:
     """Find the ranks that the others wait for, of a gang that stands still."""
-    compared = [rank for rank in ranks if not rank.has_no_steps]
+    current = [rank for rank in ranks if not rank.is_outdated]
+    compared = [rank for rank in current if not rank.has_no_steps]
     lowest = min((_get_step(rank) for rank in compared), default=-1)
     behind = [rank for rank in compared if _get_step(rank) == lowest]
     if len(behind) < len(compared):
         return behind
-    stopped = [rank for rank in ranks if rank.is_stopped]
+    stopped = [rank for rank in current if rank.is_stopped]
     if stopped:
         return stopped
-    return _find_unusual([rank for rank in ranks if rank.stack]) or ranks
+    unusual = _find_unusual([rank for rank in current if rank.stack])
+    return unusual or [rank for rank in ranks if rank.is_outdated] or ranks
 
 
 def _find_unusual(ranks: Sequence[RankProgress]) -> Sequence[RankProgress]:

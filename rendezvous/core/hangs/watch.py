@@ -27,7 +27,8 @@ When members come or go, processes that go on may have to wait for a new Pod. So
 has ended a step, there is no verdict for the time of a first step, and none while one is missing.
 
 An agent is silent if it has not reported for 10 s. Its processes count as stopped: its Pod may be
-frozen, or its node lost.
+frozen, or its node lost. If other ranks have ended two steps since its last report, only its
+connection was lost: its step is outdated.
 
 Invariants: if a step ends after the stacks were asked for, there is no verdict; no answer to a Pod
 has a verdict about its predecessor; without restart in place, no member acts for a silent one.
