@@ -97,7 +97,8 @@ def describe_role(role: TaskRoleSpec) -> str:
         texts.append(f"drains for up to {format_seconds(role.drain.timeout_seconds)}")
     if (in_place := find_in_place(role)) is not None:
         window = format_seconds(in_place.within_seconds)
-        texts.append(f"up to {in_place.max_restarts} restarts in place in {window}")
+        plural = "s" * (in_place.max_restarts != 1)
+        texts.append(f"up to {in_place.max_restarts} restart{plural} in place in {window}")
     if role.recovery is not None and (leave := role.recovery.leave_nodes) is not None:
         texts.append(f"leaves nodes within {format_seconds(leave.timeout_seconds)}")
     if role.completed_pod_policy is not None:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from cli.why.cause import Cause
+from cli.why.causes.epochs import describe_start
 from cli.why.observation import STARTING_STATES, Observation
 from cli.why.ranking import count_waiting
 from cli.why.remedies import build_grants
@@ -80,7 +81,7 @@ def describe_healthy(observation: Observation) -> str:
     if status.state is FrameworkState.COMPLETED:
         since = f" at {format_time(status.completion_time)}" if status.completion_time else ""
         return f"{wrong}: {describe_framework_end(status)}{since}{restarts}"
-    if standstill := describe_standstill(observation):
+    if standstill := describe_standstill(observation) or describe_start(observation):
         return f"{_describe_tasks(observation)}, but {standstill}{restarts}"
     return f"{wrong}: {_describe_tasks(observation)}{restarts}"
 

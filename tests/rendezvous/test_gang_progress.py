@@ -2,6 +2,7 @@
 
 import pytest
 
+from framework.api.trainingprogress import TrainingProgress
 from rendezvous.core.hangs.gangprogress import GangMeter
 from rendezvous.core.hangs.reports import ProcessReport
 
@@ -22,6 +23,17 @@ def test_before_the_first_step_there_is_nothing() -> None:
     meter = GangMeter()
     assert meter.follow(7, RUN, [], (), 0.0) is None
     assert meter.follow(7, RUN, name(report(0, None), report(1, None)), (), 1.0) is None
+
+
+def test_processes_that_are_started_anew_have_the_last_step_without_a_rate() -> None:
+    meter = GangMeter()
+    for second in range(10):
+        ranks = name(report(0, second, busy=1.0), report(1, second, busy=2.0))
+        meter.follow(7, RUN, ranks, ("worker/1",), float(second))
+    found = meter.follow(8, (1, 1), name(report(0, None), report(1, None)), (), 10.0)
+    assert found == TrainingProgress(8, 9, 100, None, "", 0, ())
+    found = meter.follow(8, (1, 1), name(report(0, 4), report(1, 4)), (), 11.0)
+    assert found == TrainingProgress(8, 4, 100, None, "", 0, ())
 
 
 def test_the_gang_is_as_far_as_its_slowest_rank() -> None:

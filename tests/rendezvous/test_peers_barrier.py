@@ -2,6 +2,7 @@
 
 import contextlib
 import resource
+import socket
 import subprocess
 import sys
 import threading
@@ -187,3 +188,25 @@ def test_barrier_without_rank_zero_is_tried_with_longer_and_longer_pauses(
     assert all(0.5 <= pause <= 1.0 for pause in pauses[5:])
     assert pauses[0] < 0.1
     assert len(set(pauses[5:])) > 1, "all agents would come at once"
+
+
+@pytest.mark.parametrize(
+    ("is_closed", "text"),
+    [
+        (False, "barrier: rank 0 does not answer in 0 s"),
+        (True, "barrier: rank 0 does not accept, or does not have, this attempt's gang key"),
+    ],
+)
+def test_rank_0_without_an_answer_is_not_taken_for_one_with_another_gang_key(
+    monkeypatch: pytest.MonkeyPatch, is_closed: bool, text: str
+) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(client, "warn_once", warnings.append)
+    monkeypatch.setattr(client, "FIRST_LINE_SECONDS", 0.05)
+    own, rank_0 = socket.socketpair()
+    with own, rank_0:
+        if is_closed:
+            rank_0.close()
+        with pytest.raises(ConnectionError):
+            client.prove(own, b"key", "0_attempt")
+    assert warnings == [text]

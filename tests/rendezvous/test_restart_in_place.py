@@ -127,9 +127,7 @@ def open_restarted(
     api: Access, open_gang: Callable[[], Publisher], tmp_path: Path
 ) -> Callable[..., contextlib.AbstractContextManager[RestartedGang]]:
     @contextlib.contextmanager
-    def open_it(
-        count: int = 3, command: str = COMMAND, **changes: str
-    ) -> Iterator[RestartedGang]:
+    def open_it(count: int = 3, command: str = COMMAND, **changes: str) -> Iterator[RestartedGang]:
         gang = RestartedGang(api, open_gang(), tmp_path, count)
         gang.publish(1, 0)
         with contextlib.ExitStack() as stack:
@@ -219,7 +217,9 @@ def test_all_start_with_the_size_without_a_member_that_succeeded(
     open_restarted: Open, is_success_alone: bool
 ) -> None:
     """Its success is published while agents wait before they show the next generation."""
-    command = "echo runs in $FB_EPOCH of $FB_SIZE; [ $FC_TASK_INDEX$FB_EPOCH = 21 ] || exec sleep 1000"
+    command = (
+        "echo runs in $FB_EPOCH of $FB_SIZE; [ $FC_TASK_INDEX$FB_EPOCH = 21 ] || exec sleep 1000"
+    )
     with open_restarted(3, command, FB_DEBOUNCE_SEC="5") as gang:
         gang.agents[0].wait_for("runs in 0 of 3\n")
         gang.kill(1)

@@ -161,7 +161,7 @@ def test_half_lines_are_closed_at_their_deadline(tmp_path: Path) -> None:
 
 
 def test_stranger_is_refused_once_in_the_log_and_any_source_may_be_allowed(tmp_path: Path) -> None:
-    with open_gang(tmp_path, 1) as members:
+    with open_gang(tmp_path, 1, setup=PATIENT + "hub._JOIN_SECONDS = 0.0\n") as members:
         members[0].come("start")
         for _ in range(3):
             assert arrive(members[0], build_line(), STRANGER) == b""
@@ -170,6 +170,14 @@ def test_stranger_is_refused_once_in_the_log_and_any_source_may_be_allowed(tmp_p
     with open_gang(tmp_path / "any", 1, FB_BARRIER_SOURCES="any") as members:
         members[0].come("start")
         assert arrive(members[0], build_line(), STRANGER) == b"go\n"
+
+
+def test_address_that_may_be_of_a_joining_member_is_not_in_the_log(tmp_path: Path) -> None:
+    with open_gang(tmp_path, 1) as members:
+        members[0].come("start")
+        for _ in range(3):
+            assert arrive(members[0], build_line(), STRANGER) == b""
+        assert not [line for line in read_warnings(members[0]) if STRANGER in line]
 
 
 @pytest.mark.parametrize("known", ["known", "unknown"])

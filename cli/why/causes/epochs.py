@@ -17,6 +17,7 @@ from framework.api.roster import fingerprint_uid
 _CALM_SECONDS = 600
 # The agents of a gang whose Pods run reach the start barrier within seconds.
 _GATHERING_SECONDS = 60
+_USUAL_SECONDS = 10
 
 _SILENCE = (
     "its agents wait for one another at the start barrier; or they cannot report: they are of an "
@@ -89,6 +90,19 @@ def find_start(observation: Observation) -> Iterator[Cause]:
             _read_log(observation, key, "read the log of an agent") for key in running[:1]
         ),
     )
+
+
+def describe_start(observation: Observation) -> str:
+    """Describe a wait at the start barrier that is no cause yet; "" if there is none."""
+    status = observation.status
+    recovery = status.attempt_status.recovery if status is not None else None
+    since = _find_begin(recovery) if recovery is not None else None
+    if recovery is None or since is None:
+        return ""
+    seconds = int((observation.now - since).total_seconds())
+    if seconds < _USUAL_SECONDS:
+        return ""
+    return f"no agent has reported for {seconds}s that the processes of epoch {recovery.epoch} run"
 
 
 def _find_begin(recovery: RecoveryStatus) -> datetime | None:

@@ -47,6 +47,7 @@ class GangMeter:
     def __init__(self) -> None:
         """Start without samples."""
         self._run: Optional[Tuple[int, int]] = None
+        self._last: Optional[TrainingProgress] = None
         self._samples: Deque[Tuple[float, int]] = deque(maxlen=_MAX_SAMPLES)
         # The last step of each rank, and by how much it increased last.
         self._increases: Dict[str, Tuple[int, int]] = {}
@@ -70,14 +71,14 @@ class GangMeter:
         """
         steps = [report.step for _, report in ranks if report.step is not None]
         if not steps:
-            return None
+            return self._start_anew(generation) if ranks else None
         step = min(steps)
         self._take(run, step, now)
         increase = self._find_increase()
         self._take_ranks(ranks)
         rate = self._compute_rate(now)
         totals = [report.total for _, report in ranks if report.total is not None]
-        return TrainingProgress(
+        self._last = TrainingProgress(
             generation=generation,
             step=step,
             total=max(totals) if totals else None,
@@ -85,6 +86,21 @@ class GangMeter:
             slowest=_find_slowest(ranks, step, rate, increase),
             straggler_count=len(stragglers),
             stragglers=tuple(stragglers),
+        )
+        return self._last
+
+    def _start_anew(self, generation: int) -> Optional[TrainingProgress]:
+        """Keep the last step of processes that were started anew and have ended no step yet."""
+        if self._last is None:
+            return None
+        return TrainingProgress(
+            generation=generation,
+            step=self._last.step,
+            total=self._last.total,
+            steps_per_second=None,
+            slowest="",
+            straggler_count=0,
+            stragglers=(),
         )
 
     def _take(self, run: Tuple[int, int], step: int, now: float) -> None:

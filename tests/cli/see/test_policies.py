@@ -90,6 +90,8 @@ def test_fields_that_change_what_a_gang_waits_for_are_named() -> None:
         "up to 3 restarts in place in 60m, leaves nodes within 2m, ended Pods are deleted"
     )
     assert policies.describe_role(TaskRoleSpec("worker", 8)) == ""
+    once = TaskRoleSpec("worker", 8, recovery=RecoverySpec(InPlaceSpec(1, 3600)))
+    assert policies.describe_role(once) == "up to 1 restart in place in 60m"
 
 
 def test_lifetime_fields_are_listed_when_they_are_set() -> None:

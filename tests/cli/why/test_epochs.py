@@ -123,3 +123,23 @@ def test_gang_that_has_started_or_may_be_starting_has_no_cause(
 ) -> None:
     causes = find_causes(observe_start(started=started, seconds=seconds))
     assert Kind.START not in {cause.kind for cause in causes}
+
+
+def test_gang_that_has_waited_for_some_seconds_is_not_called_sound() -> None:
+    text = describe_healthy(observe_start(seconds=20))
+    assert text.startswith(
+        "all 2 Tasks run, but no agent has reported for 20s that the processes of epoch 2 run"
+    )
+    assert describe_healthy(observe_start(seconds=5)).startswith("nothing is wrong: all 2 Tasks")
+
+
+def test_gang_that_does_not_start_again_has_the_start_barrier_as_its_first_cause() -> None:
+    failed = FailedProcess("worker", 1, "89abcdef", 1, 137)
+    observation = observe_start()
+    assert observation.status is not None
+    attempt = observation.status.attempt_status
+    assert attempt.recovery is not None
+    recovery = replace(attempt.recovery, first_failed=failed, decided_time=at(230))
+    status = replace(observation.status, attempt_status=replace(attempt, recovery=recovery))
+    causes = find_causes(replace(observation, status=status))
+    assert [cause.kind for cause in causes] == [Kind.START, Kind.EPOCHS]

@@ -201,6 +201,9 @@ def prove(connection: socket.socket, key: bytes, attempt: str) -> None:
         proof = compute_side_proof(key, MEMBER, nonces)
         connection.sendall(encode_line({"nonce": mine, "proof": proof}))
         answer = read_line(connection, deadline)["proof"]
+    except socket.timeout as e:
+        warn_once(f"barrier: rank 0 does not answer in {FIRST_LINE_SECONDS:.0f} s")
+        raise ConnectionError("rank 0 does not answer") from e
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as e:
         warn_once("barrier: rank 0 does not accept, or does not have, this attempt's gang key")
         raise ConnectionError(f"no proof of the gang key: {e}") from e

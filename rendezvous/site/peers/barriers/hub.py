@@ -43,6 +43,8 @@ from .protocol import (
 
 # At most this many addresses are logged, so that foreign clients do not fill the log.
 _NAMED_STRANGERS = 8
+# A member that joins the gang may have the next generation earlier than rank 0, which may hold it.
+_JOIN_SECONDS = 60.0
 _MAX_TOKEN_LENGTH = 64
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -159,7 +161,8 @@ class Hub(threading.Thread):
         self._arrived: Dict[str, Dict[_Connection, None]] = {}
         # Tokens of released processes: a process that missed the answer asks again.
         self._released: Dict[str, None] = {}
-        self._strangers: Dict[str, None] = {}
+        # By address, when a connection was refused first; inf: it is logged.
+        self._strangers: Dict[str, float] = {}
         self._former: Dict[Tuple[str, int, str], Tuple[str, ...]] = {}
         self._gang = gang
         for older in sorted(read_older(gang), key=lambda each: each.generation):
@@ -206,6 +209,9 @@ class Hub(threading.Thread):
         self._former = {key: known[key] for key in gang.leaving if key in known}
         self._gang = gang
         self._limits = Limits(gang, self._former)
+        self._strangers = {
+            address: at for address, at in self._strangers.items() if not self._limits.pods[address]
+        }
         self._expected: FrozenSet[Tuple[str, int, str]] = frozenset(
             (peer.role, peer.index, peer.fingerprint) for peer in gang.ranked
         )
@@ -273,13 +279,18 @@ class Hub(threading.Thread):
                 self._drop(connection)
 
     def _log_stranger(self, address: str) -> None:
-        if len(self._strangers) < _NAMED_STRANGERS and address not in self._strangers:
-            self._strangers[address] = None
-            log.warning(
-                "barrier: refused a connection from %s, which is not an address of the roster; if "
-                "addresses are translated between Pods, set FB_BARRIER_SOURCES=any",
-                address,
-            )
+        """Log an address that is still refused after a joining member would be in the roster."""
+        now = time.monotonic()
+        if len(self._strangers) < _NAMED_STRANGERS:
+            self._strangers.setdefault(address, now)
+        if now - self._strangers.get(address, now) < _JOIN_SECONDS:
+            return
+        self._strangers[address] = float("inf")
+        log.warning(
+            "barrier: refused a connection from %s, which is not an address of the roster; if "
+            "addresses are translated between Pods, set FB_BARRIER_SOURCES=any",
+            address,
+        )
 
     def _send(self, connection: _Connection, wire: Dict[str, Any]) -> None:
         try:
