@@ -3,7 +3,7 @@
 A slow API server answers a request only after seconds. Meanwhile the next epoch may come, and then
 the process must end at once.
 
-1. ``report_end`` and ``report_start`` replace the value that has not been sent, and wake the thread.
+1. ``report_end`` and ``report_start`` replace the value that is not sent yet, and wake the thread.
 2. The thread sends the newest values. It sends them again as long as the API server does not take
    them (``Acknowledger``).
 3. ``finish`` waits for that: after the end of the Pod, no report of it is sent.

@@ -1,10 +1,13 @@
 """examples/stacks/recovery-ddp.yaml with eight ranks of PyTorch: one is killed, and all continue.
 
-All ranks begin again at the step of the checkpoint, and no Pod is created.
+All ranks begin again at the step of the checkpoint, and no Pod is created. The ranks are processes
+of ``run``, or workers of torchrun, which ends when one of them is killed.
 """
 
 import re
 from pathlib import Path
+
+import pytest
 
 from tests.consumers.examples import Example, run_example
 
@@ -35,3 +38,40 @@ def test_killed_rank_of_eight_continues_with_all_from_the_checkpoint(tmp_path: P
         assert "has trained all steps" in example.read_log(f"worker/{rank}")
     pods = {path.name for path in (example.directory / "logs").glob("*_recovery-ddp-worker-*")}
     assert len(pods) == RANKS, f"Pods were created: {pods}"
+
+
+@pytest.mark.parametrize(("pods", "slots"), [(1, RANKS), (RANKS, 1)])
+def test_killed_worker_of_torchrun_continues_with_all_from_the_checkpoint(
+    tmp_path: Path, pods: int, slots: int
+) -> None:
+    def use_torchrun(text: str) -> str:
+        for before, after in (
+            ("taskNumber: 3", f"taskNumber: {pods}"),
+            ("args: [python3, -u, /app/train.py]", "args: [torchrun, /app/train.py]"),
+            (
+                "            env:\n",
+                f'            env:\n            - {{name: FB_SLOTS, value: "{slots}"}}\n',
+            ),
+            # The ranks of a Pod have one volume.
+            ('"/checkpoint/state.pt"', "f\"/checkpoint/state-{os.environ['RANK']}.pt\""),
+        ):
+            assert before in text
+            text = text.replace(before, after)
+        return text
+
+    example = run_example("recovery-ddp.yaml", "torch", tmp_path, use_torchrun)
+    # Lines of the workers of a Pod may follow each other without a line break.
+    log = "".join(example.read_log(f"worker/{index}") for index in range(pods))
+    found = re.findall(r"epoch (\d+): rank (\d+) begins at step (\d+)", log)
+    begins = {(int(epoch), int(rank), int(step)) for epoch, rank, step in found}
+    first, last = 0, max(epoch for epoch, _, _ in begins)
+    assert last > first, example.explain("no restart")
+    assert {(rank, step) for epoch, rank, step in begins if epoch == first} == {
+        (rank, 0) for rank in range(RANKS)
+    }, example.explain("another begin")
+    assert {(rank, step) for epoch, rank, step in begins if epoch == last} == {
+        (rank, KILLED_STEP + 1) for rank in range(RANKS)
+    }, example.explain("not from the checkpoint")
+    assert len(re.findall(r"rank \d+ has trained all steps", log)) == RANKS
+    names = {path.name for path in (example.directory / "logs").glob("*_recovery-ddp-worker-*")}
+    assert len(names) == pods, f"Pods were created: {names}"

@@ -1,12 +1,14 @@
 """Processes of a gang restart in their Pods: controller, agents and processes, on one machine."""
 
 import signal
+import statistics
 from pathlib import Path
 
 import pytest
 
 from framework.kube.resources import FRAMEWORKS, Object
 from tests.e2e.steps import restart_in_place, wait_until_succeeded
+from tests.support.measuring.pace import measure_slowness
 from tests.support.servers.gang import (
     Change,
     GangCluster,
@@ -107,3 +109,37 @@ async def test_ranks_start_with_one_size_when_members_succeed_and_fail_together(
     for index in range(sizes[-1]):
         (gate / f"end-{index}").touch()
     await wait_until_succeeded(world)
+
+
+TIMED_SCRIPT = """
+trap 'date +%s.%N >/gate/ended-$FB_EPOCH-$FC_TASK_INDEX; exit 143' TERM
+echo "epoch $FB_EPOCH runs"
+while [ ! -e /gate/end ]; do
+  if [ -e /gate/kill-$FC_TASK_INDEX-$FB_EPOCH ]; then
+    date +%s.%N >/gate/died-$FB_EPOCH
+    kill -9 $$$$
+  fi
+  sleep 0.02
+done
+"""
+
+
+async def test_survivors_are_ended_within_a_third_of_a_second_of_a_failure(
+    world: GangCluster, tmp_path: Path
+) -> None:
+    """No rank waits for the timeout of its communication library."""
+    gate, count, failures = tmp_path / "gate", 3, 5
+    role = build_role("worker", count, TIMED_SCRIPT)
+    restart_in_place(role, failures)
+    await world.create(build_gang(role))
+    slowness, took = [measure_slowness()], []
+    for epoch in range(failures):
+        await wait_for_epoch(world, epoch, count)
+        (gate / f"kill-1-{epoch}").touch()
+        await wait_for_epoch(world, epoch + 1, count)
+        ended = [float((gate / f"ended-{epoch}-{index}").read_text()) for index in (0, 2)]
+        took.append(max(ended) - float((gate / f"died-{epoch}").read_text()))
+        slowness.append(measure_slowness())
+    (gate / "end").touch()
+    await wait_until_succeeded(world)
+    assert statistics.median(took) <= 0.3 * max(slowness), (took, slowness)

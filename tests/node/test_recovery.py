@@ -1,4 +1,7 @@
-"""A gang on a real node whose processes are killed: it restarts in its Pods, then by a new Pod."""
+"""A gang on a real node whose processes are killed: it restarts in its Pods, then by a new Pod.
+
+The processes write a checkpoint into a file of their container, which only a new Pod loses.
+"""
 
 import re
 from typing import Any
@@ -17,14 +20,19 @@ from tests.node.gangs import (
 
 pytestmark = pytest.mark.node
 
-NAME, RANKS, MAX_RESTARTS = "healed", 4, 1
+NAME, RANKS, MAX_RESTARTS = "healed", 8, 1
 # Says when it starts, in nanoseconds. Leaves a process behind when it is killed. A command of a Pod
 # has `$$` for `$`.
 SCRIPT = """\
 trap 'exit 143' TERM
 echo $$$$ >/tmp/pid
-echo "epoch $FB_EPOCH starts $(date +%s%N)"
-while [ ! -e /tmp/end ]; do sleep 0.1; done
+step=$(cat /tmp/checkpoint 2>/dev/null || echo 0)
+echo "epoch $FB_EPOCH starts $(date +%s%N) at step $step"
+while [ ! -e /tmp/end ]; do
+  sleep 0.1
+  step=$((step + 1))
+  echo $step >/tmp/new && mv /tmp/new /tmp/checkpoint
+done
 exit "$(cat /tmp/end)"
 """
 
@@ -36,20 +44,23 @@ def build_healed_gang() -> dict[str, Any]:
     return gang
 
 
-def read_start(cluster: Cluster, namespace: str, index: int, epoch: int) -> int | None:
-    """Read when the process of a rank started in an epoch; None if it has not."""
+def read_start(cluster: Cluster, namespace: str, index: int, epoch: int) -> tuple[int, int] | None:
+    """Read when the process of a rank started in an epoch, and its step; None if it has not."""
     read = ("logs", "--namespace", namespace, f"{NAME}-worker-{index}", "-c", "train")
     log = cluster.try_kubectl(*read).stdout
-    found = re.search(rf"(?m)^epoch {epoch} starts (\d+)$", log)
-    return int(found[1]) if found else None
+    found = re.search(rf"(?m)^epoch {epoch} starts (\d+) at step (\d+)$", log)
+    return (int(found[1]), int(found[2])) if found else None
 
 
-def wait_for_epoch(cluster: Cluster, namespace: str, epoch: int) -> int:
-    """Wait until the processes of all ranks have started in an epoch; give the last time."""
+def wait_for_epoch(cluster: Cluster, namespace: str, epoch: int) -> tuple[int, list[int]]:
+    """Wait until the processes of all ranks have started; give the last time, and their steps."""
 
-    def look() -> int | None:
-        starts = [read_start(cluster, namespace, index, epoch) for index in range(RANKS)]
-        return max(start for start in starts if start) if all(starts) else None
+    def look() -> tuple[int, list[int]] | None:
+        found = [read_start(cluster, namespace, index, epoch) for index in range(RANKS)]
+        starts = [start for start in found if start]
+        if len(starts) < RANKS:
+            return None
+        return max(time for time, _ in starts), [step for _, step in starts]
 
     return cluster.wait(look, f"epoch {epoch} runs", namespace)
 
@@ -69,18 +80,22 @@ def test_killed_process_restarts_in_its_pod_then_in_a_new_one(
 ) -> None:
     apply_gang(cluster, namespace, build_healed_gang(), "--rendezvous", "wrapper")
     wait_until_training(cluster, namespace, RANKS)
-    wait_for_epoch(cluster, namespace, 0)
+    assert wait_for_epoch(cluster, namespace, 0)[1] == [0] * RANKS
     before = list_pods(cluster, namespace)
 
     died = kill_process(cluster, namespace, 1)
-    in_place = wait_for_epoch(cluster, namespace, 1) - died
+    started, steps = wait_for_epoch(cluster, namespace, 1)
+    in_place = started - died
+    assert all(steps), "all continue from their checkpoints"
     pods = list_pods(cluster, namespace)
     assert get_uids(pods) == get_uids(before)
     counts = [s["restartCount"] for p in pods.values() for s in p["status"]["containerStatuses"]]
     assert set(counts) == {0}
 
     died = kill_process(cluster, namespace, 2)
-    by_pod = wait_for_epoch(cluster, namespace, 2) - died
+    started, steps = wait_for_epoch(cluster, namespace, 2)
+    by_pod = started - died
+    assert [index for index, step in enumerate(steps) if not step] == [2], "a new container"
     after = get_uids(list_pods(cluster, namespace))
     replaced = {name for name, uid in get_uids(before).items() if after[name] != uid}
     assert replaced == {f"{NAME}-worker-2"}

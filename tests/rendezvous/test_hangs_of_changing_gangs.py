@@ -199,7 +199,7 @@ def test_reports_of_the_time_before_another_rank_0_are_forgotten() -> None:
 
 @pytest.mark.parametrize("is_stopped", [True, False])
 def test_hang_beside_a_silent_agent_whose_process_trains_on_names_the_rank_that_hangs(
-    is_stopped: bool,
+    *, is_stopped: bool
 ) -> None:
     gang = Gang()
     for _ in range(3):

@@ -198,7 +198,7 @@ def test_barrier_without_rank_zero_is_tried_with_longer_and_longer_pauses(
     ],
 )
 def test_rank_0_without_an_answer_is_not_taken_for_one_with_another_gang_key(
-    monkeypatch: pytest.MonkeyPatch, is_closed: bool, text: str
+    monkeypatch: pytest.MonkeyPatch, *, is_closed: bool, text: str
 ) -> None:
     warnings: list[str] = []
     monkeypatch.setattr(client, "warn_once", warnings.append)

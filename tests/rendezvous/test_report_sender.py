@@ -75,7 +75,7 @@ def test_finish_waits_until_the_report_is_sent(reports: Acknowledger) -> None:
 
 @pytest.mark.parametrize("is_refused", [True, False])
 def test_finish_ends_although_the_report_is_not_sent(
-    reports: Acknowledger, monkeypatch: pytest.MonkeyPatch, is_refused: bool
+    reports: Acknowledger, monkeypatch: pytest.MonkeyPatch, *, is_refused: bool
 ) -> None:
     if not is_refused:
         monkeypatch.setattr(reportsender, "_FINISH_SECONDS", 0.1)

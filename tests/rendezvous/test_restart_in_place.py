@@ -214,7 +214,7 @@ def test_success_and_a_later_failure_restart_the_others(open_restarted: Open) ->
 @local
 @pytest.mark.parametrize("is_success_alone", [True, False])
 def test_all_start_with_the_size_without_a_member_that_succeeded(
-    open_restarted: Open, is_success_alone: bool
+    open_restarted: Open, *, is_success_alone: bool
 ) -> None:
     """Its success is published while agents wait before they show the next generation."""
     command = (

@@ -27,7 +27,8 @@ Invariants:
 - Before a report of an agent of the attempt, the controller chooses no Pod: the containers may run
   no agent, or that of an older release, or the agents have no right to report.
 - A change of the wall clock makes no Pod late: this controller measures how long it has waited.
-  The roster policy requests a decision after each publication with a start barrier, which begins it.
+  After each publication with a start barrier, the roster policy requests the decision with which
+  the wait begins.
 
 Example: epoch 5 is published, and worker 2 hangs in the kernel. The agent of worker 0 reports
 ``7 5 89abcdef``. The Task of worker 2 ends with -270, and its retry policy decides.

@@ -17,8 +17,8 @@ in each step, so the hang of one soon stops all. Steps of ``find_standstill``:
    since its last report. Its step is outdated: it is behind only if no other rank differs from the
    rest.
 
-Invariants: no rank that is behind has a higher step than one that waits, apart from outdated steps; no rank is both; while a
-declared pause lasts, there is no standstill.
+Invariants: no rank that is behind has a higher step than one that waits, apart from outdated steps;
+no rank is both; while a declared pause lasts, there is no standstill.
 
 Example: 8 ranks, limit 60 s. Rank 3 sleeps in step 41: all have reported step 40 for 60 s. Seven
 stacks are in ``all_reduce``, that of rank 3 is in ``sleep``: rank 3 is behind, the others wait.

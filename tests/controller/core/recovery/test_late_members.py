@@ -60,7 +60,7 @@ def test_epoch_that_started_has_no_deadline() -> None:
 
 @pytest.mark.parametrize("is_seen_running", [True, False])
 def test_epoch_that_started_has_no_deadline_after_the_serving_pod_succeeded(
-    is_seen_running: bool,
+    *, is_seen_running: bool
 ) -> None:
     gang = Gang()
     gang.report(1, 0)
