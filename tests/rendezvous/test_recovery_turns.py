@@ -447,7 +447,7 @@ def test_report_of_the_start_comes_before_the_process_and_is_sent_before_the_end
     pod.report_start = lambda report: order.append("report " + report)  # type: ignore[method-assign]
     pod.publish(0)
     pod.turn()
-    pod.barrier.release(Target(1, 0), is_serving=True)
+    pod.barrier.release(BarrierKey(1, 0), is_serving=True)
     pod.turn()
     assert order == ["report 1 0", "process 0"]
     pod.end_process(0)
@@ -471,7 +471,7 @@ def test_slow_report_of_a_start_does_not_delay_the_end_of_the_process(pod: Pod) 
     pod.recovery._reports = sender
     pod.publish(0)
     pod.turn()
-    pod.barrier.release(Target(1, 0), is_serving=True)
+    pod.barrier.release(BarrierKey(1, 0), is_serving=True)
     pod.turn()
     sending.wait()
     pod.publish(1)
