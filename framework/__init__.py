@@ -1,4 +1,4 @@
-"""Ground floor shared by every program: the pure model, the agents' library and the client.
+"""Packages that every program shares: the pure model, the agents' library and the client.
 
 This module imports nothing, because the agents' zipapp carries parts of the package.
 """

@@ -29,7 +29,7 @@ class ConnectionLimit:
 
 
 def limit_by_descriptors(most: int) -> ConnectionLimit:
-    """Return a limit of ``most`` connections, or less if this process may open few files.
+    """Return a limit of ``most`` connections, or fewer if this process may open few files.
 
     A quarter of the file descriptors may be connections, and a source may have half of that.
     """
@@ -78,8 +78,8 @@ class ConnectionTable(Generic[Connection]):
         if len(own) > self._limit.per_source:
             evicted.append(self._evict_oldest(own))
         if len(self._sources) > self._limit.in_all:
-            # If several sources have the most, max takes the first; the new connection is of the
-            # last.
+            # If several sources have the most, max takes the first. The new connection stays,
+            # because its source is the last.
             evicted.append(self._evict_oldest(max(self._by_source.values(), key=len)))
         return evicted
 

@@ -21,19 +21,19 @@ from framework.api.text import cut_text, is_printable, make_printable
 
 REDACTED = "[redacted]"
 MESSAGE_LIMIT_BYTES = 288 * 1024
-"""More than an object snapshot has (``controller.core.history``), which must stay whole JSON."""
+"""More than an object snapshot (``controller.core.history``), which must stay complete JSON."""
 VALUE_LIMIT_BYTES = 8 * 1024
-"""Of each value, also inside of structured ones."""
+"""Limit of each value, also inside of structured values."""
 MEMBERS_LIMIT = 20_000
-"""Values in all structured values of a record."""
+"""Limit of the values in all structured values of a record."""
 TRACE_LIMIT_BYTES = 32 * 1024
 _TRACE_HEAD_BYTES = 8 * 1024
 _SECRET_KEY = re.compile(
     r"token|password|secret|authorization|credential|private_key", re.IGNORECASE
 )
 _KEY_LIMIT = 200
-# Each is linear: what follows its mark always matches, or fails within a few characters, and no
-# mark can stand in what is scanned (tests/security/test_regular_expressions.py).
+# Each pattern takes linear time: the text after its mark always matches, or fails within a few
+# characters, and the scanned text contains no mark (tests/security/test_regular_expressions.py).
 _SECRET_FORMS = (
     (re.compile(r"((?i:bearer |authorization: basic ))[A-Za-z0-9._~+/=-]{8,}"), rf"\1{REDACTED}"),
     # A JSON Web Token: its first part is an object in base64.
@@ -43,11 +43,11 @@ _SECRET_FORMS = (
     # The token in the address of a local cluster.
     (re.compile(r"/token/[^\s/?#\"']+"), f"/token/{REDACTED}"),
 )
-# One of them is in every text that a pattern finds.
+# Every text that a pattern finds contains one of these marks.
 _SECRET_MARKS = ("bearer ", "authorization: basic ", "eyj", "://", "/token/")
 _STRUCTURED = (Mapping, list, tuple, set, frozenset)
 _PLAIN_VALUE = re.compile(r"[^\s\"'=]+\Z")
-# What every record has; all other attributes came through ``extra``.
+# The attributes of every record; all other attributes are from ``extra``.
 _RECORD_ATTRIBUTES = frozenset(
     {*logging.LogRecord("", 0, "", 0, "", (), None).__dict__, "message", "asctime", "taskName"}
 )

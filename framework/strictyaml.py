@@ -34,12 +34,12 @@ _REMEDIES = {
     "found character '@' that cannot start any token": _QUOTES,
     "found character '`' that cannot start any token": _QUOTES,
 }
-"""By the problem that PyYAML reports."""
+"""Remedies, by the problem that PyYAML reports."""
 _MAX_DEPTH = 100
 _MAX_NODES = 500_000
 _FEW_NODES = 10_000
 _MAX_NODES_PER_CHARACTER = 20
-"""Aliases may repeat parts of a text, but not make much out of little."""
+"""Limits the values that aliases make out of a short text."""
 
 
 class YamlError(ValueError):

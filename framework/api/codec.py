@@ -368,7 +368,7 @@ def decode_spec(wire: Any) -> FrameworkSpec:
 def decode_status(wire: Any) -> FrameworkStatus | None:
     """Decode the status of a Framework, compressed or not.
 
-    A status with conditions only decodes to None: a controller wrote why it has none.
+    A status that has only conditions decodes to None: the conditions say why there is no other.
 
     Raises:
         FieldErrors: The JSON is invalid; the error has every fault and its path.

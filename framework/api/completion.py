@@ -267,7 +267,7 @@ def _match_pod(pod: PodView, pattern: PodPattern) -> dict[str, Any] | None:
 
 def _match_text(matched: dict[str, Any], key: str, matcher: Matcher, text: str) -> bool:
     found = matcher.find(text)
-    # As omitempty of Go: an empty match is not written, except a name, which is a pointer.
+    # Like omitempty of Go: an empty match is not written, except a name, which is a pointer.
     if found or (found is not None and key == "name"):
         matched[key] = found
     return found is not None

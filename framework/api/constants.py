@@ -77,7 +77,7 @@ ACKNOWLEDGED_GENERATION_ANNOTATION = ANNOTATION_PREFIX + "acknowledged-generatio
 PROCESS_ENDED_ANNOTATION = ANNOTATION_PREFIX + "process-ended"
 EPOCH_STARTED_ANNOTATION = ANNOTATION_PREFIX + "epoch-started"
 TRAINING_PROGRESS_ANNOTATION = ANNOTATION_PREFIX + "training-progress"
-# On the Pod of a launcher, written by its own agent: what became of a scaler, JSON.
+# On the Pod of a launcher, written by its own agent: the result of a scaler, JSON.
 SCALER_RESULT_ANNOTATION = ANNOTATION_PREFIX + "scaler-result"
 # On the Framework of a TrainingJob: its workers, after a scaler has changed them, JSON.
 SCALED_WORKERS_ANNOTATION = ANNOTATION_PREFIX + "scaled-workers"
@@ -89,7 +89,7 @@ WRAPPER_ANNOTATION = ANNOTATION_PREFIX + "wrapper"
 RETRYABLE_CODES_ANNOTATION = ANNOTATION_PREFIX + "retryable-exit-codes"
 # On a TrainingJob: its workers leave before their nodes go, "timeoutSeconds=120".
 LEAVE_NODES_ANNOTATION = ANNOTATION_PREFIX + "leave-nodes"
-# On a Framework, written by its user: UIDs of Pods whose Tasks are to be retried, with commas.
+# On a Framework, written by its user: UIDs of Pods whose Tasks are to be retried, comma-separated.
 RETRY_ANNOTATION = ANNOTATION_PREFIX + "retry"
 
 # Key in the Secret ``{framework}-gang-key``.
@@ -130,7 +130,8 @@ IN_PLACE_ANNOTATION = ANNOTATION_PREFIX + "restart-in-place"
 MAX_IN_PLACE_RESTARTS = 100
 # 31 years, and as many digits as the annotation may have.
 MAX_IN_PLACE_SECONDS = 999_999_999
-# An agent ends with it, or reports it, when it has killed a process because the gang stood still.
+# Exit code of an agent, or code of its report, after it killed a process of a gang that stood
+# still.
 HUNG_EXIT_CODE = 202
 DRAIN_TIMEOUT_FIELD = "timeoutSec"
 COMPLETED_POD_POLICY_FIELD = "completedPodPolicy"  # spec, taskRoles[]: until when Pods stay

@@ -83,13 +83,13 @@ NAME_RULE = {
 # Bounds the estimated cost of the rules, which the API server compares with a budget. More roles
 # than this do not fit into an object that etcd stores, if they have a Pod template.
 _MAX_STORED_ROLES = 65536
-# Of more roles than there may be, the Tasks are not counted: the cost at run time has a limit too.
+# With too many roles, the Tasks are not counted: the cost at run time has a limit, too.
 _COUNT_TASKS = (
     f"(size({{0}}) > {constants.MAX_TASK_ROLES} ? 0 : "
     "{0}.map(r, has(r.taskNumber) ? r.taskNumber : 0).sum())"
 )
 # True for every update. On Kubernetes 1.29 the server drops optionalOldSelf, and oldSelf is the old
-# list itself: there these rules say nothing, and the controller alone limits new Frameworks.
+# list itself: these rules have no effect then, and only the controller limits new Frameworks.
 _IS_UPDATE = "type(dyn(oldSelf)) == list || dyn(oldSelf).hasValue()"
 
 
@@ -109,11 +109,11 @@ def _limit_growth(count: str, limit: int, message: str) -> list[dict[str, Any]]:
 ROLE_LIMIT_RULES = _limit_growth(
     "size({0})", constants.MAX_TASK_ROLES, describe_role_limit(constants.MAX_TASK_ROLES)
 )
-"""Of creates and of updates, in this order."""
+"""Rules for creates and for updates, in this order."""
 TASK_LIMIT_RULES = _limit_growth(
     _COUNT_TASKS, constants.MAX_TASKS, describe_task_limit(constants.MAX_TASKS)
 )
-"""Of creates and of updates, in this order."""
+"""Rules for creates and for updates, in this order."""
 
 # Not in the tables of the codec. The keys of a list map must be required or have a default.
 _RULES: dict[str, dict[str, Any]] = {
@@ -132,7 +132,7 @@ _RULES: dict[str, dict[str, Any]] = {
     f"{_ROLE}.{constants.ABSENT_TASK_INDICES_FIELD}": {
         "nullable": True,
         # Not a set: for a set of 10,000 the API server takes seconds, because managedFields lists
-        # every item. An index that is there twice means what it means once.
+        # every item. A repeated index has no further effect.
         "x-kubernetes-list-type": "atomic",
         "maxItems": constants.MAX_ABSENT_TASK_INDICES,
     },

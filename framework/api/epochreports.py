@@ -5,19 +5,20 @@ docs/design/recovery.md, "Steps".
 
 - ``frameworkbarrier.io/process-ended``: epoch and exit code of the process that failed last.
   Example: ``4 137``.
-- ``frameworkbarrier.io/epoch-started``: since and epoch of the start barrier that released its
-  members last. Example: ``7 5``. Or those of a start barrier to which Pods have not come, with the
-  fingerprints of these Pods; from an agent that waits, the Pod that serves the start barrier.
-  Example: ``7 5 89abcdef``.
+- ``frameworkbarrier.io/epoch-started``: ``since`` and epoch of a start barrier. ``7 5``: this start
+  barrier was the last that released its members. ``7 5 89abcdef``: Pods with these fingerprints
+  have not come to it. The agent that serves the start barrier reports late Pods; an agent that
+  waits there reports the Pod that serves it.
 """
 
 import re
 from typing import NamedTuple, Optional, Tuple
 
 MAX_MISSING = 10
-# After so long, Pods of a new generation are named that have not come: agents have to be started.
+# After this time, the Pods of a new generation that have not come are reported. It is long, because
+# their agents have to start.
 START_SECONDS = 300.0
-# After so long, the Pod that serves the start barrier is named by agents that wait there.
+# After this time, agents that wait report the Pod that serves the start barrier.
 SERVER_SECONDS = 600.0
 _END = re.compile(r"(0|[1-9][0-9]{0,8}) ([1-9][0-9]{0,2})", re.ASCII)
 _START = re.compile(r"([1-9][0-9]{0,8}) (0|[1-9][0-9]{0,8})((?: [0-9a-f]{8}){0,10})", re.ASCII)
@@ -31,7 +32,7 @@ class ProcessEnd(NamedTuple):
 
 
 class EpochStart(NamedTuple):
-    """An epoch that started; or that cannot start because these Pods have not come.
+    """An epoch that has started, or that cannot start because the ``missing`` Pods have not come.
 
     ``since`` is the generation since which the gang has its members.
     """
@@ -47,7 +48,7 @@ def encode_end(end: ProcessEnd) -> str:
 
 
 def parse_end(text: str) -> Optional[ProcessEnd]:
-    """Parse the annotation; None if it is not such a text."""
+    """Parse the annotation; None if the text is invalid."""
     found = _END.fullmatch(text)
     return None if found is None else ProcessEnd(int(found.group(1)), int(found.group(2)))
 
@@ -58,7 +59,7 @@ def encode_start(start: EpochStart) -> str:
 
 
 def parse_start(text: str) -> Optional[EpochStart]:
-    """Parse the annotation; None if it is not such a text."""
+    """Parse the annotation; None if the text is invalid."""
     found = _START.fullmatch(text)
     if found is None:
         return None

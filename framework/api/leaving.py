@@ -49,6 +49,6 @@ class LeaveCount:
     count: int = 0
     """Number of times."""
     since_time: datetime | None = None
-    """Begin of the window: when the Task left first in it."""
+    """Start of the window: when the Task first left in it."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Wire fields that this version does not know; they are written back."""

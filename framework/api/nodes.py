@@ -30,7 +30,7 @@ class Taint:
     effect: str = ""
     value: str = ""
     added_at: datetime | None = None
-    """When it was added; None if that is not known."""
+    """When it was added; None if unknown."""
 
     def __str__(self) -> str:
         """Return KEY:EFFECT, or KEY."""
@@ -43,7 +43,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """What decisions read of a node."""
+    """The fields of a node that decisions read."""
 
     name: str
     is_cordoned: bool = False
@@ -52,7 +52,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class NodeNotice:
-    """That a node is to be left because of a taint, or of a cordon, which is a taint, too."""
+    """A reason for Tasks to leave a node: a taint, or a cordon, which is also a taint."""
 
     taint: Taint
     """The taint; that of a cordon has the key ``UNSCHEDULABLE_TAINT``."""
@@ -63,7 +63,7 @@ class NodeNotice:
 
     @property
     def is_cordon(self) -> bool:
-        """Whether the node is cordoned."""
+        """Return whether the node is cordoned."""
         return self.taint.key == UNSCHEDULABLE_TAINT
 
 
@@ -116,7 +116,7 @@ def list_tolerations(template: Mapping[str, Any] | None) -> list[Mapping[str, An
 def tolerates(toleration: Mapping[str, Any], taint: Taint, *, by_key: bool) -> bool:
     """Return whether a toleration lets a Pod stay at a taint without a limit of time.
 
-    ``by_key``: whether it must name the key. One without a key tolerates all taints.
+    ``by_key``: whether it must name the key. A toleration without a key tolerates all taints.
     """
     key, effect = toleration.get("key") or "", toleration.get("effect") or ""
     is_timed = toleration.get("tolerationSeconds") is not None

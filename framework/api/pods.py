@@ -19,7 +19,8 @@ from framework.api.types import (
 from framework.api.wire import parse_time
 
 # The annotations that the controller writes and decisions read, with a bound for each value. Users
-# may write 256 kB of others on each Pod. A longer value is not of the controller, so it is cut.
+# may write 256 kB of others on each Pod. A longer value was not written by the controller, so it is
+# cut.
 _KEPT_ANNOTATIONS = frozenset(
     {
         *constants.IDENTITY_ANNOTATIONS,
@@ -57,7 +58,7 @@ _KEPT_STATUS = (
     "containerStatuses",
     "conditions",
 )
-# Length of a message about a Pod.
+# Scheduling gates that a message about a Pod names.
 _KEPT_GATES = 10
 # The API server does not bound the name of a scheduler, the fields of an owner, and the number of
 # finalizers. Valid names and UIDs are shorter than this.
@@ -309,7 +310,7 @@ def explain_waiting(pod: PodView) -> str:
 
 
 _DEFAULT_SCHEDULER = "default-scheduler"
-# JSON of an API server cannot contain it.
+# Marks a roster that was left out; it differs from every value of JSON.
 _LEFT_OUT = object()
 # Reasons that every Pod has during its start; they are no fault.
 ORDINARY_WAITS = frozenset({"", "PodInitializing", "ContainerCreating"})

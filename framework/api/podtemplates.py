@@ -1,4 +1,4 @@
-"""Annotations and containers of Pod templates, whose form nobody has checked."""
+"""Annotations and containers of Pod templates that are not validated."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -22,7 +22,7 @@ def find_runner(template: Mapping[str, Any] | None) -> str | None:
     """Find the container of a Pod template whose program is started by ``rendezvous run``.
 
     Returns:
-        Its name; that of the only container if none shows the agent; None if that is not clear.
+        Its name; the only container if no container shows the agent; None if several could be it.
     """
     containers = list(_walk_containers(template))
     found = [each for each in containers if _runs_agent(each)] or containers

@@ -22,7 +22,7 @@ class Missing(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """The counts and missing Tasks before the first roster. A barrier does not decide by it."""
+    """The counts and missing Tasks before the first roster. No decision of a barrier reads it."""
 
     ready: int
     total: int

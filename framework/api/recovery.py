@@ -85,7 +85,7 @@ class RecoveryStatus:
     reason: str = ""
     """CamelCase: RestartedInPlace, or why a report is refused; "" for epoch 0."""
     first_failed: FailedProcess | None = None
-    """The first process of which the failure led to the epoch."""
+    """The first of the processes whose failures led to the epoch."""
     restarts: tuple[RoleRestarts, ...] = ()
     """Counted restarts, by role."""
     refused: tuple[str, ...] = ()

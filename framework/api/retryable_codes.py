@@ -1,8 +1,8 @@
 """Which exit codes of a container are retried: an annotation of the Pod template.
 
 The compile step of a TfJob writes it; users of Frameworks may write it, too. The controller reads
-it from the spec of the Framework, never from a Pod. What it decides:
-``controller.core.policies.exit_code_policy``.
+it from the spec of the Framework, never from a Pod, and
+``controller.core.policies.exit_code_policy`` decides by it.
 """
 
 import re
@@ -54,7 +54,7 @@ def find_fault(template: Mapping[str, Any] | None, names: Collection[str]) -> tu
 
     Args:
         template: the Pod template.
-        names: those of its containers.
+        names: the names of its containers.
     """
     text = find_text(template)
     codes = parse_retryable_codes(text)

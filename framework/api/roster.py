@@ -1,4 +1,4 @@
-"""The roster: what agents read of their gang, and its columnar wire form.
+"""The roster, which shows agents their gang, and its columnar wire form.
 
 Written by the controller into the attempt ConfigMap, read by the barrier and by rendezvous.
 Written for Python 3.7 (agents' zipapp). ``controller/core/roster/roster_policy.py`` decides what a

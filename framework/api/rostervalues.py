@@ -21,7 +21,7 @@ _MAX_INT = 2**63 - 1
 
 
 class RosterError(ValueError):
-    """What is stored is not a roster of a known version, or not the progress of a gang."""
+    """The stored value is not a roster of a known version, or not a valid progress."""
 
 
 def read_typed(value: Any, kind: Type[T]) -> T:

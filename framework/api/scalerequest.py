@@ -43,7 +43,7 @@ class ScaleRequestError(ValueError):
 
 
 class ScaleRequest(NamedTuple):
-    """What the launcher's agent does for one scaler, once."""
+    """The work of the launcher's agent for a scaler. The agent does it once."""
 
     uid: str
     """UID of the scaler."""
@@ -54,7 +54,7 @@ class ScaleRequest(NamedTuple):
     indexes: Tuple[int, ...]
     """Indexes of the workers that leave or are added."""
     hosts: Tuple[str, ...]
-    """Addresses of the workers that leave: processes that name them are waited for."""
+    """Addresses of the workers that leave: the agent waits until no process names them."""
     slots: int
     """Processes per worker, in the argument of the script."""
     script: str
@@ -66,7 +66,7 @@ class ScaleRequest(NamedTuple):
 
 
 class ScaleResult(NamedTuple):
-    """What became of a request. ``code`` 0: success; otherwise ``message`` has the reason."""
+    """The result of a request. ``code`` 0: success; otherwise ``message`` has the reason."""
 
     uid: str
     code: int

@@ -4,7 +4,7 @@ Written by ``run``, read by the controller. Written for Python 3.7 (agents' zipa
 docs/design/recovery.md, "Progress in the status".
 
 ``frameworkbarrier.io/training-progress``: generation, step, total, steps per second, the slowest
-rank, the number of stragglers, and the names of those that fit; ``-`` is what is not known.
+rank, the number of stragglers, and the names of the first ones; ``-`` is an unknown value.
 Example: ``7 41200 100000 3.25 worker/3 2 worker/3 worker/7:57``.
 """
 
@@ -36,15 +36,15 @@ class TrainingProgress(NamedTuple):
     step: int
     """The lowest step of its ranks."""
     total: Optional[int]
-    """How many steps there are; None if it is not known."""
+    """Number of steps of the whole training; None if unknown."""
     steps_per_second: Optional[float]
-    """How fast the step increased in the last minute; None before it increased."""
+    """Rate of the step in the last minute; None before the step increased."""
     slowest: str
     """The rank that is behind the others; "" if none is."""
     straggler_count: int
-    """How many ranks are much slower than the others."""
+    """Number of ranks that are much slower than the others."""
     stragglers: Tuple[str, ...]
-    """Their names, those of the first ones."""
+    """Names of the first of these ranks."""
 
 
 def encode_training_progress(progress: TrainingProgress) -> str:
@@ -69,7 +69,7 @@ def encode_training_progress(progress: TrainingProgress) -> str:
 
 
 def parse_training_progress(text: str) -> Optional[TrainingProgress]:
-    """Parse the annotation; None if it is not such a text."""
+    """Parse the annotation; None if the text is invalid."""
     found = _TEXT.fullmatch(text) if len(text) <= MAX_CHARS else None
     if found is None:
         return None

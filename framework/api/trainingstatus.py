@@ -8,24 +8,24 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class TrainingStatus:
-    """What the agent of rank 0 reported last: docs/design/recovery.md, "Progress in the status"."""
+    """The last report of the agent of rank 0: docs/design/recovery.md, "Progress in the status"."""
 
     step: int = 0
     """The lowest step of the ranks."""
     total_steps: int | None = None
-    """How many steps there are; None if it is not known."""
+    """Number of steps of the whole training; None if unknown."""
     steps_per_second: str = ""
-    """The rate of the last minute, as a decimal number; "" if it is not known."""
+    """The rate of the last minute, as a decimal number; "" if unknown."""
     remaining_seconds: int | None = None
-    """How long the rest takes at this rate; None if it is not known."""
+    """Time for the other steps at this rate; None if unknown."""
     slowest: str = ""
     """The rank that is behind the others; "" if none is."""
     straggler_count: int = 0
-    """How many ranks are much slower than the others."""
+    """Number of ranks that are much slower than the others."""
     stragglers: tuple[str, ...] = ()
-    """Names of the first ones."""
+    """Names of the first of these ranks."""
     generation: int = 0
-    """The generation of the roster for which it was reported."""
+    """Generation of the roster that the agent had when it reported."""
     update_time: datetime | None = None
     """When the controller copied it into the status."""
     extra: Mapping[str, Any] = field(default_factory=dict)

@@ -130,7 +130,7 @@ class FrameworkSpec:
     task_roles: tuple[TaskRoleSpec, ...] = ()
     """Roles, in the order of the user."""
     completed_pod_policy: CompletedPodPolicy = CompletedPodPolicy.DELETE
-    """Until when Pods of Completed Tasks are kept, unless their role says it. Not in the
+    """Until when Pods of Completed Tasks are kept; a role may override it. Not in the
     original."""
     suspend: bool = False
     """Whether the Framework is to have no Pods for now. Not in the original."""

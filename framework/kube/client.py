@@ -25,7 +25,7 @@ from framework.kube.errors import (
     build_event_error,
 )
 from framework.kube.pagejson import build_item_reader, decode_page
-from framework.kube.pages import PAGES_AT_ONCE, PageLimit
+from framework.kube.pages import PAGES_AT_ONCE, PageCursor
 from framework.kube.requests import (
     Query,
     append_query,
@@ -38,7 +38,7 @@ from framework.kube.stream import BrokenStreamError, LineSplitter, decode_event,
 from framework.kube.throttle import Throttle, TokenBucket
 from framework.kube.transport import JSON, Request, Transport
 
-# The most objects of a page of a list: a few hundred Pods are about a megabyte.
+# Maximum of objects on a page of a list: a few hundred Pods are about a megabyte.
 PAGE_SIZE = 500
 DEFAULT_TIMEOUT_SECONDS = 30.0
 
@@ -78,9 +78,9 @@ class KubeClient:
             config: where the server is.
             user_agent: program and version, for the server's audit log.
             clock: for the rate and for a token's expiry.
-            qps: requests a second, None for no limit. Waiting for it does not count as time of
+            qps: requests a second, None for no limit. The wait for it does not count as time of
                 the request; namespaces take turns.
-            burst: requests at once before ``qps`` holds.
+            burst: number of requests that are sent at once before ``qps`` applies.
             accept: the form of objects, lists and events; ``TABLE`` for those that kubectl prints.
         """
         self._transport = Transport(config, user_agent=user_agent, clock=clock, accept=accept)
@@ -125,7 +125,7 @@ class KubeClient:
         *,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> Object:
-        """Return an object with nothing but its metadata: of a Secret, no value is sent."""
+        """Return only the metadata of an object. The server sends no value of a Secret."""
         path = resource.path(namespace, name)
         request = Request("GET", path, build_timeout(timeout_seconds), None, {"Accept": METADATA})
         return _decode(await self._fetch(request, namespace), "GET", path)
@@ -179,8 +179,8 @@ class KubeClient:
         """Yield each page of a list, and whether the earlier pages are invalid.
 
         No page takes more than ``MAX_PAGE_BYTES``: see ``pages``. When the server has forgotten the
-        list between two pages (410), the rest cannot be had; the list begins again, in one page if
-        it fits, so that this rarely happens twice.
+        list between two pages (410), the other pages are lost; the list begins again, in one page
+        if it fits, so that this rarely happens twice.
 
         At most ``PAGES_AT_ONCE`` pages of all lists of a client are read at the same time, and of
         them one object at a time is decoded.
@@ -190,9 +190,9 @@ class KubeClient:
             namespace: None for all.
             label_selector: of the API server.
             field_selector: of the API server.
-            limit: the most objects of a page; None for one page, if it fits.
+            limit: maximum of objects on a page; None for one page, if it fits.
             timeout_seconds: of each page.
-            trim: makes of each object what the page is to have of it.
+            trim: reduces each object before it is added to the page.
             is_deferred: whether each object, also for ``trim``, is a ``DeferredObject``.
 
         Raises:
@@ -200,44 +200,42 @@ class KubeClient:
             AnswerTooLargeError: a single object is beyond ``MAX_PAGE_BYTES``.
         """
         path = resource.path(namespace)
-        query: dict[str, str | int | None] = {
-            "labelSelector": label_selector,
-            "fieldSelector": field_selector,
-        }
+        selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         read_item = build_item_reader(trim, defer_item if is_deferred else decode_object)
-        page_limit = PageLimit(limit)
-        is_restart, has_restarted = True, False
-        while True:
-            query["limit"] = page_limit.value
+        cursor = PageCursor(limit)
+        has_more = True
+        while has_more:
+            query = {**selectors, **cursor.build_query()}
             request = build_page_request(path, query, timeout_seconds)
-            try:
-                async with self._page_turns:
-                    raw = await self._fetch(request)
-                    size_bytes = len(raw)
-                    page = await decode_page(raw, read_item)
-                    del raw
-            except BrokenStreamError as e:
-                raise UnreachableError(str(e), method="GET", path=path) from e
-            except GoneError:
-                if has_restarted or query.get("continue") is None:
-                    raise
-                query["continue"] = None
-                page_limit.ask_all()
-                is_restart = has_restarted = True
+            page = await self._read_page(request, cursor, read_item)
+            if page is None:
                 continue
-            except AnswerTooLargeError:
-                if not page_limit.shrink():
-                    raise
-                continue
-            page_limit.note_page(len(page["items"]), size_bytes)
-            token = page["metadata"].get("continue")
+            is_restart = cursor.is_at_start
+            has_more = cursor.advance(page["metadata"].get("continue"))
             yield page, is_restart
-            # Not kept while the next page is read.
+            # Release the page before the next one is read.
             del page
-            if not isinstance(token, str) or not token:
-                return
-            query["continue"] = token
-            is_restart = False
+
+    async def _read_page(
+        self, request: Request, cursor: PageCursor, read_item: Callable[[bytes], Object]
+    ) -> Object | None:
+        """Read a page; None if ``cursor`` was moved or shrunk, and its new page must be read."""
+        try:
+            async with self._page_turns:
+                raw = await self._fetch(request)
+                page = await decode_page(raw, read_item)
+        except BrokenStreamError as e:
+            raise UnreachableError(str(e), method="GET", path=request.bare_path) from e
+        except GoneError:
+            if not cursor.restart():
+                raise
+            return None
+        except AnswerTooLargeError:
+            if not cursor.limit.shrink():
+                raise
+            return None
+        cursor.limit.record_page(len(page["items"]), len(raw))
+        return page
 
     async def create(
         self,
@@ -251,7 +249,7 @@ class KubeClient:
         """Create an object and return it as stored; in a dry run, as it would be."""
         path = resource.path(namespace)
         query: Query | None = {"dryRun": "All"} if dry_run else None
-        # As Python objects, it may take 40 times the memory: dropped before the request waits.
+        # As Python objects, the body may take 40 times the memory: drop it before the wait.
         encoded = msgspec.Raw(_encode(body))
         del body
         return await self._exchange(
@@ -335,8 +333,8 @@ class KubeClient:
             timeout_seconds: when to give up.
 
         Returns:
-            The object as the server shows it at its deletion, None if the server does not.
-            A Pod or an object with finalizers may go on to exist.
+            The object at its deletion; None if the server does not return it. A Pod, or an object
+            with finalizers, may continue to exist.
         """
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
         preconditions = {"uid": uid, "resourceVersion": resource_version}
@@ -357,7 +355,7 @@ class KubeClient:
     async def get_raw(
         self, path: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     ) -> bytes:
-        """Return what the server answers to a GET of a path with query, for example ``/readyz``."""
+        """Return the answer to a GET of a path with query, for example ``/readyz``."""
         return await self._fetch(build_raw_request(path, build_timeout(timeout_seconds)))
 
     async def stream_raw(
@@ -371,9 +369,9 @@ class KubeClient:
 
         Args:
             path: path with query.
-            timeout_seconds: how long the server may take to connect.
-            read_deadline_seconds: how long it may be silent, None for ever: a container that
-                says nothing is no fault.
+            timeout_seconds: limit of the wait for the connection.
+            read_deadline_seconds: limit of the wait for the next byte; None for no limit, because
+                a container may print nothing for a long time.
         """
         await self._wait_for_rate()
         timeout = aiohttp.ClientTimeout(
@@ -405,18 +403,18 @@ class KubeClient:
         Args:
             resource: which resource.
             namespace: None for all.
-            resource_version: where to begin; None or "0" begins with what exists.
+            resource_version: where to begin; None or "0" begins with the existing objects.
             label_selector: as in a list.
             field_selector: as in a list.
             timeout_seconds: when the server is to end the watch.
-            read_deadline_seconds: without a byte for so long the server counts as lost.
+            read_deadline_seconds: after this time without a byte, the server counts as lost.
             bookmarks: whether events of type BOOKMARK are wanted.
             is_deferred: whether the object of a change is a ``DeferredObject``.
 
         Raises:
             GoneError: the resourceVersion is too old: list again.
             ApiError: any other error that the server reports in the stream.
-            UnreachableError: silence, a reset, or an event cut off or unreadable.
+            UnreachableError: no byte in time, a reset, or an incomplete or unreadable event.
         """
         query: Query = {
             "watch": "true",
@@ -442,7 +440,7 @@ class KubeClient:
                         if event[0] == _ERROR_EVENT:
                             raise build_event_error(event[1], method="WATCH", path=path)
                         yield event
-                        # Not kept until the next event comes: it may be large.
+                        # Release the event before the wait for the next one: it may be large.
                         del event, line
         except BrokenStreamError as e:
             raise UnreachableError(str(e), method="WATCH", path=path) from e
@@ -476,7 +474,7 @@ class KubeClient:
         return await self._transport.send(request)
 
     async def _wait_for_rate(self, namespace: str | None = None) -> None:
-        """Wait for the request rate; lists and watches belong to no namespace here."""
+        """Wait for the request rate. Lists and watches count as requests without a namespace."""
         if self._throttle is not None:
             await self._throttle.wait(namespace or "")
 

@@ -32,7 +32,7 @@ class KubeConfig:
     token: str | None = field(default=None, repr=False)
     """Bearer token."""
     token_file: str | None = None
-    """Wins over ``token``; read again when it changes."""
+    """File with the token; overrides ``token``, and is read again when it changes."""
     ca_file: str | None = None
     """File with CA certificates; without it and ``ca_pem``, those of the system are trusted."""
     ca_pem: str | None = field(default=None, repr=False)
@@ -72,7 +72,7 @@ def load_kube_config(
     one of the contexts of the file; None for its current one.
 
     Raises:
-        ConfigError: nothing usable found; names the field and the remedy.
+        ConfigError: no usable configuration; the message has the field and the remedy.
     """
     address = address or env.get(constants.KUBE_APISERVER_ADDRESS_ENV) or None
     paths = kubeconfig.find_paths(kubeconfig_path, env)
@@ -158,7 +158,7 @@ def _load_service_account(directory: Path) -> KubeConfig:
 
 
 def _normalize_server(config: KubeConfig) -> str:
-    """Complete the server's address as client-go does: without a scheme, TLS only if configured."""
+    """Complete the server's address like client-go: without a scheme, TLS only if configured."""
     server = config.server.strip()
     if "://" not in server:
         has_tls = bool(

@@ -17,7 +17,7 @@ from framework.kube.execplugin import PluginError, run_plugin
 
 # A plugin may open a browser and wait for its user.
 _PLUGIN_TIMEOUT_SECONDS = 120.0
-# A token must outlive the request that carries it.
+# A token must stay valid until its request ends.
 _EXPIRY_LEEWAY = timedelta(seconds=30)
 
 
@@ -33,7 +33,7 @@ class TokenSource(Protocol):
         ...
 
     async def renew(self, rejected: str | None) -> str | None:
-        """Return the token to use after the server rejected that one; the same if none is newer."""
+        """Return the token to use after a rejected one; the same token if there is no newer one."""
         ...
 
 
@@ -63,7 +63,7 @@ class TokenFile:
         self._signature: tuple[int, int, int] | None = None
 
     async def fetch(self) -> str | None:
-        """Return the token; read the file only when it is another one than last time."""
+        """Return the token; read the file only if it was replaced since the last read."""
         try:
             signature = _sign(self._path)
             if signature != self._signature:
@@ -104,7 +104,7 @@ class PluginToken:
         self._clock = clock
         self._token: str | None = None
         self._expires_at: datetime | None = None
-        # Requests that find no token at the same time must run the plugin once, not each.
+        # Several requests that find no token at the same time must run the plugin only once.
         self._lock = asyncio.Lock()
 
     async def fetch(self) -> str | None:
@@ -154,13 +154,13 @@ def build_token_source(config: KubeConfig, clock: Clock) -> TokenSource:
 
 
 def _sign(path: Path) -> tuple[int, int, int]:
-    """Return what changes when a file is replaced, even through the links of a projected volume."""
+    """Return values that change with a replacement, also by the links of a projected volume."""
     status = os.stat(path)  # noqa: PTH116 three times faster than Path.stat, and once a request
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _parse_expiry(text: object) -> datetime | None:
-    """Read an RFC 3339 time; an unreadable one means that only a 401 ends the token."""
+    """Read an RFC 3339 time; None if unreadable, so that only a 401 ends the token."""
     if not isinstance(text, str):
         return None
     try:

@@ -1,12 +1,12 @@
-"""Objects whose metadata is decoded at once, and all else when it is needed. Pure.
+"""Objects whose metadata is decoded at once, and the other fields when they are needed. Pure.
 
 To decode a Framework of 1.4 MB can take 0.1 s of the event loop, but metadata shows which object it
 is, and whether it is new. So the event itself costs little, and several events of one object cost
 one decode.
 
 An object may wait for long: in a controller that does not lead, as long as another one leads. So
-``managedFields``, which no program reads and which may be most of an object, is not kept. And all
-that wait have room for so many bytes only (``KeptJson``): beyond that, an object is left with its
+``managedFields``, which no program reads and which may be most of an object, is not kept.
+``KeptJson`` limits the bytes of all objects that wait. Beyond the limit, an object keeps only its
 identity (``keep_in``), and must be read again before it is decoded.
 """
 
@@ -20,13 +20,13 @@ from framework.kube.resources import Object
 from framework.kube.stream import decode_event
 
 _CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
-# Of metadata: identity, version and deletion.
+# The fields of metadata that are decoded: identity, version and deletion.
 _IDENTITY = ("name", "namespace", "uid", "resourceVersion", "generation", "deletionTimestamp")
 _UNREAD = "managedFields"
 
 
 class DeferredObject(dict[str, Any]):
-    """An object that has only ``metadata``, and of it only the fields ``_IDENTITY``."""
+    """An object with only ``metadata``, and in it only the fields ``_IDENTITY``."""
 
     __slots__ = ("_kept", "_line", "length", "unread_bytes")
 
@@ -42,7 +42,7 @@ class DeferredObject(dict[str, Any]):
         self._line = line
         self._kept: Kept | None = None
         self.length = len(line)
-        """Bytes of the object in JSON, about; without ``managedFields``."""
+        """Approximate bytes of the object in JSON, without ``managedFields``."""
         self.unread_bytes = unread_bytes
 
     @property
@@ -51,7 +51,7 @@ class DeferredObject(dict[str, Any]):
         return not self._line
 
     def keep_in(self, budget: KeptJson) -> None:
-        """Count the JSON in a budget; if there is no room, keep the identity only."""
+        """Count the JSON in a budget; if there is no room, keep only the identity."""
         namespace = self["metadata"].get("namespace")
         self._kept = None
         self._kept = budget.keep(str(namespace or ""), self.length)
@@ -90,7 +90,7 @@ class DeferredObject(dict[str, Any]):
         try:
             return _split_event(self._line).object
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            obj = self.decode()  # it says what is wrong, and cuts what is nested too deep
+            obj = self.decode()  # reports the fault, and replaces values nested too deep
             return {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in obj.items()}
 
 
@@ -128,7 +128,7 @@ def decode_deferred_event(line: bytes) -> tuple[str, Object]:
         fields = _split_object(event.object.get("metadata", b"null"))
         identity = {name: msgspec.json.decode(fields.get(name, b"null")) for name in _IDENTITY}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        # It says what is wrong, and cuts what is nested too deep.
+        # It reports the fault, and replaces values nested too deep.
         return decode_event(line)
     if event.type not in _CHANGES:
         return decode_event(line)
@@ -141,14 +141,14 @@ def decode_deferred_event(line: bytes) -> tuple[str, Object]:
 
 
 def strip_object(metadata: Object, length: int) -> DeferredObject:
-    """Build the rest of an object that was read before, of which only the identity is kept."""
+    """Build an object that keeps only its identity; it was read before."""
     stripped = DeferredObject(_select(metadata), b"", 0)
     stripped.length = length
     return stripped
 
 
 def defer_item(item: bytes) -> DeferredObject:
-    """Read an object of a list, of which only the identity is decoded.
+    """Read an object of a list, and decode only its identity.
 
     Raises:
         BrokenStreamError: it is not a JSON object.

@@ -1,6 +1,6 @@
 """Errors of requests to an API server, raised by ``client``.
 
-No other room sees an exception of ``aiohttp`` from a request. An invalid configuration is a
+No other package sees an exception of ``aiohttp`` from a request. An invalid configuration is a
 ``ConfigError`` of ``kubeconfig``::
 
     KubeError
@@ -59,7 +59,7 @@ class UnreachableError(KubeError):
     """
 
     def __init__(self, message: str, *, method: str, path: str, maybe_applied: bool = True) -> None:
-        """Keep what was asked; ``message`` says what went wrong with it."""
+        """Keep method and path; ``message`` has the reason."""
         super().__init__(f"{method} {path}: {message}")
         self.method = method
         self.path = path
@@ -72,7 +72,7 @@ class UnreachableError(KubeError):
 
 
 class AnswerTooLargeError(UnreachableError):
-    """The answer has more bytes than the caller reads of it."""
+    """The answer is longer than the limit of the caller."""
 
 
 class ApiError(KubeError):
@@ -81,11 +81,11 @@ class ApiError(KubeError):
     Attributes:
         status: HTTP status code.
         reason: the Status object's reason, for example ``NotFound``; empty if it gave none.
-        message: the Status object's message without the values that it quoted, else what the
-            answer said, cut to 1000 characters.
-        body: the Status object, its messages without values too; None if the answer was none.
-        retry_after_seconds: how long the server asks us to wait, at most 300; None if it does
-            not say.
+        message: the Status object's message without the values that it quoted, else the text of
+            the answer, cut to 1000 characters.
+        body: the Status object, its messages without values too; None if the answer had none.
+        retry_after_seconds: the wait that the server requests, at most 300; None if it requests
+            none.
         method: HTTP method of the request.
         path: its path, without the query.
     """
@@ -101,7 +101,7 @@ class ApiError(KubeError):
         method: str,
         path: str,
     ) -> None:
-        """Keep the answer; use ``build_api_error`` to get the right class for it."""
+        """Keep the answer; ``build_api_error`` chooses the class."""
         super().__init__(f"{method} {path}: {status} {reason}: {message}")
         self.status = status
         self.reason = reason
@@ -194,11 +194,11 @@ def build_api_error(
 
     Args:
         status: HTTP status code.
-        raw: the answer's body, a Status object or whatever a proxy said instead.
+        raw: the answer's body: a Status object, or the text of a proxy.
         method: HTTP method of the request.
         path: its path.
         retry_after: the header of that name.
-        fallback_reason: used when the body names no reason.
+        fallback_reason: the reason if the body has none.
     """
     body = _decode_status(raw)
     if body is not None:
@@ -220,7 +220,7 @@ def build_api_error(
 
 
 def build_event_error(status_object: Object, *, method: str, path: str) -> ApiError:
-    """Build the error for the Status object that an ERROR event of a watch carries."""
+    """Build the error for the Status object of an ERROR event of a watch."""
     code = status_object.get("code")
     # An ERROR event without a code is an error of the server.
     status = code if isinstance(code, int) and not isinstance(code, bool) else 500
@@ -261,7 +261,7 @@ def _hide_cause(cause: object) -> object:
         return cause
     field = str(cause.get("field") or "")
     shown = dict(cause)
-    # A path of fields may have a key of a map in it, as long as its author likes.
+    # The path of a field may contain a key of a map, of any length.
     if "field" in cause:
         shown["field"] = cut_text(field, _FIELD_BYTES)
     if "message" in cause:
@@ -275,7 +275,7 @@ def _shorten(message: object, field: str = "") -> str:
 
 
 def _parse_retry_after(header: str | None, body: Object | None) -> float | None:
-    """Take the header's seconds, else those of the Status object's details.
+    """Return the seconds of the header, else those in the details of the Status object.
 
     The form with a date is not read: API servers send seconds only, and a date would need a clock
     that agrees with the server's.

@@ -19,7 +19,7 @@ _END_SECONDS = 1.0
 
 
 class PluginError(Exception):
-    """The plugin failed or printed something else than an ExecCredential; says why."""
+    """The plugin failed, or printed no valid ExecCredential; the message has the reason."""
 
 
 async def run_plugin(spec: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -40,7 +40,8 @@ async def run_plugin(spec: Mapping[str, Any]) -> Mapping[str, Any]:
         stdin=None if is_interactive else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        # So that the children of the plugin end with it; one that asks its user needs the terminal.
+        # A session of its own: the children of the plugin are killed with it. A plugin that asks its
+        # user needs the session of the terminal.
         start_new_session=not is_interactive,
     )
     try:
@@ -57,7 +58,7 @@ async def run_plugin(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 async def _end(process: asyncio.subprocess.Process, *, is_group: bool) -> None:
     """Kill a plugin whose request was cancelled, and close its pipes.
 
-    A process that left the plugin's group may hold the pipes: they are waited for only a moment.
+    A process that left the plugin's group may hold the pipes, so the wait for them is short.
     """
     with suppress(ProcessLookupError):
         if is_group:

@@ -1,10 +1,10 @@
 """Bounds the JSON that a program keeps of objects, in all and for each namespace. Pure.
 
-Every object that is kept holds a ``Kept``; its bytes are free again when the ``Kept`` is dropped.
-An object for which there is no room is kept without its JSON, and read again when it is needed.
+Every kept object holds a ``Kept``; its bytes are free again when the ``Kept`` is dropped. An object
+for which there is no room is kept without its JSON, and read again when it is needed.
 
-A namespace may keep half of what it has and what is left. So it leaves the other half to the next
-one, and however many namespaces keep as much as they may, something is left.
+The share of a namespace is half of the sum of its own bytes and the free bytes. So some bytes stay
+free for the next namespace, for any number of namespaces.
 
 Example: of 64 MiB, the first namespace may keep 32 MiB, the second one 16, the third one 8.
 """
@@ -12,7 +12,7 @@ Example: of 64 MiB, the first namespace may keep 32 MiB, the second one 16, the 
 import sys
 from collections import Counter
 
-# Of what a namespace keeps and what is left, it may have one of so many shares.
+# A namespace may keep the sum of its own and the free bytes, divided by this number.
 _SHARES = 2
 
 
@@ -29,12 +29,12 @@ class Kept:
         budget.add(namespace, count)
 
     def __del__(self) -> None:
-        """Give the bytes back."""
+        """Release the bytes."""
         self._budget.add(self._namespace, -self.count)
 
 
 class KeptJson:
-    """How many bytes of JSON are kept, by namespace."""
+    """Counts the kept bytes of JSON, by namespace."""
 
     def __init__(self, limit_bytes: int | None) -> None:
         """Keep at most ``limit_bytes``; None for no limit."""
@@ -43,7 +43,7 @@ class KeptJson:
         self._by_namespace: Counter[str] = Counter()
 
     def find_room(self, namespace: str) -> int:
-        """Find how many more bytes a namespace may keep, below 0 if it has more than its share."""
+        """Find how many more bytes a namespace may keep; below 0 if it has more than its share."""
         if self.limit_bytes is None:
             return sys.maxsize
         own = self._by_namespace[namespace]
@@ -51,7 +51,7 @@ class KeptJson:
         return (own + left) // _SHARES - own
 
     def keep(self, namespace: str, count: int) -> Kept | None:
-        """Keep so many bytes for a namespace; None if it may not keep as many more."""
+        """Keep ``count`` bytes for a namespace; None if it has no room for them."""
         return None if count > self.find_room(namespace) else Kept(self, namespace, count)
 
     def add(self, namespace: str, count: int) -> None:

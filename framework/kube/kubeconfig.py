@@ -34,7 +34,7 @@ class ConfigError(Exception):
     """
 
     def __init__(self, field_name: str, problem: str, remedy: str) -> None:
-        """Return field, problem and remedy in one line."""
+        """Write field, problem and remedy in one line."""
         super().__init__(f"{field_name}: {problem}; {remedy}")
         self.field = field_name
         self.problem = problem
@@ -50,19 +50,19 @@ class ExecPlugin:
 
 
 class Entry(NamedTuple):
-    """One named thing of a kubeconfig, and the file it stands in."""
+    """A named entry of a kubeconfig, and its file."""
 
     name: str
     fields: Mapping[str, Any]
     path: Path
 
     def at(self, section: str, key: str) -> str:
-        """Name one field of it for a message."""
+        """Return the path of a field of the entry, for a message."""
         return f"{self.path}: {section}[{self.name}].{key}"
 
 
 class Merged(NamedTuple):
-    """All files together."""
+    """All files, merged."""
 
     paths: list[Path]
     current_context: str | None
@@ -71,7 +71,7 @@ class Merged(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What the current context points at."""
+    """A context, and the names in it."""
 
     entry: Entry
     cluster: str
@@ -119,7 +119,7 @@ def find_paths(argument: str | None, env: Mapping[str, str]) -> list[Path]:
     """List the files to read: the argument, else those of the environment that exist.
 
     Raises:
-        ConfigError: the file asked for is not there. One that only the environment names may be
+        ConfigError: the file of the argument does not exist. A file of the environment may be
             missing, as with kubectl.
     """
     if argument:
@@ -137,7 +137,7 @@ def find_paths(argument: str | None, env: Mapping[str, str]) -> list[Path]:
 
 
 def read_merged(paths: list[Path]) -> Merged:
-    """Read the files and merge them; the first to name a thing wins."""
+    """Read the files and merge them; the first entry of a name wins."""
     current: str | None = None
     entries: dict[str, dict[str, Entry]] = {section: {} for section, _ in _SECTIONS}
     for path in paths:
@@ -240,7 +240,7 @@ def read_text(path: Path, what: str) -> str:
 
 
 def find_proxy(server: str, env: Mapping[str, str]) -> str | None:
-    """Return the proxy that the environment sets for this server, as curl and kubectl read it."""
+    """Return the proxy that the environment sets for this server, by the rules of curl."""
     parts = urlsplit(server)
     host = parts.hostname or ""
     if host in {"localhost", "::1"} or host.startswith("127."):
@@ -339,7 +339,7 @@ def _decode_inline(entry: Entry, section: str, key: str) -> str | None:
 
 
 def _locate(entry: Entry, section: str, key: str) -> str | None:
-    """Return the absolute path that a field names; check now that the file can be read."""
+    """Return the absolute path in a field; check now that the file can be read."""
     text = _optional_text(entry.fields, key, entry.at(section, key))
     if text is None:
         return None

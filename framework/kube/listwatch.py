@@ -110,8 +110,9 @@ class ListWatch:
                 ``is_deferred``, it gets a ``DeferredObject``.
             on_connection: called with each new value of ``is_connected``.
             is_deferred: whether the sink receives each object as a ``DeferredObject``, unless
-                ``trim`` makes another one of it.
-            kept_json: bounds the JSON of these; beyond it, they have only their identity.
+                ``trim`` returns another object.
+            kept_json: limits the JSON of deferred objects; beyond it, they keep only their
+                identity.
         """
         self.synced = asyncio.Event()
         self.is_connected = False
@@ -201,7 +202,7 @@ class ListWatch:
                 if not has_event:
                     has_event = True
                     self._succeed()
-                # Not kept until the next event comes: it may be large.
+                # Release the object before the wait for the next event: it may be large.
                 del obj
         if has_event or self._clock.monotonic() - started >= _SHORT_WATCH_SECONDS:
             self._succeed()

@@ -22,7 +22,7 @@ _decode_spec = msgspec.json.Decoder(_Spec).decode
 
 
 def read_node(obj: Object) -> NodeView:
-    """Read a Node of a list or a watch; what cannot be read counts as absent."""
+    """Read a Node of a list or a watch; an unreadable field counts as absent."""
     metadata = obj.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(obj, DeferredObject):

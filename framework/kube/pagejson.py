@@ -37,7 +37,7 @@ async def decode_page(raw: bytes, read_item: Callable[[bytes], Object]) -> Objec
 
     Args:
         raw: the answer.
-        read_item: makes of the JSON of an object what the page is to have of it.
+        read_item: decodes the JSON of an object, whole or in part.
 
     Raises:
         BrokenStreamError: it is not a list of objects.
@@ -46,7 +46,7 @@ async def decode_page(raw: bytes, read_item: Callable[[bytes], Object]) -> Objec
         try:
             page = split_page(raw)
         except RecursionError:
-            # It takes seconds for the largest page.
+            # This takes seconds for the largest page.
             page = split_page(await asyncio.to_thread(cut_page, raw))
         items = []
         for item in page.items:
@@ -67,10 +67,10 @@ def build_item_reader(
 
 
 def split_page(raw: bytes) -> Page:
-    """Split a page, with objects or without; the rows of a Table become its items.
+    """Split a page, empty or not; the rows of a Table become its items.
 
     Raises:
-        RecursionError: an object is nested too deep: ``cut_page`` mends that.
+        RecursionError: an object is nested too deep; call ``cut_page`` first.
         BrokenStreamError: it is no page of a list.
     """
     try:
@@ -86,5 +86,5 @@ def split_page(raw: bytes) -> Page:
 
 
 def cut_page(raw: bytes) -> bytes:
-    """Replace what is nested too deep in an object by null: 0.2 s for each MB."""
+    """Replace values nested too deep in objects by null: 0.2 s for each MB."""
     return cut_deep_values(raw, MAX_DEPTH + _LEVELS_ABOVE)

@@ -10,7 +10,7 @@ from framework.kube.pages import MAX_PAGE_BYTES
 from framework.kube.transport import Request
 
 Query: TypeAlias = Mapping[str, str | int | None]
-"""The parameters of a request; those that are None are left out."""
+"""The parameters of a request; a parameter that is None is left out."""
 
 
 def build_timeout(timeout_seconds: float) -> aiohttp.ClientTimeout:
@@ -26,7 +26,7 @@ def build_page_request(path: str, query: Query, timeout_seconds: float) -> Reque
 
 def build_raw_request(path: str, timeout: aiohttp.ClientTimeout) -> Request:
     """Build the request for a text, such as a log."""
-    # The server would refuse a request for JSON only with 406.
+    # The server answers 406 to a request that accepts only JSON.
     return Request("GET", path, timeout, None, {"Accept": "*/*"})
 
 

@@ -1,4 +1,4 @@
-"""The API resources this project talks about, and their paths.
+"""The API resources that this project uses, and their paths.
 
 Pure. Objects are raw dicts, because the Pod templates of a Framework may have fields that this
 release does not know.
@@ -14,12 +14,12 @@ Object: TypeAlias = dict[str, Any]
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 """Header Accept for Tables: the server computes columns, and rows have their object's metadata."""
 METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
-"""Header Accept for objects without anything but their metadata."""
+"""Header Accept for objects with only their metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One resource of the API, as discovery would describe it."""
+    """A resource of the API, as discovery describes it."""
 
     group: str
     """Empty for the core group."""
@@ -30,7 +30,7 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """Return what objects of this resource carry as ``apiVersion``."""
+        """Return the ``apiVersion`` of objects of this resource."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(
@@ -47,8 +47,8 @@ class Resource:
             subresource: for example ``status``; only with a name.
 
         Raises:
-            ValueError: the path would name something else than meant. An empty name, for
-                example, would turn the deletion of one object into that of all.
+            ValueError: the path would name another object. An empty name, for example, would turn
+                the deletion of an object into the deletion of all.
         """
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         if namespace is not None and not self.namespaced:
@@ -69,7 +69,7 @@ class Resource:
 
 
 def _quote_segment(segment: str, what: str) -> str:
-    """Quote one path segment; refuse those that a server or a proxy would swallow."""
+    """Quote a path segment; refuse a segment that a server or a proxy would remove."""
     if segment in {"", ".", ".."}:
         raise ValueError(f"{segment!r} is not a valid {what}")
     return quote(segment, safe="")

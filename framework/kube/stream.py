@@ -57,7 +57,7 @@ class LineSplitter:
 
 
 def decode_event(line: bytes) -> tuple[str, Object]:
-    """Decode one line of a watch into (type, object); what is nested too deep reads as null.
+    """Decode one line of a watch into (type, object); values nested too deep become null.
 
     Raises:
         BrokenStreamError: it is no event.
@@ -74,7 +74,7 @@ def decode_event(line: bytes) -> tuple[str, Object]:
 
 
 def decode_object(raw: bytes) -> Object:
-    """Decode a whole answer; what is nested too deep reads as null.
+    """Decode a whole answer; values nested too deep become null.
 
     Raises:
         BrokenStreamError: it is not one JSON object.
@@ -91,7 +91,8 @@ def decode_object(raw: bytes) -> Object:
 def _decode(raw: bytes) -> Any:
     with suppress(RecursionError):
         value = _DECODER.decode(raw)
-        # What only just decodes here would fail where the stack is deeper.
+        # Keep a margin: JSON that just stays below the recursion limit here exceeds it where the stack
+        # is deeper.
         if not is_deeper(value, MAX_DEPTH):
             return value
     return _DECODER.decode(cut_deep_values(raw))

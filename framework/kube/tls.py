@@ -35,9 +35,9 @@ def build_tls_context(config: KubeConfig) -> ssl.SSLContext:
 
 
 def trust_present_ca(context: ssl.SSLContext, ca_file: str | None) -> None:
-    """Trust what the CA file holds now as well: the cluster's CA may have rotated."""
+    """Also trust the certificates now in the CA file: the cluster's CA may have rotated."""
     if ca_file is not None:
-        # A file in the middle of its replacement is read again after the next failure.
+        # A file that is just being replaced is read again after the next failure.
         with suppress(OSError):
             context.load_verify_locations(cafile=ca_file)
 
@@ -45,10 +45,10 @@ def trust_present_ca(context: ssl.SSLContext, ca_file: str | None) -> None:
 def _load_client_certificate(context: ssl.SSLContext, config: KubeConfig) -> None:
     """Load certificate and key; OpenSSL reads files only, so inline ones are written to files."""
     if config.client_cert_file is None and config.client_cert_pem is None:
-        # In a Pod there is a token, and a read-only root has no place for files.
+        # A Pod uses a token, and its read-only root has no place for files.
         return
     try:
-        # The directory is readable by its owner alone, and gone a moment later.
+        # Only the owner can read the directory, which is removed at once.
         with tempfile.TemporaryDirectory() as directory:
             cert = config.client_cert_file or _write(
                 directory, "cert", config.client_cert_pem or ""

@@ -11,5 +11,5 @@ TOKEN_PREFIX = "/token/"
 
 
 def url_with_token(url: str, token: str) -> str:
-    """Return the server URL for clients that send no token of their own, such as kubectl."""
+    """Return the server URL for clients that send no token, such as kubectl."""
     return f"{url.rstrip('/')}{TOKEN_PREFIX}{quote(token, safe='')}"

@@ -82,7 +82,7 @@ class Transport:
         Raises:
             ConfigError: a certificate or key cannot be used.
         """
-        # Without TLS, as on a local cluster, it would only cost time: it reads all CAs of the host.
+        # Without TLS, as on a local cluster, the context only costs time: it reads all CAs of the host.
         if _has_tls(self._config.server) or _has_tls(self._config.proxy_url):
             self._tls_context = build_tls_context(self._config)
         self._session = _open_session(self._tls_context)
@@ -221,22 +221,22 @@ def _open_session(context: ssl.SSLContext | None) -> aiohttp.ClientSession:
         cookie_jar=aiohttp.DummyCookieJar(),
         read_bufsize=_READ_BUFFER_BYTES,
     )
-    # aiohttp sends PUT and DELETE again when a kept connection breaks. A write whose first
-    # copy was carried out would then answer 409 or 404: only callers can judge that.
+    # aiohttp sends PUT and DELETE again when a kept connection breaks. If the server executed the
+    # first request, it answers the second one with 409 or 404: only callers can judge that.
     session._retry_connection = False  # noqa: SLF001 no public switch
     return session
 
 
 def _wrap_body(body: bytes | None) -> bytes | io.BytesIO | None:
-    """Let aiohttp send a large body in pieces."""
+    """Wrap a large body, so that aiohttp sends it in pieces."""
     return io.BytesIO(body) if body is not None and len(body) > _ONE_PIECE_BYTES else body
 
 
 def _abort_unread(response: aiohttp.ClientResponse) -> None:
-    """End the connection of an answer that is left early; one read to its end is back in the pool.
+    """End the connection of an answer that was not read to its end.
 
-    Closed in the ordinary way it would be kept until the server has ended TLS too, for up to 30 s,
-    and also when the client is closed.
+    An ordinary close keeps the connection until the server has ended TLS, too, for up to 30 s, even
+    if the client is closed. The connection of an answer that was read is back in the pool.
     """
     transport = response.connection.transport if response.connection is not None else None
     if transport is not None:
@@ -245,7 +245,7 @@ def _abort_unread(response: aiohttp.ClientResponse) -> None:
 
 def _explain(cause: Exception) -> str:
     if isinstance(cause, aiohttp.ClientResponseError):
-        # Its own text has the URL, whose path may be a secret.
+        # The text of the exception has the URL, whose path may be a secret.
         return f"no HTTP answer: {' '.join(cause.message.split())}"
     if isinstance(cause, aiohttp.InvalidURL):
         return "the address of the API server is not a URL"

@@ -160,7 +160,7 @@ async def test_list_in_one_piece_that_is_too_large_is_read_in_pages(connect: Con
 def test_page_is_never_larger_than_the_caller_allows(most: int) -> None:
     limit = PageLimit(most)
     assert limit.value == most
-    limit.note_page(most, 100)
+    limit.record_page(most, 100)
     assert limit.value == most
     limit.ask_all()
     assert limit.shrink()
