@@ -1,12 +1,12 @@
-"""Starts a child program and sends it requests, each of which it answers when it can.
+"""Starts a child program and sends it requests; the program may answer them in any order.
 
-The program is a module of this package with a function ``main``. Its last two arguments are this
-process and the descriptor of its connection; it ends when the connection does. ``messages`` has the
-form of requests and answers: ``(number, verb, arguments)`` and ``(number, value, error)``. A
+The program is a module of this package with a function ``main``. Its last two arguments are the id
+of this process and the descriptor of its connection; it ends with the connection. ``messages`` has
+the form of requests and answers: ``(number, verb, arguments)`` and ``(number, value, error)``. A
 request with the number 0 has no answer.
 
-    RequestError             it refuses a request
-    `-- ProgramEndedError    it has ended
+    RequestError             the program refuses a request
+    `-- ProgramEndedError    the program has ended
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _STOP_SECONDS = 5.0
 
 
 class RequestError(Exception):
-    """The program cannot do what it was asked for."""
+    """The program cannot carry out the request."""
 
 
 class ProgramEndedError(RequestError):
@@ -39,7 +39,7 @@ class ProgramEndedError(RequestError):
 
 
 class Answer(NamedTuple):
-    """What a program answers."""
+    """The answer of a program."""
 
     value: Any
     descriptors: list[int]
@@ -58,14 +58,14 @@ class ChildProgram:
     """A started program."""
 
     def __init__(self, module: str, *arguments: str) -> None:
-        """Start it, in the loop's thread.
+        """Start the program, in the thread of the event loop.
 
         The thread must outlive the program: the program is killed when its parent ends, and for the
         kernel, the parent is the thread that started it.
 
         Args:
-            module: its name; it needs the standard library and modules of this package only.
-            arguments: the first of its arguments.
+            module: its name; it may import only the standard library and modules of this package.
+            arguments: its first arguments.
         """
         self._loop = asyncio.get_running_loop()
         self._answers: dict[int, asyncio.Future[Answer]] = {}
@@ -94,14 +94,14 @@ class ChildProgram:
 
     @property
     def has_ended(self) -> bool:
-        """Return whether it takes no requests any more."""
+        """Return whether the program accepts no more requests."""
         return self._connection.fileno() < 0
 
     def request(self, verb: str, *arguments: Any, descriptors: Sequence[int] = ()) -> Request:
-        """Send a request, without waiting for anything.
+        """Send a request; do not wait for the answer.
 
         Args:
-            verb: what to do.
+            verb: name of the request.
             arguments: values that ``marshal`` can write.
             descriptors: open files that the program gets; they may be closed afterwards.
 
@@ -188,7 +188,7 @@ class ChildProgram:
         for answered in self._answers.values():
             if not answered.done():
                 answered.set_exception(ProgramEndedError("it has ended"))
-                # Whoever waited may have been cancelled; asyncio would report that as an error.
+                # The caller may have been cancelled; asyncio reports an error that no caller reads.
                 answered.exception()
         self._answers.clear()
 

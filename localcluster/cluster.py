@@ -1,10 +1,10 @@
-"""A Kubernetes of one machine: API server, garbage collector, kubelet and controller.
+"""A Kubernetes on one machine: API server, garbage collector, kubelet and controller.
 
 Everything but the controller runs in the caller's event loop. The controller is a child process, as
 it would be a Pod of its own, and is started again when it ends. For development and tests.
 
-    LocalClusterError   it cannot start; the message has the remedy
-    PartFailedError     it started, and then a part of it failed for good
+    LocalClusterError   the cluster cannot start; the message has the remedy
+    PartFailedError     a part of the running cluster failed for good
 """
 
 import asyncio
@@ -51,15 +51,15 @@ from localcluster.supervisor import Supervisor
 logger = logging.getLogger(__name__)
 
 NAME = "frameworkbarrier-local"
-"""What the cluster, its user and its context are called in the kubeconfig."""
+"""Name of the cluster, its user and its context in the kubeconfig."""
 NODE_NAME = "local"
 HOST = "127.0.0.1"
-# Several local clusters on one machine must not fight for the default port.
+# A free port, because several local clusters may run on one machine.
 CONTROLLER_ARGUMENTS = ("--health-port", "0", "--watch-nodes")
 KINDS_ARGUMENTS = ("--kinds", ",".join(kind.lower() for _, kind in KINDS))
-# Ours has less than 1 KiB.
+# A kubeconfig of a local cluster has less than 1 KiB.
 _MAX_KUBECONFIG_BYTES = 65536
-# Longer than the kubelet gives its Pods.
+# Longer than the grace period that the kubelet gives its Pods.
 _KUBELET_STOP_SECONDS = 15.0
 
 
@@ -73,28 +73,28 @@ class PartFailedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """What to run, and where."""
+    """The parts of the cluster, and their settings."""
 
     directory: Path
-    """Everything the cluster writes goes here; made if missing."""
+    """Folder of all files of the cluster; created if missing."""
     port: int = 0
-    """Of the API server; 0 takes a free one."""
+    """Port of the API server; 0 takes a free one."""
     with_kubelet: bool = True
-    """Off: Pods stay Pending, for tests that play the kubelet."""
+    """Whether the kubelet runs. Without it, Pods stay Pending, for tests with a fake kubelet."""
     with_controller: bool = True
-    """Off: for a controller that is run by hand, in a debugger."""
+    """Whether the controller runs. Without it, a developer can start one in a debugger."""
     with_kinds: bool = False
-    """Serve the other kinds of jobs, which the controller then runs."""
+    """Whether the other kinds of jobs are served; the controller then runs them, too."""
     kubeconfig_path: Path | None = None
-    """Where the kubeconfig is written; None for one in the directory."""
+    """Path of the kubeconfig; None for one in the directory."""
     isolation: Isolation = Isolation.AUTO
     """How volumes appear at their mountPath."""
     network: NetworkChoice = NetworkChoice.AUTO
-    """What network Pods get."""
+    """The network of the Pods."""
     gpus: int = 0
-    """How many GPUs the node offers. Pods are counted against it; no device is assigned."""
+    """Number of GPUs of the node. Requests of Pods are counted; no device is assigned."""
     keeps_directory: bool = False
-    """Whether the directory stays when the cluster ends; the Pods' logs always stay."""
+    """Whether the directory stays when the cluster ends; the logs of Pods always stay."""
 
 
 class LocalCluster:
@@ -104,10 +104,10 @@ class LocalCluster:
     PartFailedError.
 
     Attributes:
-        kubeconfig_path: file to give to kubectl; holds the token.
-        kube_config: the same for our own client.
+        kubeconfig_path: the kubeconfig for kubectl; contains the token.
+        kube_config: the same configuration for ``KubeClient``.
         logs_path: directory of the containers' logs.
-        logs: reads them, also of Pods that are gone.
+        logs: reads these logs, also of deleted Pods.
         kubelet: None without one.
         controller: None without one.
     """
@@ -134,7 +134,7 @@ class LocalCluster:
         """Start everything; on return the API server answers.
 
         Raises:
-            LocalClusterError: the directory or the port cannot be had.
+            LocalClusterError: the directory or the port is not available.
         """
         async with contextlib.AsyncExitStack() as stack:
             self._open_directory()
@@ -159,14 +159,14 @@ class LocalCluster:
         try:
             return await self._stack.__aexit__(exc_type, exc, traceback)
         except BaseExceptionGroup as group:
-            # The parts run in task groups, which wrap whatever leaves the block.
+            # The parts run in task groups, which wrap each exception of the block.
             failures = [error for error in _flatten(group) if error is not exc]
             if failures:
                 raise PartFailedError("; ".join(map(str, failures))) from group
             return None
 
     async def ready(self) -> str:
-        """Wait until Pods can run; return what will not work on this host, empty if all does."""
+        """Wait until Pods can run; return the limits of the network on this host, "" for none."""
         if self.kubelet is None:
             return ""
         await self.kubelet.synced.wait()
@@ -183,7 +183,7 @@ class LocalCluster:
         address = await self._start_server(server)
         self.kube_config = KubeConfig(server=address, token=self.kube_config.token)
         self._write_kubeconfig()
-        # It would point at nothing.
+        # The kubeconfig is useless without the server.
         stack.callback(self._remove_kubeconfig)
         logger.info("API server started", extra={"server": address})
         if self.options.with_kubelet:
@@ -232,10 +232,10 @@ class LocalCluster:
     def _build_controller(self) -> Supervisor:
         command = [sys.executable, "-P", "-m", "controller"]
         command += ["--kubeconfig", str(self.kubeconfig_path)]
-        # It sends its token in a header, so that no log has it.
+        # The controller sends its token in a header, so that no log has it.
         command += ["--address", self.kube_config.server, *CONTROLLER_ARGUMENTS]
         command += KINDS_ARGUMENTS if self.options.with_kinds else ()
-        # The kubeconfig decides, not variables of this user's shell for another cluster.
+        # Variables of this user's shell for another cluster must not override the kubeconfig.
         env = {k: v for k, v in os.environ.items() if not k.startswith(("KUBE", "FRAMEWORKC"))}
         return Supervisor(
             "controller",
@@ -262,7 +262,7 @@ class LocalCluster:
 
     @contextlib.contextmanager
     def _locked_directory(self) -> Iterator[None]:
-        """Keep other clusters out of the directory; the claim ends with this process."""
+        """Lock the directory against other clusters; the lock ends with this process."""
         # The lock is on the directory itself, so that no file of it is left behind.
         descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -280,17 +280,17 @@ class LocalCluster:
             )
 
     def _close_directory(self) -> None:
-        """Remove what only a running cluster needs, and no other file."""
+        """Remove the files that only a running cluster needs, and no other file."""
         if not self.options.keeps_directory:
             shutil.rmtree(self._kubelet_path, ignore_errors=True)
 
     def _remove_kubeconfig(self) -> None:
-        """Remove the kubeconfig, which would point at nothing; not what others put there since."""
+        """Remove the kubeconfig, unless another program has replaced it."""
         if _is_own_kubeconfig(self.kubeconfig_path):
             self.kubeconfig_path.unlink(missing_ok=True)
 
     def _write_kubeconfig(self) -> None:
-        """Write the file that only its owner may read, in one step."""
+        """Write the kubeconfig in one step; only its owner can read it."""
         path = self.kubeconfig_path
         text = yaml.safe_dump(_build_kubeconfig(self.kube_config), sort_keys=False)
         try:
@@ -341,7 +341,7 @@ async def _stop_kubelet(kubelet: Kubelet, task: "asyncio.Task[None]") -> None:
             return_when=asyncio.FIRST_COMPLETED,
         )
         stopping.cancel()
-    # Before it is synced it may wait for the API server without end, and heeds no stop.
+    # Before it is synced, it may wait for the API server without a limit, and ignores ``stop``.
     task.cancel()
 
 
@@ -353,7 +353,7 @@ def _create(storage: Storage, resource: Resource, body: dict[str, object]) -> No
 
 
 def _build_kubeconfig(config: KubeConfig) -> dict[str, object]:
-    # kubectl sends no token over plain HTTP, whatever the user's entry says: it is in the URL too.
+    # kubectl sends no token of a user over plain HTTP, so the URL has it, too.
     server = url_with_token(config.server, config.token or "")
     return {
         "apiVersion": "v1",

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 logger = logging.getLogger(__name__)
 
 INITIAL_SOFT_LIMIT, _HARD_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)
-# Enough for the Pods of the largest address block; more would only cost memory of the kernel.
+# Enough for the Pods of the largest address block; more would only cost kernel memory.
 _WANTED = 262_144
 
 

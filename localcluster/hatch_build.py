@@ -1,8 +1,8 @@
 """Computes the metadata of `frameworkbarrier-local`. Called by hatchling, never at run time.
 
-The version is that of framework/version.py. The local cluster imports the inside of
-`frameworkbarrier`, and therefore requires exactly this version of it. A build from the sdist takes
-both from its PKG-INFO.
+The version is that of framework/version.py. The local cluster imports internal modules of
+`frameworkbarrier`, so it requires exactly the same version of it. A build from the sdist takes both
+from its PKG-INFO.
 """
 
 import re

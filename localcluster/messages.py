@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 Message: TypeAlias = "tuple[Any, ...]"
 
 _MESSAGE_LIMIT = 65536
-# In one message.
+# Maximum in one message.
 _MAX_DESCRIPTORS = 8
 
 
 def send(connection: socket.socket, message: Message, descriptors: "list[int]") -> None:
-    """Send a message; the receiver gets open files of its own, and these stay open here.
+    """Send a message; the receiver gets duplicates of the open files.
 
     Raises:
         BlockingIOError: the connection does not block, and the receiver is slow.

@@ -30,14 +30,14 @@ class ExposedError(Exception):
 
 
 def make_private_directory(path: Path) -> None:
-    """Make a directory for this user alone, or check the one that is there.
+    """Make a directory for this user alone, or check an existing one.
 
     Raises:
         ExposedError: it belongs to another user, or others may write into it.
         OSError: it cannot be made.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Parents may be anybody's to read; mkdir(parents=True) would give them this mode too.
+    # Parents may be readable for all users; mkdir(parents=True) would give them this mode, too.
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=PRIVATE_DIRECTORY)
     check_private_directory(path)
@@ -49,7 +49,7 @@ def check_private_directory(path: Path) -> None:
     A group may write only if it is this user's own, as the usual umask 002 has it.
 
     Raises:
-        ExposedError: they may.
+        ExposedError: another user may.
         OSError: there is no such directory.
     """
     found = path.stat()
@@ -90,10 +90,10 @@ def write_private_file(path: Path, text: str) -> None:
 def read_regular_file(path: Path, limit: int) -> bytes:
     """Read at most ``limit`` bytes of a regular file.
 
-    A link is not followed, and a FIFO that another user left there blocks nothing.
+    A link is not followed, and a FIFO of another user does not block the call.
 
     Raises:
-        OSError: there is none, or it is no regular file.
+        OSError: the file does not exist, or is not a regular file.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags)
@@ -104,7 +104,7 @@ def read_regular_file(path: Path, limit: int) -> bytes:
 
 
 def claim(descriptor: int, pause: Callable[[float], object] = time.sleep) -> bool:
-    """Lock an open file or directory for this process alone; return False if another one has it.
+    """Lock an open file or directory; return False if another process has locked it.
 
     A process that only looks whether it is locked has a shared lock for a moment: that is no claim.
 

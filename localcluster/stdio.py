@@ -1,6 +1,6 @@
 """Descriptors for a command in a container, and the error if it cannot start.
 
-The kubelet takes both from here, and the API server, which serves ``kubectl exec``.
+The kubelet uses them, and the API server, which serves ``kubectl exec``.
 """
 
 import subprocess
@@ -11,12 +11,12 @@ class StartError(Exception):
     """The command could not be started; the text is for the container's status."""
 
     def __init__(self, message: str, exit_code: int | None = None) -> None:
-        """Take the text, and the exit code of a shell that cannot run the program.
+        """Create the error, with the exit code of a shell that cannot run the program.
 
         Args:
-            message: what is wrong.
-            exit_code: 127 if there is no such program, 126 if it cannot be executed; None if the
-                program is not the fault.
+            message: the reason.
+            exit_code: 127 if there is no such program, 126 if it cannot be executed; None for
+                another reason.
         """
         super().__init__(message)
         self.exit_code = exit_code

@@ -1,4 +1,4 @@
-"""Keeps one child process running: starts it again, with growing pauses, whenever it ends.
+"""Keeps a child process running: starts it again, with growing pauses, each time it ends.
 
 The child ends with this process.
 
@@ -19,7 +19,7 @@ from framework.kube.backoff import Backoff
 logger = logging.getLogger(__name__)
 
 _STOP_SECONDS = 10.0
-# A child that lived so long had a good start: its end is news, not a fault of its set-up.
+# A child that ran for so long has no fault in its set-up.
 _HEALTHY_SECONDS = 10.0
 _MAX_QUICK_ENDS = 6
 _TAIL_BYTES = 4000
@@ -27,15 +27,15 @@ _TAIL_LINES = 5
 
 
 class ChildFailedError(Exception):
-    """The child ends right after each start; the message has its last words."""
+    """The child ends right after each start; the message has the end of its log."""
 
 
 class Supervisor:
     """One child and its log file.
 
     Attributes:
-        pid: of the running child, None while there is none.
-        starts: how often it was started.
+        pid: of the running child; None if no child runs.
+        starts: number of starts.
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class Supervisor:
         """Prepare; ``run`` starts it.
 
         Args:
-            name: what to call it in logs and errors.
+            name: its name in logs and errors.
             command: absolute path of the program, and its arguments.
-            log_path: where its output goes, appended.
+            log_path: file to which its output is appended.
             env: its whole environment.
             clock: shows whether an end was quick.
             backoff: pauses between an end and the next start; 0.1 s and growing by default.
@@ -103,7 +103,7 @@ class Supervisor:
                 stdout=log,
                 stderr=log,
                 env=self._env,
-                # Ctrl-C of a terminal goes to us; we end the child in our own order.
+                # Ctrl-C must reach only this process, which ends its parts in order.
                 start_new_session=True,
             )
         self.pid = child.pid

@@ -1,6 +1,6 @@
 """System calls for containers and their network that Python 3.11 does not offer. Linux.
 
-An OSError names what was tried.
+An OSError names the operation.
 """
 
 import ctypes
@@ -32,7 +32,7 @@ _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
 
-# The same number on every architecture: it is newer than their separate tables.
+# The same number on every architecture, as for all new system calls.
 _SYS_MOUNT_SETATTR = 442
 _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
@@ -61,7 +61,7 @@ def set_namespace(descriptor: int, flag: int) -> None:
 
 
 def make_user_namespace(flags: int = 0) -> None:
-    """Move into a user namespace of its own, where this user is the same, and all of ``flags``."""
+    """Move into a new user namespace, with the same user, and the namespaces of ``flags``."""
     user, group = os.geteuid(), os.getegid()
     unshare(CLONE_NEWUSER | flags)
     _write("/proc/self/setgroups", "deny")
@@ -80,7 +80,7 @@ def _write(path: str, text: str) -> None:
 def mount(
     source: str, target: str, *, kind: str | None = None, flags: int = 0, options: str = ""
 ) -> None:
-    """Mount, bind or change a mount, as the flags say."""
+    """Mount, bind or change a mount, by the flags."""
     result = _libc.mount(
         os.fsencode(source),
         os.fsencode(target),
@@ -92,7 +92,7 @@ def mount(
 
 
 def unmount_lazily(target: str) -> None:
-    """Take a mount and all below it away from view."""
+    """Detach a mount and all mounts below it."""
     _check(_libc.umount2(os.fsencode(target), _MNT_DETACH), f"unmount {target}")
 
 
@@ -102,7 +102,7 @@ def pivot_root(new: str, old: str) -> None:
 
 
 def set_hostname(name: str) -> None:
-    """Name the machine, within this UTS namespace."""
+    """Set the host name in this UTS namespace."""
     raw = name.encode()
     _check(_libc.sethostname(raw, ctypes.c_size_t(len(raw))), f"sethostname {name}")
 
@@ -113,9 +113,9 @@ def set_parent_death_signal(number: int) -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """Have this process killed when its parent dies; end it if the parent has died already.
+    """Let the kernel kill this process when its parent dies; exit if the parent is already dead.
 
-    Entering a user namespace undoes this.
+    A later user namespace clears this.
     """
     set_parent_death_signal(signal.SIGKILL)
     if os.getppid() != parent:
@@ -128,12 +128,12 @@ def adopt_orphans() -> None:
 
 
 def forbid_new_privileges() -> None:
-    """Let no program that this process becomes gain rights, by set-user-ID or file capabilities."""
+    """Disable set-user-ID and file capabilities for all programs that this process executes."""
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl PR_SET_NO_NEW_PRIVS")
 
 
 def drop_capabilities(numbers: "list[int]") -> None:
-    """Take capabilities away for good: from this process and what it becomes."""
+    """Drop capabilities for good, also for programs that this process executes."""
     for number in numbers:
         result = _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
         # EINVAL: the kernel is older than the capability and has none to drop.
@@ -144,7 +144,7 @@ def drop_capabilities(numbers: "list[int]") -> None:
 
 
 def _clear_inheritable() -> None:
-    """Empty the inheritable set: exec would add it to what the bounding set leaves."""
+    """Empty the inheritable set: exec would add it to the permitted capabilities."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     sets = (ctypes.c_uint32 * 6)()
     _check(_libc.capget(header, sets), "capget")
@@ -161,7 +161,7 @@ def has_mount_attributes() -> bool:
 def set_read_only(target: str, *, is_read_only: bool) -> None:
     """Make a mount and all below it read-only, or the mount alone writable again.
 
-    What is mounted below it may be read-only for a reason of the host's.
+    Mounts below it stay read-only: the host may have a reason for that.
     """
     attributes = (ctypes.c_uint64 * 4)()
     attributes[0 if is_read_only else 1] = _MOUNT_ATTR_RDONLY

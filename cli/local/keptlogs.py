@@ -17,6 +17,7 @@ from framework.api import constants
 from framework.clock import SystemClock
 from framework.kube.errors import KubeError
 from localcluster.apiserver.model.errors import StatusError
+from localcluster.apiserver.model.options import ContainerLog, LogReadOptions
 from localcluster.kubelet.logs import KeptLog, LogStore
 
 # A Task index is an int32.
@@ -44,18 +45,15 @@ class LocalLogs:
         Raises:
             KubeError: there is no such log, because the container never started.
         """
-        pieces = self._store.stream(
-            source.namespace,
-            source.pod,
-            source.container,
+        options = LogReadOptions(
             follow=follow,
+            previous=query.previous,
+            timestamps=query.timestamps,
             tail_lines=query.tail_lines,
             since_seconds=query.since_seconds,
             since_time=query.since_time,
-            previous=query.previous,
-            timestamps=query.timestamps,
-            uid=source.uid,
         )
+        pieces = self._store.stream(ContainerLog(*source), options)
         try:
             async with aclosing(pieces):
                 async for piece in pieces:

@@ -40,8 +40,8 @@ async def run_plugin(spec: Mapping[str, Any]) -> Mapping[str, Any]:
         stdin=None if is_interactive else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        # A session of its own: the children of the plugin are killed with it. A plugin that asks its
-        # user needs the session of the terminal.
+        # A session of its own, so that the children of the plugin are killed with it. A plugin
+        # that asks its user needs the session of the terminal.
         start_new_session=not is_interactive,
     )
     try:

@@ -91,8 +91,8 @@ def decode_object(raw: bytes) -> Object:
 def _decode(raw: bytes) -> Any:
     with suppress(RecursionError):
         value = _DECODER.decode(raw)
-        # Keep a margin: JSON that just stays below the recursion limit here exceeds it where the stack
-        # is deeper.
+        # Keep a margin: JSON that is just below the recursion limit here exceeds it where the
+        # stack is deeper.
         if not is_deeper(value, MAX_DEPTH):
             return value
     return _DECODER.decode(cut_deep_values(raw))

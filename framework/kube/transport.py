@@ -82,7 +82,8 @@ class Transport:
         Raises:
             ConfigError: a certificate or key cannot be used.
         """
-        # Without TLS, as on a local cluster, the context only costs time: it reads all CAs of the host.
+        # Without TLS, as on a local cluster, the context only costs time: it reads the CAs of the
+        # host.
         if _has_tls(self._config.server) or _has_tls(self._config.proxy_url):
             self._tls_context = build_tls_context(self._config)
         self._session = _open_session(self._tls_context)

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 16
 _STOP_SECONDS = 1
-"""How long requests in flight may take when the server stops."""
+"""Time for requests in flight when the server stops."""
 
 
 class ServerError(Exception):
@@ -46,7 +46,7 @@ class PortInUseError(ServerError):
     """Another program listens on the address."""
 
     def __init__(self, host: str, port: int) -> None:
-        """Name the address and the way out."""
+        """Build the message with the address and the remedy."""
         super().__init__(
             f"port {port} on {host} is in use: choose another port (0 takes a free one)"
             " or stop the program that listens there"
@@ -83,7 +83,7 @@ class ApiServer:
         self._routes.attach_pods(pods)
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
-        """Listen and return the server's URL; called again, it listens on one more address.
+        """Listen, and return the server's URL; each call adds an address.
 
         Raises:
             PortInUseError: Another program listens on ``port``.
@@ -98,7 +98,7 @@ class ApiServer:
         return f"http://{host}:{listener.getsockname()[1]}"
 
     async def serve(self, listener: socket.socket) -> None:
-        """Listen on a bound socket too, for example one of another network namespace."""
+        """Also listen on a bound socket, for example of another network namespace."""
         runner = await self._open_runner()
         # asyncio accepts as many connections in one turn of its loop as its backlog argument.
         await web.SockSite(runner, listener, backlog=_ACCEPTS_PER_TURN).start()
@@ -154,7 +154,7 @@ class ApiServer:
             self._collect_soon()
 
     def _collect_soon(self) -> None:
-        """Plan one run of the garbage collector behind all writes of this turn of the loop."""
+        """Plan a run of the garbage collector after all writes of this turn of the loop."""
         if self._collection is None and self._storage.has_garbage:
             self._collection = asyncio.get_running_loop().call_soon(self._collect)
 

@@ -1,9 +1,8 @@
 """The storage engine: the rules of the Kubernetes API, without sockets.
 
-One call is one request, and is done when it returns. The engine is synchronous and deterministic:
-time and UIDs come from the ``Clock`` and the ``UidSource``. Objects that go in and objects that
-come out are copied, so the caller may change them. HTTP, authentication and persistence are not
-here.
+A call is a request, which is complete when the call returns. The engine is synchronous and
+deterministic: time and UIDs come from the ``Clock`` and the ``UidSource``. Arguments and results
+are copied, so the caller may change them. HTTP, authentication and persistence are not here.
 """
 
 import base64
@@ -59,11 +58,11 @@ class ListResult:
     resource_version: str
     continue_token: str | None
     remaining: int | None
-    """How many more there are; unknown (None) when a selector was given."""
+    """Number of further objects; None (unknown) with a selector."""
 
 
 class Storage:
-    """The whole API server but its wire."""
+    """The API server without HTTP."""
 
     def __init__(
         self,
@@ -159,12 +158,12 @@ class Storage:
     ) -> ListResult:
         """List objects in order of namespace and name; None is all namespaces.
 
-        Pages after the first are of the state the first was read from. ``resource_version`` is the
-        least version wanted, or the very one where ``exact``.
+        Further pages have the state of the first page. ``resource_version`` is the minimum
+        version, or with ``exact`` the version itself.
 
         Raises:
-            StatusError: 400 for a bad selector or token, 410 for a state that is gone, 504 for one
-                that is still to come.
+            StatusError: 400 for an invalid selector or token, 410 for a version that the history
+                lacks, 504 for a future version.
         """
         matches = selectors.compile_selector(rt, namespace, selector)
         version, start = self.resource_version, None
@@ -245,7 +244,7 @@ class Storage:
         name: str,
         options: DeleteOptions = _DEFAULT_DELETE,
     ) -> Object:
-        """Delete an object; return it as it was, or as it is while it terminates.
+        """Delete an object; return its last state, or the terminating object.
 
         Raises:
             StatusError: 404, 409 or 422.
@@ -260,10 +259,10 @@ class Storage:
         selector: Selector = _NOTHING_SELECTED,
         resource_version: int | None = None,
     ) -> Watch:
-        """Open a watch after a version; None or 0 begins with what there is, as ADDED.
+        """Open a watch after a version; None or 0 begins with the existing objects, as ADDED.
 
         Raises:
-            StatusError: 410 when the version is too old.
+            StatusError: 410 if the version is too old.
         """
         matches = selectors.compile_selector(rt, namespace, selector)
         if resource_version:
@@ -278,21 +277,21 @@ class Storage:
         return watch
 
     def collect_garbage(self) -> int:
-        """Collect, and publish the certificate, until nothing is due; return how many writes."""
+        """Collect and publish the certificate until nothing is due; return the number of writes."""
         before = self.resource_version
         while self.collect_garbage_once():
             pass
         return self.resource_version - before
 
     def collect_garbage_once(self) -> bool:
-        """Do one step of collection; return whether anything was written."""
+        """Do a step of collection; return whether it wrote."""
         if self._collector.step():
             return True
         return self._root_certificate is not None and self._root_certificate.step()
 
     @property
     def has_garbage(self) -> bool:
-        """Whether a step of collection has anything to look at."""
+        """Return whether a step of collection has an object to check."""
         if self._state.collection_queue:
             return True
         return self._root_certificate is not None and self._root_certificate.is_due

@@ -18,7 +18,7 @@ Sources: TypeAlias = Mapping[Reference, Object | None]
 
 
 def list_env_references(container: Object) -> set[Reference]:
-    """List the objects a container's env is made from."""
+    """List the objects that a container's env refers to."""
     found: set[Reference] = set()
     for source in container.get("envFrom") or ():
         found |= {(resource, ref["name"]) for resource, ref in _list_env_from(source)}
@@ -33,7 +33,7 @@ def list_env_references(container: Object) -> set[Reference]:
 def build_environment(
     container: Object, facts: PodFacts, sources: Sources, cluster: Mapping[str, str]
 ) -> dict[str, str]:
-    """Build the variables the Pod asks for, on top of those of the cluster.
+    """Build the variables of a container: those of the cluster, then those of its spec.
 
     Raises:
         FieldError: an object or key is missing and not optional.
@@ -86,7 +86,7 @@ def _list_env_from(source: Object) -> Iterator[tuple[Resource, Object]]:
 def _resolve(
     value_from: Object, container: Object, facts: PodFacts, sources: Sources
 ) -> str | None:
-    """Return the value of a ``valueFrom``; None leaves the variable out."""
+    """Return the value of a ``valueFrom``; None: the variable is left out."""
     if "fieldRef" in value_from:
         return resolve_field(facts, value_from["fieldRef"]["fieldPath"])
     if "resourceFieldRef" in value_from:

@@ -1,4 +1,4 @@
-"""Writes Events about what the kubelet does with a Pod.
+"""Writes Events about the kubelet's work on a Pod.
 
 Best effort: an Event that cannot be written is dropped, and no container waits for one.
 """
@@ -66,7 +66,7 @@ class EventRecorder:
             logger.debug("event dropped", extra={"reason": reason})
 
     async def run(self) -> NoReturn:
-        """Write what is queued until cancelled."""
+        """Write the queued Events until cancelled."""
         while True:
             event = await self._queue.get()
             try:
@@ -92,7 +92,7 @@ class EventRecorder:
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {
-                # Unique also after a restart of the kubelet; cut to what a name may have.
+                # Unique also after a restart of the kubelet; cut to the length limit of names.
                 "name": f"{metadata['name'][:200]}.{int(now.timestamp() * 1e6):x}{self._count:x}",
                 "namespace": metadata["namespace"],
             },

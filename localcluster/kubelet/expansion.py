@@ -17,6 +17,6 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
         name = match["name"]
         return "$" if name is None else variables.get(name, match[0])
 
-    # Behind the last bracket is no reference: to look for one there would take quadratic time.
+    # There is no reference behind the last bracket. A search there would take quadratic time.
     end = text.rfind(")") + 1
     return _REFERENCE.sub(replace, text[:end]) + text[end:].replace(_ESCAPE, "$")

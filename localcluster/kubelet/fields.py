@@ -13,19 +13,19 @@ _SUBSCRIPT = re.compile(r"metadata\.(?P<field>labels|annotations)\['(?P<key>[^']
 
 
 class FieldError(Exception):
-    """The Pod asks for something that cannot be given; the text is for its status."""
+    """The Pod requests a value that does not exist; the text is for its status."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """A Pod as its containers may see it."""
+    """The facts about a Pod that its containers can request."""
 
     pod: Object
     node_name: str
     host_ip: str
     pod_ips: tuple[str, ...]
     allocatable: Mapping[str, str]
-    """What the node has: the limit of a container that states none."""
+    """Resources of the node: the limits of a container that has none."""
 
 
 def resolve_field(facts: PodFacts, path: str) -> str:
@@ -68,10 +68,10 @@ def resolve_resource(facts: PodFacts, selector: Object, container: Object | None
     Args:
         facts: the Pod.
         selector: the reference; it names its container in a volume, not in env.
-        container: whose env it is, None in a volume.
+        container: the container of the env; None in a volume.
 
     Raises:
-        FieldError: no such container or resource, or a bad quantity.
+        FieldError: the container or resource does not exist, or the quantity is invalid.
     """
     name = selector.get("containerName")
     if name:

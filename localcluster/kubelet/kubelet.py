@@ -1,7 +1,6 @@
 """The node: takes Pods from the API server, runs them, and finishes their deletion.
 
-It is the scheduler and the kubelet of the only node, and a client like any other of the API server
-that it is given.
+It is the scheduler and the kubelet of the only node, and an ordinary client of its API server.
 """
 
 import asyncio
@@ -66,16 +65,16 @@ class Kubelet:
         Args:
             client: an open client of the API server, with every right.
             clock: for times in statuses.
-            root: directory for the Pods' files and logs; an earlier kubelet's is taken over.
-            api_address: where Pods find the API server, for example ``http://127.0.0.1:6443``.
-            service_account_token: what every Pod finds in its service account's directory.
+            root: directory for the Pods' files and logs; that of an earlier kubelet is used again.
+            api_address: address of the API server, for example ``http://127.0.0.1:6443``.
+            service_account_token: the token in the service account directory of each Pod.
             node_name: name of the Node object.
             ca_certificate: ``ca.crt`` of that directory; empty with plain HTTP.
-            network: what network Pods get.
-            serve_api: has the API server listen on one more socket, which Pods can reach; None
-                if it is not in this process, and Pods get loopback addresses.
+            network: the network of the Pods.
+            serve_api: makes the API server listen on another socket, which Pods can reach; None
+                if it runs in another process: Pods then get loopback addresses.
             isolation: how volumes appear at their mountPath.
-            logs: where logs are kept; by default below ``root``.
+            logs: the store of logs; by default below ``root``.
             capacity: extended resources and number of Pods; by default none and any number.
             backoff: the crash back-off; by default the real kubelet's.
             random: for the waits of the list-watch.
@@ -94,7 +93,7 @@ class Kubelet:
         self._serve_api = serve_api
         self._names = ClusterNames()
         self.network_limits = ""
-        """Once synced: what will not work on the Pods' network, if that was not requested."""
+        """Set before ``synced``: the limits of the Pods' network, if they were not requested."""
         self._capacity = capacity or Capacity(extended={})
         self._backoff = backoff or BackoffBounds()
         self._random = random or SystemRandom()
@@ -107,9 +106,9 @@ class Kubelet:
         self._fork_server = ForkServerProcess()
         self._machine: Machine | None = None
         self._workers: dict[str, PodWorker] = {}
-        # Nobody's yet, because they do not fit.
+        # Pods without a node, because they do not fit.
         self._refused: dict[str, Object] = {}
-        # Ran here to their end, or their end is being written; never to be run again.
+        # Pods that have ended here, or whose end is being written: they never run again.
         self._finished: set[str] = set()
         self._deleting: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -234,7 +233,7 @@ class Kubelet:
     # --- Sink of the list-watch -----------------------------------------------------------------
 
     def replace(self, items: list[Object], resource_version: str) -> None:
-        """Take all Pods there are."""
+        """Take the list of all Pods."""
         del resource_version
         self._names.replace_pods(items)
         uids = {pod["metadata"]["uid"] for pod in items}
@@ -256,7 +255,7 @@ class Kubelet:
             self._see(obj)
 
     def bookmark(self, resource_version: str) -> None:
-        """Nothing to do: Pods are compared by UID, not by version."""
+        """Do nothing: Pods are compared by UID, not by version."""
 
     def _forget(self, uid: str) -> None:
         self._refused.pop(uid, None)
@@ -305,7 +304,7 @@ class Kubelet:
         self._spawn(self._run_pod(worker, needs_binding=needs_binding), "pod", pod)
 
     def _was_begun(self, pod: Object) -> bool:
-        """Return whether an earlier kubelet may have run something of it."""
+        """Return whether an earlier kubelet may have started processes of the Pod."""
         status = pod.get("status") or {}
         begun = status.get("startTime") or status.get("podIP")
         return bool(begun) or PodDirectory(self._root, pod["metadata"]["uid"]).exists
@@ -320,7 +319,7 @@ class Kubelet:
     async def _run_pod(self, worker: PodWorker, *, needs_binding: bool) -> None:
         try:
             is_bound = not needs_binding or await self._writes.bind(worker.pod)
-            # A refused binding may be our own, sent twice because the answer was lost.
+            # The refusal may be caused by our own first request, whose answer was lost.
             if not is_bound and worker.pod["spec"].get("nodeName") != self.node_name:
                 return
             await worker.run()
@@ -332,7 +331,7 @@ class Kubelet:
             self._finish_deletion(worker.pod)
 
     def _retry_refused(self) -> None:
-        """See whether a Pod that did not fit does now."""
+        """Try the Pods again that did not fit."""
         for pod in list(self._refused.values()):
             self._see(pod)
 
@@ -341,7 +340,7 @@ class Kubelet:
         await asyncio.to_thread(PodDirectory(self._root, pod["metadata"]["uid"]).remove)
 
     def _finish_deletion(self, pod: Object) -> None:
-        """Take a Pod that runs no longer out of the API."""
+        """Delete a Pod that no longer runs from the API."""
         uid = pod["metadata"]["uid"]
         if uid not in self._deleting:
             self._deleting.add(uid)

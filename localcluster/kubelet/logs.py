@@ -18,6 +18,7 @@ import msgspec
 from framework.clock import Clock
 from framework.kube.resources import Object
 from localcluster.apiserver.model.errors import StatusError
+from localcluster.apiserver.model.options import WHOLE_LOG, ContainerLog, LogReadOptions
 from localcluster.private_files import read_regular_file
 
 _CHUNK_BYTES = 256 * 1024
@@ -25,7 +26,7 @@ _FOLLOW_SECONDS = 0.05
 _TAIL_LINES = 80
 _TAIL_BYTES = 2048
 _POD_FILE = "pod.json"
-# An object of the API has at most so many bytes, and this file only parts of one.
+# An object of the API has no more bytes, and this file has only parts of an object.
 _MAX_POD_FILE_BYTES = 4 * 1024 * 1024
 
 
@@ -43,22 +44,22 @@ class _PodFile(msgspec.Struct, rename="camel", kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class KeptLog:
-    """The log of one container of one Pod, live or gone."""
+    """The log of a container; its Pod may be deleted."""
 
     namespace: str
-    """Of the Pod."""
+    """Namespace of the Pod."""
     pod: str
     """Name of the Pod."""
     uid: str
-    """Of the Pod."""
+    """UID of the Pod."""
     container: str
     """Name of the container."""
     labels: Mapping[str, str]
-    """Of the Pod."""
+    """Labels of the Pod."""
     annotations: Mapping[str, str]
-    """Of the Pod."""
+    """Annotations of the Pod."""
     started_at: datetime
-    """When the Pod was begun."""
+    """When the kubelet started the Pod."""
     is_first: bool
     """Whether it is the Pod's first container; init containers do not count."""
 
@@ -75,11 +76,11 @@ class LogStore:
     # --- For the kubelet ------------------------------------------------------------------------
 
     def register_pod(self, pod: Object) -> None:
-        """Make the Pod's directory and note whose it is."""
+        """Make the Pod's directory, and record its Pod in it."""
         metadata = pod["metadata"]
         directory = self._directory(metadata["namespace"], metadata["name"], metadata["uid"])
         directory.mkdir(parents=True, exist_ok=True)
-        whose = _PodFile(
+        owner = _PodFile(
             namespace=metadata["namespace"],
             pod=metadata["name"],
             uid=metadata["uid"],
@@ -88,10 +89,10 @@ class LogStore:
             first_container=_find_first_container(pod),
             started_at=self._clock.now(),
         )
-        (directory / _POD_FILE).write_bytes(msgspec.json.encode(whose))
+        (directory / _POD_FILE).write_bytes(msgspec.json.encode(owner))
 
     def open_log(self, pod: Object, container: str) -> Path:
-        """Return the empty log of a container about to start; keep the one before as previous."""
+        """Return a new log for a container that is about to start; keep the old one as previous."""
         metadata = pod["metadata"]
         directory = self._directory(metadata["namespace"], metadata["name"], metadata["uid"])
         path = directory / f"{container}.log"
@@ -122,66 +123,37 @@ class LogStore:
         """List the logs of Pods that had these labels, oldest Pod first."""
         found = []
         for directory in self._root.glob(f"{namespace}_*_*"):
-            whose = _read_whose(directory)
-            if whose is None or not labels.items() <= whose.labels.items():
+            owner = _read_owner(directory)
+            if owner is None or not labels.items() <= owner.labels.items():
                 continue
             found += [
                 KeptLog(
-                    namespace=whose.namespace,
-                    pod=whose.pod,
-                    uid=whose.uid,
+                    namespace=owner.namespace,
+                    pod=owner.pod,
+                    uid=owner.uid,
                     container=path.name.removesuffix(".log"),
-                    labels=whose.labels,
-                    annotations=whose.annotations,
-                    started_at=whose.started_at,
-                    is_first=path.name == f"{whose.first_container}.log",
+                    labels=owner.labels,
+                    annotations=owner.annotations,
+                    started_at=owner.started_at,
+                    is_first=path.name == f"{owner.first_container}.log",
                 )
                 for path in directory.glob("*.log")
                 if not path.name.endswith(".previous.log")
             ]
         return sorted(found, key=lambda log: (log.started_at, log.pod, log.uid, log.container))
 
-    async def stream(  # noqa: PLR0913 one argument for each option of the API
-        self,
-        namespace: str,
-        pod: str,
-        container: str,
-        *,
-        follow: bool = False,
-        tail_lines: int | None = None,
-        since_seconds: int | None = None,
-        since_time: datetime | None = None,
-        previous: bool = False,
-        timestamps: bool = False,
-        limit_bytes: int | None = None,
-        uid: str | None = None,
+    async def stream(
+        self, log: ContainerLog, options: LogReadOptions = WHOLE_LOG
     ) -> AsyncGenerator[bytes]:
-        """Give a log in pieces; with ``follow`` until the container has ended.
-
-        Args:
-            namespace: of the Pod.
-            pod: its name; of several Pods that had it, the last one begun counts.
-            container: its name.
-            follow: go on until the container ends.
-            tail_lines: begin so many lines before the end.
-            since_seconds: leave out what is older.
-            since_time: leave out what was written before.
-            previous: the run before the last restart.
-            timestamps: keep the time in front of each line.
-            limit_bytes: stop after so many bytes.
-            uid: of the Pod, instead of the newest of that name.
+        """Yield a log in pieces.
 
         Raises:
             StatusError: 400 or 404, there is no such log.
         """
-        path = self._find(namespace, pod, container, previous=previous, uid=uid)
-        cutoff = b""
-        if since_seconds is not None:
-            since_time = self._clock.now() - timedelta(seconds=since_seconds)
-        if since_time is not None:
-            cutoff = since_time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f").encode()
-        left = limit_bytes
-        pieces = self._read(path, _find_tail(path, tail_lines), follow=follow)
+        path = self._find(log, is_previous=options.previous)
+        cutoff = self._compute_cutoff(options)
+        left = options.limit_bytes
+        pieces = self._read(path, _find_tail(path, options.tail_lines), follow=options.follow)
         is_line_start = True
         async with contextlib.aclosing(pieces):
             async for lines in pieces:
@@ -189,7 +161,8 @@ class LogStore:
                 for line in lines:
                     if line >= cutoff:
                         # Only the first part of a long line has the time.
-                        parts.append(_format_line(line, timestamps=timestamps and is_line_start))
+                        has_time = options.timestamps and is_line_start
+                        parts.append(_format_line(line, timestamps=has_time))
                         is_line_start = parts[-1].endswith(b"\n")
                 piece = b"".join(parts)
                 if left is not None:
@@ -199,13 +172,22 @@ class LogStore:
                 if left == 0:
                     return
 
+    def _compute_cutoff(self, options: LogReadOptions) -> bytes:
+        """Return the start of the first line to read, with which older lines compare as less."""
+        since = options.since_time
+        if options.since_seconds is not None:
+            since = self._clock.now() - timedelta(seconds=options.since_seconds)
+        if since is None:
+            return b""
+        return since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f").encode()
+
     async def _read(self, path: Path, offset: int, *, follow: bool) -> AsyncGenerator[list[bytes]]:
         """Yield whole lines from ``offset`` on."""
         with path.open("rb") as file:
             file.seek(offset)
             rest = b""
             while True:
-                # Asked before reading: what was written until the close is then read for sure.
+                # Checked before the read, so that all lines before the close are read.
                 is_open = path in self._open
                 chunk = file.read(_CHUNK_BYTES)
                 *lines, rest = (rest + chunk).split(b"\n")
@@ -213,31 +195,30 @@ class LogStore:
                     yield lines
                 if not chunk and not (follow and is_open):
                     return
-                # Also lets others have their turn while a large log is read.
+                # Other tasks of the loop run between the chunks of a large log.
                 await asyncio.sleep(0 if chunk else _FOLLOW_SECONDS)
 
-    def _find(
-        self, namespace: str, pod: str, container: str, *, previous: bool, uid: str | None
-    ) -> Path:
+    def _find(self, log: ContainerLog, *, is_previous: bool) -> Path:
+        namespace, pod, container, uid = log
         candidates = [
-            (whose.started_at, directory)
+            (owner.started_at, directory)
             for directory in self._root.glob(f"{namespace}_{pod}_{uid or '*'}")
-            if (whose := _read_whose(directory)) is not None
+            if (owner := _read_owner(directory)) is not None
         ]
         if not candidates:
             raise StatusError(404, "NotFound", f'no log of pod "{namespace}/{pod}" is kept')
-        path = max(candidates)[1] / f"{container}{'.previous' if previous else ''}.log"
+        path = max(candidates)[1] / f"{container}{'.previous' if is_previous else ''}.log"
         if not path.exists():
             text = (
                 f'previous terminated container "{container}" in pod "{pod}" not found'
-                if previous
+                if is_previous
                 else f'container "{container}" in pod "{pod}" is waiting to start'
             )
             raise StatusError(400, "BadRequest", text)
         return path
 
     def _directory(self, namespace: str, pod: str, uid: str) -> Path:
-        # None of the three can have an underscore.
+        # No underscore can be in one of the three.
         return self._root / f"{namespace}_{pod}_{uid}"
 
 
@@ -246,8 +227,8 @@ def _find_first_container(pod: Object) -> str | None:
     return str(containers[0]["name"]) if containers else None
 
 
-def _read_whose(directory: Path) -> _PodFile | None:
-    """Read whose logs a directory has; None if it has no valid file of this kind."""
+def _read_owner(directory: Path) -> _PodFile | None:
+    """Read the Pod of a directory of logs; None without a valid file of this kind."""
     try:
         text = read_regular_file(directory / _POD_FILE, _MAX_POD_FILE_BYTES)
         return msgspec.json.decode(text, type=_PodFile)
@@ -256,7 +237,7 @@ def _read_whose(directory: Path) -> _PodFile | None:
 
 
 def _format_line(line: bytes, *, timestamps: bool) -> bytes:
-    """Turn ``TIME STREAM F|P TEXT`` into what the container printed."""
+    """Return the output of the container in ``TIME STREAM F|P TEXT``."""
     parts = line.rstrip(b"\n").split(b" ", 3)
     if len(parts) != 4:  # noqa: PLR2004 the four of the form above
         return line
@@ -266,7 +247,7 @@ def _format_line(line: bytes, *, timestamps: bool) -> bytes:
 
 
 def _find_tail(path: Path, lines: int | None) -> int:
-    """Return the offset at which the last so many lines begin."""
+    """Return the offset of the last ``lines`` lines."""
     end = path.stat().st_size
     if lines is None or lines <= 0:
         return 0 if lines is None else end
@@ -274,7 +255,7 @@ def _find_tail(path: Path, lines: int | None) -> int:
     for offset, chunk in _read_backwards(path, end):
         at = len(chunk)
         while (at := chunk.rfind(b"\n", 0, at)) >= 0:
-            # The newline at the very end closes the last line; it begins none.
+            # The newline at the end of the file starts no line.
             found += offset + at != end - 1
             if found == lines:
                 return offset + at + 1

@@ -1,7 +1,7 @@
 """The Node object of this machine.
 
-There is no heartbeat: no controller of the local cluster declares a node lost, and when the kubelet
-ends its Pods end.
+There is no heartbeat: no controller of the local cluster declares a node lost, and the Pods end
+with the kubelet.
 """
 
 import os
@@ -16,13 +16,13 @@ from localcluster.kubelet.pod.admission import Capacity
 from localcluster.kubelet.pod.writes import persist
 from localcluster.kubelet.status import format_time
 
-# What a Node states when no maximum is given: enough for the largest gang.
+# Maximum of Pods by default: enough for the largest gang.
 _MAX_PODS = 10000
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 def build_node(name: str, capacity: Capacity, now: datetime) -> Object:
-    """Build the Node with what this machine has."""
+    """Build the Node with the resources of this machine."""
     max_pods = _MAX_PODS if capacity.max_pods is None else capacity.max_pods
     resources = {
         "cpu": str(os.cpu_count() or 1),
@@ -61,11 +61,11 @@ def build_node(name: str, capacity: Capacity, now: datetime) -> Object:
 
 
 async def register_node(client: KubeClient, node: Object) -> None:
-    """Create the Node, or take over the one an earlier kubelet left."""
+    """Create the Node, or update the Node of an earlier kubelet."""
     name = node["metadata"]["name"]
 
     async def create() -> None:
-        # Its own patch below brings the status in either case.
+        # ``report`` writes the status in both cases.
         try:
             await client.create(NODES, None, node)
         except AlreadyExistsError:

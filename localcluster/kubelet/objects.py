@@ -12,7 +12,7 @@ from localcluster.kubelet.environment import Reference, Sources
 async def fetch_sources(
     client: KubeClient, namespace: str, references: Iterable[Reference]
 ) -> Sources:
-    """Read the objects, all at once; None for those that do not exist.
+    """Read the objects, all at the same time; None for an object that does not exist.
 
     Raises:
         KubeError: an object cannot be read.

@@ -38,7 +38,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Terminated:
-    """Ended, by itself or by us."""
+    """Ended, by itself or by the kubelet."""
 
     exit_code: int
     """128 plus the signal if a signal ended it."""
@@ -51,7 +51,7 @@ class Terminated:
     finished_at: datetime
     """The end of its last process."""
     container_id: str
-    """Of this run."""
+    """Id of this run."""
 
 
 ContainerState: TypeAlias = Waiting | Running | Terminated
@@ -64,19 +64,19 @@ class ContainerView:
     name: str
     """Name of the container."""
     image: str
-    """As the spec says."""
+    """Image of the spec."""
     state: ContainerState
     """The present state."""
     last: Terminated | None = None
-    """How the run before this one ended."""
+    """The end of the previous run."""
     restart_count: int = 0
     """Runs after the first."""
     is_ready: bool = False
-    """As the readiness probe says; only counts while running."""
+    """Result of the readiness probe; only counts while running."""
     is_started: bool = False
-    """As the startup probe says; only counts while running."""
+    """Result of the startup probe; only counts while running."""
     container_id: str = ""
-    """Of the last run; empty before the first."""
+    """Id of the last run; empty before the first."""
     is_init: bool = False
     """Whether it is an init container."""
     is_sidecar: bool = False
@@ -89,12 +89,12 @@ class ContainerView:
 
     @property
     def has_failed(self) -> bool:
-        """Return whether it ended otherwise."""
+        """Return whether it ended with another exit code."""
         return isinstance(self.state, Terminated) and self.state.exit_code != 0
 
     @property
     def is_passed(self) -> bool:
-        """Return whether it lets the init containers after it start."""
+        """Return whether the next init container may start."""
         if self.is_sidecar:
             return isinstance(self.state, Running) and self.is_started
         return self.has_succeeded
@@ -120,19 +120,19 @@ class PodView:
     started_at: datetime
     """When the kubelet took the Pod."""
     has_stopped: bool = False
-    """Nothing of it runs any more, nor ever will."""
+    """Whether all processes have ended, and none will start."""
     is_failed: bool = False
-    """Failed, once it has stopped, whatever its containers say: out of time, its node gone."""
+    """Whether the stopped Pod is Failed for any end of its containers (deadline, node gone)."""
     reason: str = ""
-    """Of the Pod, if it failed as a whole."""
+    """Reason of the Pod, if it failed as a whole."""
     message: str = ""
-    """Of the Pod, if it failed as a whole."""
+    """Message of the Pod, if it failed as a whole."""
     init_over: bool = False
-    """Main containers have been started once; init containers no longer count."""
+    """Whether main containers have been started; init containers no longer count."""
     readiness_gates: tuple[str, ...] = ()
     """Types of further conditions of readiness."""
     former_conditions: Sequence[Object] = field(default_factory=tuple)
-    """Conditions as written last, for their transition times."""
+    """The conditions that were written last, for their transition times."""
 
     @property
     def inits(self) -> list[ContainerView]:
@@ -146,7 +146,7 @@ class PodView:
 
 
 def build_status(view: PodView, now: datetime) -> Object:
-    """Build the status as a merge patch wants it: what is empty is null."""
+    """Build the status for a merge patch: an empty value is null."""
     phase = compute_phase(view)
     return {
         "phase": phase,
@@ -164,15 +164,15 @@ def build_status(view: PodView, now: datetime) -> Object:
 
 
 def format_time(moment: datetime) -> str:
-    """Write a time as the API does, in whole seconds."""
+    """Write a time in the form of the API, in whole seconds."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def compute_phase(view: PodView) -> str:
-    """Fold the containers' states into the Pod's phase.
+    """Compute the Pod's phase from the states of its containers.
 
-    A phase is terminal only once nothing of the Pod runs any more, sidecars included: whoever sees
-    it may rely on that.
+    A phase is terminal only after all containers have ended, sidecars included: clients rely on
+    that.
     """
     if view.has_stopped:
         succeeded = view.init_over and all(c.has_succeeded for c in view.mains)
@@ -208,7 +208,7 @@ def _build_state(state: ContainerState) -> Object:
         case Running():
             return {"running": {"startedAt": format_time(state.started_at)}}
         case Terminated():
-            # The epoch says that it never ran; containerd writes it so.
+            # containerd writes the Unix epoch for a container that never ran.
             started = "1970-01-01T00:00:00Z"
             if state.started_at is not None:
                 started = format_time(state.started_at)
@@ -229,8 +229,8 @@ def _build_state(state: ContainerState) -> Object:
 def build_abandoned_status(pod: Object, message: str, now: datetime) -> Object:
     """Build the status of a Pod whose processes ended with an earlier kubelet.
 
-    It is unknown how its containers ended; those not known to have ended get the exit code and the
-    reason with which a kubelet marks that.
+    The ends of its containers are unknown. A container whose status has no end gets the exit code
+    and the reason that a kubelet writes in this case.
     """
     status = pod.get("status") or {}
     stamp = format_time(now)

@@ -18,7 +18,7 @@ def list_candidates() -> Iterator[IPv4Network]:
 
 
 def choose_block(routes: Iterable[IPv4Network]) -> IPv4Network:
-    """Choose a block that this machine has no route to: Pods could not reach hosts there."""
+    """Choose a block to which this machine has no route: Pods could not reach hosts there."""
     taken = [route for route in routes if route.prefixlen > 0]
     *candidates, last = list_candidates()
     return next((c for c in candidates if not any(c.overlaps(r) for r in taken)), last)
@@ -38,11 +38,11 @@ class AddressPool:
     """The addresses of a block, each given to one Pod at a time."""
 
     def __init__(self, block: IPv4Network) -> None:
-        """Give out all but the first, which is the gateway's."""
+        """Use all addresses but the first, which is that of the gateway."""
         self._hosts = block.hosts()
         self.gateway: IPv4Address = next(self._hosts)
-        # Used again as late as possible: a peer that still holds an address should reach no Pod
-        # rather than a stranger.
+        # Used again as late as possible: a peer that still has an old address should rather reach
+        # no Pod than another one.
         self._returned: deque[str] = deque()
         self._taken: dict[str, str] = {}
 

@@ -36,22 +36,22 @@ class NetworkChoice(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkNeeds:
-    """What a network is made from."""
+    """The inputs of a network."""
 
     api_address: str
-    """The API server as this machine's programs reach it."""
+    """Address of the API server for programs of this machine."""
     serve_api: Callable[[socket.socket], Awaitable[None]] | None
     """Makes the API server listen on one more socket; None for a server of another program."""
     has_private_root: bool
     """Whether containers can have files of their own."""
     in_user_namespace: bool
-    """Whether they live in a user namespace."""
+    """Whether they run in a user namespace."""
     names: ClusterNames
-    """What the name server answers."""
+    """Names for the name server."""
 
 
 async def open_network(choice: NetworkChoice, needs: NetworkNeeds) -> tuple[PodNetwork, str]:
-    """Open the best network the host allows; return it, and what will not work on it.
+    """Open the best network that the host allows; return it and its limits, "" for none.
 
     Raises:
         NetworkError: network namespaces are requested and not available.

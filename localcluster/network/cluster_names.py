@@ -19,7 +19,7 @@ _NamespacedName: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What an SRV record points at."""
+    """The target of an SRV record."""
 
     host: str
     port: int
@@ -28,7 +28,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What a name stands for; all empty if it only exists, because others end with it."""
+    """The records of a name; all empty if only longer names have records."""
 
     addresses: tuple[str, ...] = ()
     targets: tuple[Target, ...] = ()
@@ -41,7 +41,7 @@ class _Endpoint:
     """A Pod of a Service."""
 
     host: str
-    """Its name below the Service's."""
+    """Its name below the name of the Service."""
     addresses: tuple[str, ...]
     pod: Object
 
@@ -50,7 +50,7 @@ class ClusterNames:
     """All names below the cluster domain."""
 
     def __init__(self) -> None:
-        """Know nothing but the API server, whose address is set later."""
+        """Start with only the API server, whose address is set later."""
         self.api_address = ""
         self._services: dict[_NamespacedName, Object] = {}
         self._pods: dict[str, dict[str, Object]] = {}
@@ -58,13 +58,13 @@ class ClusterNames:
     # --- Changes of objects ---------------------------------------------------------------------
 
     def replace_pods(self, pods: Iterable[Object]) -> None:
-        """Take all Pods there are."""
+        """Take the list of all Pods."""
         self._pods = {}
         for pod in pods:
             self.set_pod(pod)
 
     def set_pod(self, pod: Object) -> None:
-        """Take a Pod as it is now."""
+        """Take the present state of a Pod."""
         metadata = pod["metadata"]
         self._pods.setdefault(metadata["namespace"], {})[metadata["uid"]] = pod
 
@@ -77,7 +77,7 @@ class ClusterNames:
             self._pods.pop(metadata["namespace"], None)
 
     def replace(self, items: list[Object], resource_version: str) -> None:
-        """Take all Services there are."""
+        """Take the list of all Services."""
         del resource_version
         self._services = {_identify(service): service for service in items}
 
@@ -89,12 +89,12 @@ class ClusterNames:
             self._services[_identify(obj)] = obj
 
     def bookmark(self, resource_version: str) -> None:
-        """Nothing to do: Services are compared by name, not by version."""
+        """Do nothing: Services are compared by name, not by version."""
 
-    # --- What is asked --------------------------------------------------------------------------
+    # --- Requests -------------------------------------------------------------------------------
 
     def find(self, name: str) -> Records | None:
-        """Return what a name below the cluster domain stands for, None if there is no such name.
+        """Return the records of a name below the cluster domain; None if there is no such name.
 
         Args:
             name: without the cluster domain: ``train.default.svc``; empty for the domain itself.
@@ -121,7 +121,7 @@ class ClusterNames:
         return namespace in known
 
     def _find_pod(self, namespace: str, host: str) -> Records | None:
-        """Find what the address in a Pod's name says; the Pod need not exist, as usual."""
+        """Find the address in a Pod's name; the Pod need not exist, as in every cluster."""
         if not self._has_namespace(namespace):
             return None
         try:

@@ -1,8 +1,8 @@
 """Connections of Pods to other machines.
 
 The Pods' network routes every address outside of it to this program, which listens there on the
-usual ports and makes the same connection from this machine. Nothing of this machine's own network
-is changed, so this needs no rights. UDP and other ports are refused at once, and this machine's
+usual ports and makes the same connection from this machine. The network of this machine is not
+changed, so this needs no rights. UDP and other ports are refused at once, and this machine's
 loopback addresses are out of reach.
 """
 
@@ -22,7 +22,7 @@ PORTS = (
 )
 _CHUNK = 256 * 1024
 _CONNECT_SECONDS = 20.0
-# Closing with this sends a reset, which is what a connection that failed looks like.
+# With this option, close sends a reset, as a failed connection does.
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
@@ -30,7 +30,7 @@ class Egress:
     """Relays connections until closed."""
 
     def __init__(self, block: IPv4Network) -> None:
-        """Prepare; what is in ``block`` is not outside."""
+        """Prepare; addresses of ``block`` are inside."""
         self._block = block
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -76,12 +76,12 @@ class Egress:
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy one direction to its end; the other one may go on."""
+    """Copy one direction to its end; the other direction may go on."""
     try:
         while chunk := await reader.read(_CHUNK):
             writer.write(chunk)
             await writer.drain()
         writer.write_eof()
     except OSError:
-        # The other direction ends by it.
+        # This ends the other direction.
         writer.close()

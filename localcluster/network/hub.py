@@ -1,11 +1,11 @@
 """The program that owns the network of all Pods: a router in a network namespace of its own.
 
-``hub_process`` starts it and sends requests, which it answers one by one. Nothing is pinned: when
-this process, the Pods' processes and the sockets handed out are closed, the network is removed. The
-host's own network is never changed.
+``hub_process`` starts it and sends requests, which it answers one by one. Nothing is
+pinned: the network is removed when this process and the Pods' processes have ended and the sockets
+that it handed out are closed. The host's own network is never changed.
 
-A pair of devices leads to each Pod, and each device knows its peer: there is no bridge, which takes
-a thousand ports at most and has every two Pods ask for each other's addresses.
+A pair of devices leads to each Pod, and each device knows its peer. A bridge has at most a thousand
+ports, and makes each Pod ask for the address of each other one, so there is none.
 
 Single-threaded and standard library only, because it makes namespaces and must start fast. The
 kubelet gets sockets that are made here: a socket belongs to the namespace in which it was made.
@@ -23,7 +23,7 @@ _OWN_NAMESPACES = "/proc/self/ns/"
 
 
 def main() -> None:
-    """Set the network up, as the first request says, and serve the parent process until it ends."""
+    """Set the network up by the first request, and serve the parent process until it ends."""
     parent, control = map(int, sys.argv[-2:])
     with socket.socket(fileno=control) as connection:
         request, _ = messages.receive(connection)
@@ -35,7 +35,7 @@ def main() -> None:
                 syscalls.make_user_namespace(syscalls.CLONE_NEWNET)
             else:
                 syscalls.unshare(syscalls.CLONE_NEWNET)
-            # Only now: entering a user namespace would undo it.
+            # After the namespaces: a user namespace clears the setting.
             syscalls.end_with_parent(parent)
             hub = Hub(gateway)
         except OSError as error:
@@ -76,7 +76,7 @@ def _answer(
 
 
 class Hub:
-    """The router. Methods but the first are requests; they return open descriptors.
+    """The router. Public methods are requests; they return open descriptors.
 
     Open files of a request are its last arguments; they are closed when it is answered.
     """
@@ -89,11 +89,11 @@ class Hub:
         loopback = _find("lo")
         self._netlink.set_up(loopback)
         self._netlink.add_address(loopback, gateway)
-        # What a Pod sends elsewhere ends here: refused at once, unless a socket listens for it.
+        # Connections of Pods to other addresses end here: refused, unless a socket listens.
         self._netlink.take_rest(loopback)
 
     def attach(self, address: str) -> "list[int]":
-        """Make the network namespace of a Pod, and join it; all goes with its last process."""
+        """Make and connect the network namespace of a Pod; it ends with its last process."""
         name, mac = _name_device(address), _build_mac(address)
         syscalls.unshare(syscalls.CLONE_NEWNET)
         try:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from localcluster.child_program import ChildProgram, ProgramEndedError, RequestError
 from localcluster.network.pod_network import NetworkError
 
-# Only ends a start that hangs: on a busy machine the start of a process takes many seconds.
+# Only ends a hanging start: on a busy machine the start of a process takes many seconds.
 _START_SECONDS = 60.0
 
 
@@ -15,7 +15,7 @@ class HubProcess:
     """A started hub; each request is a coroutine."""
 
     def __init__(self, gateway: str, *, in_user_namespace: bool) -> None:
-        """Start it, in the loop's thread, which must outlive it; ``ready`` waits for it."""
+        """Start it in the thread of the loop, which must outlive it; ``ready`` waits for it."""
         self._program = ChildProgram("localcluster.network.hub")
         self._opened = self._program.request("open", gateway, in_user_namespace).answered
 
@@ -25,7 +25,7 @@ class HubProcess:
         return self._program.pid
 
     async def ready(self) -> int | None:
-        """Wait until the network is up; return its open user namespace if it has its own.
+        """Wait until the network is up; return its open user namespace, None without one.
 
         Raises:
             NetworkError: this host forbids it.
@@ -40,7 +40,7 @@ class HubProcess:
         return descriptors[0] if descriptors else None
 
     async def attach(self, address: str) -> int:
-        """Make and join a Pod's network namespace; return it open.
+        """Make and connect a Pod's network namespace; return it open.
 
         Raises:
             NetworkError: the kernel refuses.
@@ -78,7 +78,7 @@ class HubProcess:
         except RequestError as e:
             raise NetworkError(str(e)) from e
         if not answer.descriptors:
-            # The kernel drops what does not fit.
+            # The kernel drops descriptors beyond the limit.
             raise NetworkError("this process has too many open files")
         return answer.descriptors[0]
 

@@ -19,7 +19,7 @@ from localcluster.network.pod_network import (
     Streams,
 )
 
-# Blocks 127.64.0 to 127.127.255: servers started by hand on loopback addresses are usually below.
+# Blocks 127.64.0 to 127.127.255: other servers on loopback addresses are usually below.
 _FIRST_BLOCK, _LAST_BLOCK = 64 * 256, 127 * 256 + 255
 _HOSTS = range(1, 255)
 
@@ -28,16 +28,16 @@ class BlockLock(Protocol):
     """A block of addresses that this process holds until it is closed."""
 
     def close(self) -> None:
-        """Give it back."""
+        """Release the block."""
         ...
 
 
 def lock_block(prefix: str) -> BlockLock | None:
     """Claim a block for this process, for example ``127.64.0``; None if another one has it.
 
-    Two local clusters on one machine must not give out the same address: a worker of the one would
-    train with the parameter server of the other. An abstract socket is as wide as the loopback
-    interface, one network namespace, and goes with its process.
+    Two local clusters on one machine must not use the same address: a worker of one cluster would
+    train with the parameter server of the other. An abstract socket has the scope of the loopback
+    interface, one network namespace, and ends with its process.
     """
     claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
@@ -62,8 +62,8 @@ class LoopbackNetwork:
         self._claim = claim
         self._claims = ExitStack()
         self._next_block = _FIRST_BLOCK
-        # An address given back goes to the end: a peer that still holds it should reach no Pod
-        # rather than a stranger.
+        # A released address goes to the end: a peer that still has it should rather reach no Pod
+        # than another one.
         self._free: deque[str] = deque()
         self._taken: dict[str, str] = {}
 
@@ -89,20 +89,20 @@ class LoopbackNetwork:
         return await asyncio.open_connection(host, port)
 
     async def connect_inside(self, uid: str, port: int) -> Streams:
-        """Connect to the address of a Pod: 127.0.0.1 is not of the Pod alone."""
+        """Connect to the address of a Pod, because all Pods share 127.0.0.1."""
         address = self._taken.get(uid)
         if address is None:
             raise OSError(NO_NETWORK)
         return await asyncio.open_connection(address, port)
 
     async def detach(self, uid: str) -> None:
-        """Take the address back."""
+        """Release the address."""
         address = self._taken.pop(uid, None)
         if address is not None:
             self._free.append(address)
 
     async def close(self) -> None:
-        """Give the blocks back."""
+        """Release the blocks."""
         self._claims.close()
         self._free.clear()
 

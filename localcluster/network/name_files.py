@@ -1,6 +1,6 @@
-"""The hosts and resolv.conf of a Pod, as a kubelet would write them.
+"""The hosts and resolv.conf of a Pod, as a kubelet writes them.
 
-They are mounted over the machine's in each container's private root.
+They are mounted over the files of the machine in each container's private root.
 """
 
 import re
@@ -21,7 +21,7 @@ _HEAD = "# Written by the local cluster's kubelet."
 
 @dataclass(slots=True)
 class ResolverSettings:
-    """What a ``resolv.conf`` says."""
+    """The settings of a ``resolv.conf``."""
 
     nameservers: list[str] = field(default_factory=list)
     searches: list[str] = field(default_factory=list)
@@ -37,7 +37,7 @@ def list_name_files(
         pod: the Pod.
         hostname: the name of its machine.
         addresses: its addresses.
-        resolver: the cluster's name server; None if it has none.
+        resolver: the cluster's name server; None without one.
     """
     files = {HOSTS: render_hosts(pod, hostname, addresses)}
     if resolver is not None:
@@ -92,8 +92,8 @@ def render_resolv_conf(pod: Object, resolver: str, host: ResolverSettings) -> st
 
     Args:
         pod: the Pod.
-        resolver: the cluster's name server, which asks the host's for other names.
-        host: what this machine's own file says; its name servers cannot be reached from a Pod.
+        resolver: the cluster's name server, which asks the host's name servers for other names.
+        host: the settings of this machine; Pods cannot reach its name servers.
     """
     spec = pod["spec"]
     policy = spec.get("dnsPolicy") or "ClusterFirst"

@@ -58,7 +58,7 @@ class NameServer:
 
         Args:
             names: of the cluster.
-            upstreams: whom to ask for all others; with none of them they fail at once.
+            upstreams: name servers for all other names; without them, these names fail at once.
         """
         self._names = names
         self._upstreams = list(upstreams)
@@ -85,7 +85,7 @@ class NameServer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def take_datagram(self, raw: bytes, client: tuple[str, int]) -> None:
-        """Answer a datagram, later if others must be asked."""
+        """Answer a datagram, later if another name server must be asked."""
         self._start(self._answer_datagram(raw, client))
 
     def _take_stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -121,7 +121,7 @@ class NameServer:
             writer.close()
 
     async def answer(self, raw: bytes, *, is_datagram: bool) -> bytes | None:
-        """Answer one request; None to something that is none."""
+        """Answer a request; None if the bytes are no request."""
         try:
             request = dns.message.from_wire(raw)
         except dns.exception.DNSException:
@@ -156,7 +156,7 @@ class NameServer:
     def _add_records(
         self, response: dns.message.Message, name: dns.name.Name, kind: dns.rdatatype.RdataType
     ) -> dns.name.Name | None:
-        """Add what is known of a name; return the name it is an alias of."""
+        """Add the records of a name; return the target if the name is an alias."""
         relative = name.relativize(_ZONE).to_text().removesuffix("@")
         records = self._names.find(relative)
         if records is None:
@@ -184,7 +184,7 @@ class NameServer:
     async def _ask_upstream(
         self, request: dns.message.Message, *, is_datagram: bool
     ) -> dns.message.Message:
-        """Ask one server after another; a name that cannot be asked for fails at once."""
+        """Ask the servers in turn; without servers, the name fails at once."""
         ask = dns.asyncquery.udp if is_datagram else dns.asyncquery.tcp
         for upstream in self._upstreams:
             try:
@@ -196,13 +196,13 @@ class NameServer:
 
 
 class _Datagrams(asyncio.DatagramProtocol):
-    """Hands datagrams on."""
+    """Passes datagrams to the name server."""
 
     def __init__(self, server: NameServer) -> None:
         self._server = server
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        """Have it answered."""
+        """Answer a datagram."""
         self._server.take_datagram(data, addr)
 
 

@@ -1,7 +1,7 @@
 """A network namespace for each Pod, and a router between them in a namespace of its own.
 
-Every Pod has all ports and its own loopback interface; nothing of it is visible in this machine's
-network. The kubelet and the API server take part through sockets that were made there.
+Every Pod has all ports and its own loopback interface; the network of this machine does not show
+them. The kubelet and the API server use sockets that were created in the Pods' network.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class NamespaceNetwork:
     """The network; use ``open``."""
 
     def __init__(self, hub: HubProcess, block: IPv4Network, pool: AddressPool) -> None:
-        """Take over a hub that was just started; ``open`` makes it ready."""
+        """Use a hub that was just started; ``open`` sets it up."""
         self.api_address = f"http://{pool.gateway}:{API_PORT}"
         self.resolver = str(pool.gateway)
         self._hub = hub
@@ -58,9 +58,9 @@ class NamespaceNetwork:
 
         Args:
             block: its addresses.
-            serve_api: has the API server listen on a socket.
-            names: what the name server answers.
-            in_user_namespace: whether Pods live in a user namespace.
+            serve_api: makes the API server listen on a socket.
+            names: the names for the name server.
+            in_user_namespace: whether Pods run in a user namespace.
 
         Raises:
             NetworkError: this host forbids it.
@@ -70,7 +70,7 @@ class NamespaceNetwork:
         network = cls(hub, block, pool)
         try:
             network._user = await hub.ready()
-            # Not every kernel that has namespaces has the devices to join them by.
+            # A kernel may have namespaces, but not the devices that connect them.
             os.close(await hub.attach(str(block.broadcast_address - 1)))
             names.api_address = str(pool.gateway)
             await serve_api(await network._listen(API_PORT))
@@ -81,7 +81,7 @@ class NamespaceNetwork:
         return network
 
     async def _serve(self, names: ClusterNames) -> None:
-        """Have names and the rest of the world within the Pods' reach."""
+        """Serve names, and connections to other machines, to the Pods."""
         gateway = str(self._pool.gateway)
         datagrams = await self._hub.open_socket(socket.SOCK_DGRAM, gateway, DNS_PORT)
         self._names = NameServer(names, read_upstreams())
@@ -111,11 +111,11 @@ class NamespaceNetwork:
         if uid not in self._opened:
             self._opened[uid] = await self._hub.attach(self._pool.take(uid))
         own = ((self._opened[uid], syscalls.CLONE_NEWNET),)
-        # First: it gives the rights to join the other.
+        # The user namespace first: it gives the right to join the network namespace.
         return own if self._user is None else ((self._user, syscalls.CLONE_NEWUSER), *own)
 
     async def connect(self, host: str, port: int) -> Streams:
-        """Connect to a Pod, or as this machine to anything else."""
+        """Connect to a Pod; or, from this machine, to another address."""
         if not self._has(host):
             return await asyncio.open_connection(host, port)
         return await _connect(self._hub.open_socket(socket.SOCK_STREAM), host, port)
@@ -133,7 +133,7 @@ class NamespaceNetwork:
             return False
 
     async def detach(self, uid: str) -> None:
-        """Take address and namespace back."""
+        """Release address and namespace."""
         self._pool.give_back(uid)
         opened = self._opened.pop(uid, None)
         if opened is not None:

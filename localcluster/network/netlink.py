@@ -1,8 +1,8 @@
 """The requests to the kernel's network configuration that a network of Pods needs (IPv4).
 
 It speaks rtnetlink(7), as ``ip link|address|route|neighbour`` do: the ``ip`` program is missing on
-many machines, and would lose the rights of this process in a user namespace. An OSError names what
-was tried.
+many machines, and would lose the rights of this process in a user namespace. An OSError names the
+operation.
 """
 
 import os
@@ -50,7 +50,7 @@ class Netlink:
     """Configures the network namespace in which it was made."""
 
     def __init__(self) -> None:
-        """Open it in the namespace this process is in now."""
+        """Open it in the present namespace of this process."""
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
         self._socket.bind((0, 0))
         self._sequence = 0
@@ -80,7 +80,7 @@ class Netlink:
         self._request(f"make device {name}", _RTM_NEWLINK, _NEW, body)
 
     def set_up(self, index: int, *, forwards: bool = False) -> None:
-        """Switch a device on; have what comes in by it go out by others if asked to."""
+        """Switch a device on; with ``forwards``, its packets may leave through other devices."""
         body = _LINK.pack(0, 0, index, _IFF_UP, _IFF_UP)
         if forwards:
             # Not through /proc/sys, which is read-only in many containers.
@@ -89,24 +89,24 @@ class Netlink:
         self._request("switch a device on", _RTM_NEWLINK, _REQUEST | _ACK, body)
 
     def add_address(self, index: int, address: str) -> None:
-        """Give a device an address, which says nothing of others' addresses."""
+        """Give a device an address, without a route to other addresses."""
         raw = socket.inet_aton(address)
         body = _ADDRESS.pack(socket.AF_INET, _ALL_BITS, 0, _SCOPE_UNIVERSE, index)
         body += _attribute(_IFA_LOCAL, raw) + _attribute(_IFA_ADDRESS, raw)
         self._request(f"add address {address}", _RTM_NEWADDR, _NEW, body)
 
     def route_to(self, address: str, index: int) -> None:
-        """Send what is for an address out by a device."""
+        """Route an address through a device."""
         attributes = _attribute(_RTA_DST, socket.inet_aton(address)) + _number(_RTA_OIF, index)
         self._add_route(_ALL_BITS, _SCOPE_LINK, _TYPE_UNICAST, attributes)
 
     def route_rest_by(self, gateway: str) -> None:
-        """Send everything else to a gateway."""
+        """Route all other addresses to a gateway."""
         attributes = _attribute(_RTA_GATEWAY, socket.inet_aton(gateway))
         self._add_route(0, _SCOPE_UNIVERSE, _TYPE_UNICAST, attributes)
 
     def take_rest(self, index: int) -> None:
-        """Take everything that has no other way for this namespace's own."""
+        """Treat all addresses without another route as addresses of this namespace."""
         self._add_route(0, _SCOPE_HOST, _TYPE_LOCAL, _number(_RTA_OIF, index))
 
     def _add_route(self, bits: int, scope: int, kind: int, attributes: bytes) -> None:

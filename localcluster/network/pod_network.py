@@ -6,7 +6,7 @@ NetworkError    an address, a namespace or the requested network is not availabl
 import asyncio
 from typing import Protocol, TypeAlias
 
-# An open file of a namespace, and the flag by which ``setns`` knows its kind.
+# An open file of a namespace, and the flag of ``setns`` for its kind.
 OpenNamespace: TypeAlias = tuple[int, int]
 Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -15,32 +15,32 @@ NO_NETWORK = "the Pod has no network yet"
 
 
 class NetworkError(Exception):
-    """It is not to be had."""
+    """An address, a namespace or the requested network is not available."""
 
 
 class PodNetwork(Protocol):
-    """Where Pods get their addresses from."""
+    """Gives Pods their addresses."""
 
     @property
     def api_address(self) -> str:
-        """Where Pods find the API server, for example ``http://127.0.0.1:6443``."""
+        """Address of the API server for Pods, for example ``http://127.0.0.1:6443``."""
         ...
 
     @property
     def resolver(self) -> str | None:
-        """The address of the cluster's own name server; None leaves the host's to the Pods."""
+        """Address of the cluster's name server; None: Pods use the host's name servers."""
         ...
 
     async def attach(self, uid: str) -> tuple[str, ...]:
         """Return the addresses of this Pod, unique among the Pods attached.
 
         Raises:
-            NetworkError: none is to be had.
+            NetworkError: no address is free.
         """
         ...
 
     async def open_namespaces(self, uid: str) -> tuple[OpenNamespace, ...]:
-        """Return what the Pod's processes must join, open until ``detach``; may take a while.
+        """Return the namespaces that the Pod's processes join, open until ``detach``.
 
         Raises:
             NetworkError: they cannot be made.
@@ -56,7 +56,7 @@ class PodNetwork(Protocol):
         ...
 
     async def connect_inside(self, uid: str, port: int) -> Streams:
-        """Connect to a port of a Pod as a program in the Pod does, to 127.0.0.1 if it has its own.
+        """Connect to a Pod's port from inside: to 127.0.0.1 if the Pod has a loopback of its own.
 
         Raises:
             OSError: it does not answer, or it is not attached.
@@ -64,9 +64,9 @@ class PodNetwork(Protocol):
         ...
 
     async def detach(self, uid: str) -> None:
-        """Take the Pod's addresses back; nothing of it runs any more."""
+        """Release the Pod's addresses, after all its processes have ended."""
         ...
 
     async def close(self) -> None:
-        """Give everything back; no Pod is attached any more."""
+        """Release everything, after all Pods are detached."""
         ...

@@ -17,7 +17,7 @@ MAX_OPERATIONS = 10_000
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:
-    """Return the target with a merge patch applied; parts not named are shared."""
+    """Return the target with a merge patch applied; other parts are shared."""
     if not isinstance(patch, dict):
         return copy_json(patch)
     merged: Object = dict(target) if isinstance(target, dict) else {}
@@ -57,7 +57,7 @@ def _unappliable(why: str) -> errors.StatusError:
 def _apply_operation(root: Object, operation: Any) -> None:
     name, path = _read_operation(operation)
     if name in ("add", "replace", "test"):
-        # A value left out is null.
+        # An absent value is null.
         value = copy_json(operation.get("value"))
         {"add": _add, "replace": _replace, "test": _test}[name](root, path, value)
     elif name == "remove":
@@ -137,7 +137,7 @@ def _add(root: Object, path: str, value: Any) -> None:
 def _replace(root: Object, path: str, value: Any) -> None:
     node, last = _parent(root, path, "replace")
     if isinstance(node, dict):
-        # The API server's library lets a member be replaced that is not there.
+        # Like the library of the API server: a replace may add a missing member.
         node[last] = value
     else:
         _child(node, last, path, "replace")

@@ -1,6 +1,6 @@
 """Reads a body as an object of its type: checks the kind, drops unknown fields, sets defaults.
 
-The options say whether an unknown field is dropped silently, with a warning, or is an error.
+By the options, an unknown field is dropped silently, dropped with a warning, or an error.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ def read_body(rt: ResourceType, body: Any, options: WriteOptions) -> Object:
     """Return a body as a fresh object of the type; the body is not changed.
 
     Raises:
-        StatusError: 400 where the body cannot be read as this type.
+        StatusError: 400 if the body cannot be read as this type.
     """
     try:
         return _read(rt, body, options)
@@ -29,7 +29,7 @@ def read_patched(rt: ResourceType, body: Any, options: WriteOptions) -> Object:
     """Return the outcome of a patch as a fresh object of the type.
 
     Raises:
-        StatusError: 422 where it cannot be read as this type: the patch is at fault, not the body.
+        StatusError: 422 if it cannot be read as this type, because the fault is in the patch.
     """
     fault = _patched_kind_fault(rt, body)
     if fault:
@@ -41,7 +41,7 @@ def read_patched(rt: ResourceType, body: Any, options: WriteOptions) -> Object:
 
 
 def read_stored(schema: Object, obj: Object) -> Object:
-    """Return a stored custom object as a schema that is newer than it shows it."""
+    """Return a stored custom object in the form of a newer schema."""
     shown: Object = objects.copy_json(obj)
     structural.prune_root(shown, schema)
     structural.apply_root_defaults(shown, schema)

@@ -17,7 +17,7 @@ _DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
 
 
 def apply_strategic_patch(type_name: str, target: Object, patch: Object) -> Object:
-    """Return the target with the patch applied; parts not named are shared.
+    """Return the target with the patch applied; other parts are shared.
 
     Raises:
         StatusError: 400 for a patch that cannot be understood.

@@ -21,7 +21,7 @@ _TABLE = FilePath(__file__).with_name("wire_types.txt")
 
 
 Path = tuple[Any, str | int] | None
-"""Where a value stands: its parent's path and its own name; joined only for messages."""
+"""Path of a value: the path of its parent, and its own name; joined only for messages."""
 
 
 class DecodeError(Exception):
@@ -71,7 +71,7 @@ def struct_types() -> dict[str, dict[str, FieldType]]:
 
 
 def join_path(path: Path) -> str:
-    """Write a path as field errors do: ``spec.containers[0].name``."""
+    """Write a path in the form of field errors: ``spec.containers[0].name``."""
     parts: list[str] = []
     while path is not None:
         path, name = path
@@ -80,10 +80,10 @@ def join_path(path: Path) -> str:
 
 
 class Decoder:
-    """One reading of one body; collects the unknown fields it meets."""
+    """Decodes a body, and collects its unknown fields."""
 
     def __init__(self) -> None:
-        """Start with no unknown field seen."""
+        """Start without unknown fields."""
         self.unknown: list[str] = []
 
     def decode(self, name: str, value: Any, path: Path = None) -> Object:

@@ -1,6 +1,6 @@
-"""Collects garbage of owners, contents of namespaces and of CRDs, as cluster controllers do.
+"""Deletes dependents of owners and contents of namespaces and CRDs, as cluster controllers do.
 
-One step writes the least that one decision needs.
+A step makes the smallest write of one decision.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ DEFINITIONS_KEY = builtins.CUSTOM_RESOURCE_DEFINITIONS.key
 
 
 class Collector:
-    """Looks at the objects ``state`` marked, one at a time, in their order."""
+    """Checks the objects that ``state`` queued, one at a time, in their order."""
 
     def __init__(
         self, state: State, deleter: Deleter, strategy_of: Callable[[ResourceType], Strategy]
@@ -32,16 +32,16 @@ class Collector:
         self._garbage = GarbageCollector(state, deleter, strategy_of)
 
     def step(self) -> bool:
-        """Do the first step that is due; False when none is."""
+        """Do the first step that is due; return False if none is."""
         while self._state.collection_queue:
             reference = next(iter(self._state.collection_queue))
-            if self._look_at(reference):
+            if self._check(reference):
                 return True
-            # Only an object that needed nothing is forgotten: what was written is looked at again.
+            # Remove an object only if it needed no write: a written object is checked again.
             self._state.collection_queue.pop(reference, None)
         return False
 
-    def _look_at(self, reference: Reference) -> bool:
+    def _check(self, reference: Reference) -> bool:
         type_key, key = reference
         rt = self._state.registry.find_key(type_key)
         obj = self._state.find(type_key, key)
@@ -55,7 +55,7 @@ class Collector:
         return self._garbage.step(rt, reference)
 
     def _empty_namespace(self, key: ObjectKey, obj: Object) -> bool:
-        """Delete one object of a terminating namespace; let the namespace go when it is empty."""
+        """Delete an object of a terminating namespace, or the namespace if it is empty."""
         namespace = key[1]
         is_empty = True
         for type_key in self._state.types_held():
@@ -75,7 +75,7 @@ class Collector:
         return True
 
     def _empty_definition(self, key: ObjectKey, obj: Object) -> bool:
-        """Delete one object of a terminating definition; let it go when none is left."""
+        """Delete an object of a terminating definition, or the definition if none is left."""
         finalizers = objects.finalizers_of(obj)
         if CRD_FINALIZER not in finalizers:
             return False

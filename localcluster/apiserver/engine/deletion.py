@@ -28,10 +28,10 @@ class Deleter:
         self._state = state
 
     def delete(self, strategy: Strategy, key: ObjectKey, options: DeleteOptions) -> Object:
-        """Delete an object, or begin to; return what it was, or is while it terminates.
+        """Delete an object, or mark it; return its last state, or the marked object.
 
         Raises:
-            StatusError: 404, or 409 where a precondition does not hold.
+            StatusError: 404, or 409 if a precondition does not hold.
         """
         rt = strategy.rt
         obj = self._state.find(rt.key, key)
@@ -90,7 +90,7 @@ class Deleter:
     def _mark_graceful(
         self, strategy: Strategy, obj: Object, asked: int | None
     ) -> tuple[Object, bool, int | None]:
-        """Return the marked object, whether nothing is to be done, and the grace given."""
+        """Return the marked object, whether it is unchanged, and the grace period."""
         meta = obj["metadata"]
         if objects.is_terminating(obj):
             given = meta.get("deletionGracePeriodSeconds")
@@ -156,10 +156,10 @@ def _next_generation(obj: Object) -> Object:
 
 
 def wanted_finalizers(rt: ResourceType, obj: Object, policy: str | None) -> list[str]:
-    """Return the finalizers an object has once it is deleted with a propagation policy.
+    """Return the finalizers of an object after its deletion with a propagation policy.
 
-    Without a policy the object's own finalizers decide: one that carries ``foregroundDeletion``
-    is deleted in the foreground.
+    Without a policy, the object's own finalizers decide: an object with ``foregroundDeletion`` is
+    deleted in the foreground.
     """
     current = objects.finalizers_of(obj)
     if not rt.collects_garbage:

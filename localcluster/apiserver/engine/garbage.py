@@ -1,6 +1,6 @@
 """The garbage collector of owners, in single steps.
 
-It looks only at objects that ``state`` queued because they, their owners or their dependents
+It checks only objects that ``state`` queued because they, their owners or their dependents
 changed. Each decision is that of kube-controller-manager's collector.
 """
 
@@ -20,7 +20,7 @@ SOLID, WAITING, DANGLING = "solid", "waiting", "dangling"
 
 
 class GarbageCollector:
-    """Deletes what lost its owners, and lets owners go that wait for their dependents."""
+    """Deletes objects without owners, and owners that waited for their dependents."""
 
     def __init__(
         self, state: State, deleter: Deleter, strategy_of: Callable[[ResourceType], Strategy]
@@ -31,7 +31,7 @@ class GarbageCollector:
         self._strategy_of = strategy_of
 
     def step(self, rt: ResourceType, reference: Reference) -> bool:
-        """Do what is due for one object; return whether anything was written."""
+        """Do the step that is due for an object; return whether it wrote."""
         obj = self._state.find(*reference)
         if obj is None:
             return False
@@ -121,7 +121,7 @@ class GarbageCollector:
 
 
 def release(state: State, reference: Reference, obj: Object, finalizer: str) -> None:
-    """Take one finalizer from a terminating object, and the object too if nothing holds it."""
+    """Remove a finalizer of a terminating object, and the object if it was the last one."""
     kept = objects.without_items(objects.finalizers_of(obj), finalizer)
     after = objects.with_metadata(obj, finalizers=kept or None)
     if may_go(obj, after):

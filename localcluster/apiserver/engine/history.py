@@ -32,7 +32,7 @@ class Change:
 
 @dataclass(frozen=True)
 class WatchEvent:
-    """What a watch sends to its client."""
+    """An event that a watch sends to its client."""
 
     type: str
     object: Object
@@ -54,9 +54,9 @@ class Watch:
         self.rt = rt
         self.on_ready: Callable[[], None] | None = None
         self.initial_count = 0
-        """How many of the first events are the state at the start, not changes."""
+        """Number of the first events that are the state at the start, not changes."""
         self.after = after
-        """The version the client has; it may be one that is still to come."""
+        """The version of the client; it may be a future one."""
         self._matches = matcher
         self._limit = limit
         self._pending: list[WatchEvent] = []
@@ -79,7 +79,7 @@ class Watch:
         """Take all events since the last call; their objects must not be changed.
 
         Raises:
-            StatusError: 410 when the client was so slow that events were dropped.
+            StatusError: 410 if events were dropped, because the client was too slow.
         """
         if self._overflowed:
             message = "too old resource version: the watch fell too far behind"
@@ -88,14 +88,14 @@ class Watch:
         return taken
 
     def close(self) -> None:
-        """End the watch; nothing more is collected."""
+        """End the watch; it collects no more events."""
         if not self.closed:
             self.closed = True
             self._pending = []
             self._on_close(self)
 
     def seed(self, state: Iterable[Object]) -> None:
-        """Begin with the objects there are now, as ADDED."""
+        """Begin with the existing objects, as ADDED."""
         for obj in state:
             if self._matches(obj):
                 version = int(obj["metadata"]["resourceVersion"])
@@ -149,7 +149,7 @@ class History:
         """Return the writes after a version, oldest first.
 
         Raises:
-            StatusError: 410 when the log does not reach back so far.
+            StatusError: 410 if the log does not reach back so far.
         """
         if resource_version < self._floor:
             message = f"too old resource version: {resource_version} ({self._floor})"

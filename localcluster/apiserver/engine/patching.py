@@ -1,4 +1,4 @@
-"""PATCH in its three forms: JSON, merge, strategic merge. The outcome is stored as an update is.
+"""PATCH in its three forms: JSON, merge, strategic merge. The result is stored like an update.
 
 There is no server-side apply: its content type is answered with 415.
 """

@@ -18,7 +18,7 @@ class RootCertificate:
     """Keeps the ConfigMap in every namespace that is not being deleted."""
 
     def __init__(self, state: State, writer: Writer, strategy: Strategy, pem: str) -> None:
-        """Publish ``pem``, empty where the server is plain HTTP, by the ConfigMaps' strategy."""
+        """Publish ``pem`` by the strategy of ConfigMaps; it is empty for plain HTTP."""
         self._state = state
         self._writer = writer
         self._strategy = strategy
@@ -28,11 +28,11 @@ class RootCertificate:
 
     @property
     def is_due(self) -> bool:
-        """Whether a step has anything to look at."""
+        """Return whether a step has an object to check."""
         return bool(self._pending)
 
     def step(self) -> bool:
-        """Write the first ConfigMap that is due; False when none is."""
+        """Write the first ConfigMap that is due; return False if none is."""
         while self._pending:
             namespace = next(iter(self._pending))
             del self._pending[namespace]

@@ -12,7 +12,7 @@ from localcluster.apiserver.model.registry import ResourceType
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """The two selectors of a request, as they came."""
+    """The two selectors of a request, as text."""
 
     label: str | None = None
     field: str | None = None
@@ -153,7 +153,7 @@ def parse_label_selector(text: str | None) -> tuple[Requirement, ...]:
     """Read a label selector in its string form.
 
     Raises:
-        StatusError: 400 where the grammar is broken.
+        StatusError: 400 if the grammar is broken.
     """
     if not text or not text.strip():
         return ()
@@ -164,7 +164,7 @@ def parse_field_selector(rt: ResourceType, text: str | None) -> tuple[FieldTerm,
     """Read a field selector and check that the type can be selected by its fields.
 
     Raises:
-        StatusError: 400 where the grammar is broken or a field is not selectable.
+        StatusError: 400 if the grammar is broken or a field is not selectable.
     """
     if not text:
         return ()
@@ -196,7 +196,7 @@ def _field_term(text: str, part: str) -> FieldTerm:
 
 
 def field_value(obj: Object, path: str) -> str:
-    """Return the value a field selector compares; what is absent is the empty string."""
+    """Return the value that a field selector compares; "" for an absent field."""
     if path == "source":
         path = "source.component"
         value = get_path(obj, "source", "component") or obj.get("reportingComponent")
@@ -213,10 +213,10 @@ Matcher = Callable[[Object], bool]
 
 
 def compile_selector(rt: ResourceType, namespace: str | None, selector: Selector) -> Matcher:
-    """Build the test whether an object is within a namespace and both selectors.
+    """Build the test whether an object is in a namespace and matches both selectors.
 
     Raises:
-        StatusError: 400 where a selector is malformed.
+        StatusError: 400 if a selector is malformed.
     """
     labels = parse_label_selector(selector.label)
     fields = parse_field_selector(rt, selector.field)
@@ -236,5 +236,5 @@ def compile_selector(rt: ResourceType, namespace: str | None, selector: Selector
 
 
 def is_selective(selector: Selector) -> bool:
-    """Return whether a selector leaves anything out."""
+    """Return whether a selector excludes objects."""
     return bool(selector.label or selector.field)

@@ -1,7 +1,7 @@
 """The stored objects, the version counter and the log of writes.
 
 Every write goes through ``State``. It has no rules of kinds. It keeps an index of owners, and a
-queue of the objects that the garbage collector has to look at.
+queue of the objects that the garbage collector has to check.
 """
 
 from collections.abc import Callable
@@ -32,18 +32,18 @@ class State:
         self.resource_version = 0
         self.history = History(history_limit)
         self.collection_queue: dict[Reference, None] = {}
-        """Objects whose collection has to be decided again, in order of the causes."""
+        """Objects that the garbage collector has to check, in order of the causes."""
         self.absent_owners: set[str] = set()
-        """UIDs of owners seen to vanish while something still named them."""
+        """UIDs of deleted owners to which objects still refer."""
         self.observers: list[Callable[[Change], None]] = []
         """Called for every write before watches see it."""
         self._objects: dict[TypeKey, dict[ObjectKey, Object]] = {}
         self._dependents: dict[str, dict[Reference, None]] = {}
         self._written: dict[Reference, Object] = {}
-        """What was written of objects that ``read_anew`` shows otherwise."""
+        """The written form of objects that ``read_anew`` shows in another form."""
 
     def find(self, type_key: TypeKey, key: ObjectKey) -> Object | None:
-        """Return the stored object, which must not be changed; None when absent."""
+        """Return the stored object, which must not be changed; None if absent."""
         return self._objects.get(type_key, {}).get(key)
 
     def all_of(self, type_key: TypeKey) -> dict[ObjectKey, Object]:
@@ -51,7 +51,7 @@ class State:
         return self._objects.get(type_key, {})
 
     def types_held(self) -> list[TypeKey]:
-        """Return the types of which objects are stored."""
+        """Return the types that have stored objects."""
         return [key for key, held in self._objects.items() if held]
 
     def dependents_of(self, uid: str) -> list[Reference]:
@@ -61,7 +61,7 @@ class State:
     def commit(self, type_key: TypeKey, key: ObjectKey, after: Object) -> Object:
         """Write an object; return it as stored, with its new resource version.
 
-        What ``after`` holds becomes the storage's own and must not be changed afterwards.
+        The storage keeps ``after``, so the caller must not change it afterwards.
         """
         version = str(self.resource_version + 1)
         stored = {**after, "metadata": {**after["metadata"], "resourceVersion": version}}
@@ -69,7 +69,7 @@ class State:
         return stored
 
     def remove(self, type_key: TypeKey, key: ObjectKey) -> None:
-        """Take an object away."""
+        """Remove an object."""
         self._write((type_key, key), None)
 
     def _write(self, reference: Reference, after: Object | None) -> None:
@@ -93,7 +93,7 @@ class State:
         """Return the objects of a type as they were at an older version.
 
         Raises:
-            StatusError: 410 when the log does not reach back so far.
+            StatusError: 410 if the log does not reach back so far.
         """
         then = dict(self.all_of(type_key))
         for change in reversed(self.history.since(resource_version, type_key)):
@@ -104,7 +104,7 @@ class State:
         return then
 
     def read_anew(self, type_key: TypeKey, read: Callable[[Object], Object]) -> None:
-        """Show all objects of a type as ``read`` gives what was written; that is no write."""
+        """Show all objects of a type in the form that ``read`` returns, without a write."""
         held = self._objects.get(type_key, {})
         for key, shown in held.items():
             written = self._written.setdefault((type_key, key), shown)

@@ -10,7 +10,7 @@ from localcluster.apiserver.model.registry import ResourceType
 
 
 class Strategy:
-    """Rules of one type; this one has none but the status subresource and the generation."""
+    """Rules of a type; this class has only the status subresource and the generation."""
 
     create_warning = ""
     """Warning that the answer to each create has; empty for none."""
@@ -23,7 +23,7 @@ class Strategy:
         """Set the fields that are absent and have a default."""
 
     def prepare_create(self, obj: Object) -> None:
-        """Set or drop what a client may not decide for a new object."""
+        """Set or drop the fields of a new object that a client may not decide."""
         if self.rt.has_status:
             obj.pop("status", None)
         if self.rt.has_generation:
@@ -34,14 +34,14 @@ class Strategy:
         return self.object_faults(obj)
 
     def prepare_update(self, new: Object, old: Object) -> None:
-        """Set or drop what a client may not change; raise the generation."""
+        """Set or drop the fields that a client may not change; increase the generation."""
         if self.rt.has_status:
             keep_field(new, old, "status")
         if self.rt.has_generation and self.is_new_generation(new, old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def is_new_generation(self, new: Object, old: Object) -> bool:
-        """Return whether a change is one of the wanted state."""
+        """Return whether a change is a change of the desired state."""
         return new.get("spec") != old.get("spec")
 
     def update_faults(self, new: Object, old: Object) -> list[Cause]:
@@ -50,12 +50,12 @@ class Strategy:
         return self.object_faults(new)
 
     def object_faults(self, obj: Object) -> list[Cause]:
-        """Check what holds for new and changed objects alike."""
+        """Check the rules of both new and changed objects."""
         del obj
         return []
 
     def prepare_status(self, new: Object, old: Object) -> None:
-        """Drop from a write to the status subresource all but the status."""
+        """Drop all but the status from a write to the status subresource."""
         for name in set(new) | set(old):
             if name not in ("status", "metadata", "apiVersion", "kind"):
                 keep_field(new, old, name)

@@ -24,7 +24,7 @@ def key_of(rt: ResourceType, namespace: str | None, name: str) -> ObjectKey:
     """Return the key of an object of a type.
 
     Raises:
-        StatusError: 400 when a namespaced type is asked for without a namespace.
+        StatusError: 400 if a namespaced type has no namespace.
     """
     if not rt.namespaced:
         return "", name
@@ -137,7 +137,7 @@ class Writer:
         """Return the stored object.
 
         Raises:
-            StatusError: 404 when it is absent.
+            StatusError: 404 if it is absent.
         """
         found = self._state.find(rt.key, key)
         if found is None:
@@ -152,7 +152,7 @@ class Writer:
         options: WriteOptions,
         subresource: str | None,
     ) -> Object:
-        """Store the outcome of a patch of ``old``."""
+        """Store the result of a patch of ``old``."""
         rt = strategy.rt
         new = reading.read_patched(rt, patched, options)
         _check_identity(rt, objects.object_key(old), new)
@@ -193,7 +193,7 @@ class Writer:
     def settle(
         self, rt: ResourceType, key: ObjectKey, old: Object, new: Object, *, dry_run: bool
     ) -> Object:
-        """Write a checked change: nothing if equal, the removal if it lets the object go."""
+        """Write a checked change; nothing if equal, a removal if no finalizer is left."""
         if is_same(old, new):
             return old
         if may_go(old, new):
@@ -215,12 +215,12 @@ _SERVER_FIELDS = (
 
 
 def is_same(old: Object, new: Object) -> bool:
-    """Return whether two objects are equal as JSON; Python alone takes 1, 1.0 and True as equal."""
+    """Return whether two objects are equal as JSON; for Python, 1, 1.0 and True are equal."""
     return new == old and json.dumps(new, sort_keys=True) == json.dumps(old, sort_keys=True)
 
 
 def may_go(old: Object, new: Object) -> bool:
-    """Return whether a change lets an object go whose deletion waited for its finalizers only."""
+    """Return whether a change removes the last finalizers of an object that waits only for them."""
     if objects.finalizers_of(new) or not objects.is_terminating(old):
         return False
     if get_namespace_finalizers(new):
@@ -283,7 +283,7 @@ def _version_required(rt: ResourceType, name: str) -> errors.StatusError:
         "Invalid value: 0: must be specified for an update",
     )
     error = errors.invalid(rt, name, [cause])
-    # The real server has no kind at hand here and names the resource instead.
+    # The real server does not know the kind here, and names the resource instead.
     error.message = error.message.replace(
         errors.qualified_kind(rt), errors.qualified_resource(rt), 1
     )

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from framework.kube.tokenurl import TOKEN_PREFIX
 
 OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
-"""Answered without a token, so that a probe needs none."""
+"""Paths without a token, so that a probe needs none."""
 
 
 class BearerTokens:
@@ -23,14 +23,14 @@ class BearerTokens:
         """Accept ``tokens``.
 
         Raises:
-            ValueError: There is no token, or an empty one: the server would be open to everybody.
+            ValueError: There is no token, or an empty one: the server would be open to all.
         """
         self._tokens = tuple(token.encode() for token in tokens)
         if not self._tokens or not all(self._tokens):
             raise ValueError("tokens: at least one is needed and none may be empty")
 
     def admit(self, path: str, authorization: str | None) -> str | None:
-        """Return the path that a request may have, None if it holds no token for it.
+        """Return the path without its token; None if the request has no valid token.
 
         Args:
             path: The path, still percent-encoded.

@@ -1,4 +1,4 @@
-"""Decodes JSON bodies; errors name what is wrong."""
+"""Decodes JSON bodies; errors name the fault."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from localcluster.apiserver.views.negotiation import media_name
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 _JSON = "application/json"
-# Of `kubectl create KIND` and `kubectl auth can-i`; all other commands send JSON.
+# Sent by `kubectl create KIND` and `kubectl auth can-i`; all other commands send JSON.
 _PROTOBUF = "application/vnd.kubernetes.protobuf"
 _PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
 
@@ -29,9 +29,9 @@ def decode_object(body: bytes, content_type: str, kind: str) -> Object:
     """Return the object of a body in JSON.
 
     Args:
-        body: What the client sent.
+        body: The body of the request.
         content_type: The header; without one JSON is assumed.
-        kind: What the body should be, for the message.
+        kind: The expected kind, for the message.
 
     Raises:
         StatusError: 400, it cannot be read or is no object; 415, it is of another type.
@@ -85,7 +85,7 @@ def _decode(body: bytes) -> Any:
     """Return the value of a body.
 
     Raises:
-        ValueError: It is malformed; the message says where.
+        ValueError: It is malformed; the message has the position.
     """
     try:
         return msgspec.json.decode(body)

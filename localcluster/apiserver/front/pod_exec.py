@@ -35,7 +35,7 @@ _CHUNK_BYTES = 32 * 1024
 _MAX_MESSAGE_BYTES = 1024 * 1024
 _MAX_SIDE = 10_000
 _DESCRIPTORS = 8
-"""Of one command: the WebSocket, three pipes with two ends each, and one to watch the process."""
+"""Descriptors of a command: the WebSocket, three pipes of two ends, and one for the process."""
 
 
 class PodCommands(Protocol):
@@ -69,7 +69,7 @@ async def serve_command(
     pod: dict[str, Any],
     budget: DescriptorBudget,
 ) -> web.StreamResponse:
-    """Run the command of a request until it ends or the client goes.
+    """Run the command of a request until it ends or the client closes the connection.
 
     Raises:
         StatusError: 400, a bad option or container, or no WebSocket; 429, too many are open; 501,
@@ -141,14 +141,14 @@ class _Session:
             try:
                 await asyncio.wait({receiving, running}, return_when=asyncio.FIRST_COMPLETED)
                 if not running.done():
-                    # The client has gone.
+                    # The client has closed the connection.
                     running.cancel()
                 status = await _await_status(running)
             finally:
                 receiving.cancel()
                 running.cancel()
                 await asyncio.gather(receiving, running, return_exceptions=True)
-        # The command's ends are closed now, so the outputs end.
+        # The command's ends of the pipes are closed now, so the outputs end.
         await asyncio.gather(*sending, return_exceptions=True)
         return status
 
@@ -169,7 +169,7 @@ class _Session:
     def _open_terminal(self, theirs: contextlib.ExitStack) -> Stdio:
         ours, end = pty.openpty()
         theirs.callback(os.close, end)
-        # Not `ours`, which is closed at the end of the output, and its number used again.
+        # A duplicate: `ours` is closed at the end of the output, and its number is used again.
         self._terminal = os.dup(ours)
         theirs.callback(os.close, self._terminal)
         self._outputs.append((STDOUT, ours))
@@ -184,7 +184,7 @@ class _Session:
             lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0)
         )
         try:
-            # A terminal ends with an error, when the last process that has it ends.
+            # A terminal reports an error when its last process ends.
             with contextlib.suppress(OSError):
                 while chunk := await reader.read(_CHUNK_BYTES):
                     await self._socket.send_bytes(bytes([channel]) + chunk)
@@ -192,7 +192,7 @@ class _Session:
             transport.close()
 
     async def _receive(self) -> None:
-        """Copy the client's input to the command until the client goes."""
+        """Copy the client's input to the command until the client closes the connection."""
         await self._open_input()
         try:
             async for message in self._socket:
@@ -229,7 +229,7 @@ async def _await_status(running: "asyncio.Task[int]") -> Object:
     try:
         code = await running
     except StartError as e:
-        # kubectl prints the message and ends with 1, as on a cluster; our client takes the code.
+        # kubectl prints the message and ends with 1, as on a cluster; our client uses the code.
         causes = [] if e.exit_code is None else [_build_cause(e.exit_code)]
         message = f"cannot run the command: {e}"
         return _fail("InternalError", message, {"causes": causes} if causes else None)

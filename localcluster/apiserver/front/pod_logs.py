@@ -4,31 +4,18 @@ A server without a kubelet answers 501.
 """
 
 from collections.abc import AsyncIterator, Mapping
-from datetime import datetime
 from typing import Any, Protocol
 
 from localcluster.apiserver.front.targets import read_flag, read_number, read_time
 from localcluster.apiserver.model.errors import StatusError, bad_request
+from localcluster.apiserver.model.options import ContainerLog, LogReadOptions
 
 
 class PodLogSource(Protocol):
-    """Gives the output of containers."""
+    """Reads the output of containers."""
 
-    def stream(  # noqa: PLR0913 - one argument for each option of the API
-        self,
-        namespace: str,
-        pod: str,
-        container: str,
-        *,
-        follow: bool,
-        tail_lines: int | None,
-        since_seconds: int | None,
-        since_time: datetime | None,
-        previous: bool,
-        timestamps: bool,
-        limit_bytes: int | None,
-    ) -> AsyncIterator[bytes]:
-        """Give the log in pieces; with ``follow`` until the container has ended.
+    def stream(self, log: ContainerLog, options: LogReadOptions) -> AsyncIterator[bytes]:
+        """Yield the log in pieces.
 
         Implemented as an async generator. It may raise StatusError before its first piece.
         """
@@ -36,7 +23,7 @@ class PodLogSource(Protocol):
 
 
 def choose_container(pod: dict[str, Any], wanted: str | None) -> str:
-    """Return the container whose log is asked for.
+    """Return the container whose log is requested.
 
     Raises:
         StatusError: 400, there are several and none is named, or there is none of that name.
@@ -60,7 +47,7 @@ def choose_container(pod: dict[str, Any], wanted: str | None) -> str:
 def open_log(
     source: PodLogSource | None, pod: dict[str, Any], query: Mapping[str, str]
 ) -> AsyncIterator[bytes]:
-    """Start reading a container's log as the query options say.
+    """Start to read a container's log, by the options of the query.
 
     Raises:
         StatusError: 400, a bad option or container; 422, two options exclude each other; 501, there
@@ -75,15 +62,13 @@ def open_log(
     if source is None:
         text = "this server has no kubelet, so there are no container logs"
         raise StatusError(501, "NotImplemented", text)
-    return source.stream(
-        metadata["namespace"],
-        metadata["name"],
-        container,
+    options = LogReadOptions(
         follow=read_flag(query, "follow"),
+        previous=read_flag(query, "previous"),
+        timestamps=read_flag(query, "timestamps"),
         tail_lines=read_number(query, "tailLines"),
         since_seconds=since_seconds,
         since_time=since_time,
-        previous=read_flag(query, "previous"),
-        timestamps=read_flag(query, "timestamps"),
         limit_bytes=read_number(query, "limitBytes"),
     )
+    return source.stream(ContainerLog(metadata["namespace"], metadata["name"], container), options)

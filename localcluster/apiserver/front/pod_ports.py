@@ -4,8 +4,8 @@ The WebSocket carries SPDY frames, as kubectl 1.31 or newer sends them. The clie
 for each connection: one with the streamtype ``error``, then one with ``data``. Both name the port
 and the same requestid. The message of a failure goes to the error stream.
 
-Memory is bounded: content is not read from the WebSocket while a Pod does not take what came before
-it, so a connection that is stuck also stops the other connections of the same WebSocket.
+Memory is bounded: the WebSocket is not read while a Pod does not read the content before, so a
+blocked connection also blocks the other connections of the same WebSocket.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ from localcluster.apiserver.model.errors import StatusError, bad_request
 
 PROTOCOL = "SPDY/3.1+portforward.k8s.io"
 MAX_CONNECTIONS = 256
-"""At a time, in one WebSocket."""
+"""Maximum at the same time in a WebSocket."""
 _CONNECT_SECONDS = 10.0
 _CHUNK_BYTES = 32 * 1024
 _MAX_MESSAGE_BYTES = 1024 * 1024
@@ -69,7 +69,7 @@ async def serve_ports(
     pod: dict[str, Any],
     budget: DescriptorBudget,
 ) -> web.StreamResponse:
-    """Forward connections until the client goes.
+    """Forward connections until the client closes the WebSocket.
 
     Raises:
         StatusError: 400, the Pod does not run, or no such WebSocket; 429, too many are open; 501,
@@ -105,7 +105,7 @@ class _Connection:
         self._data_stream = data_stream
         self._writer: asyncio.StreamWriter | None = None
         self._has_started = asyncio.Event()
-        """Set when the Pod is connected, or will not be."""
+        """Set when the connection to the Pod has succeeded or failed."""
         self._input_ended = asyncio.Event()
 
     async def run(self, connect: Callable[[], Awaitable[Streams]], description: str) -> None:
@@ -115,7 +115,7 @@ class _Connection:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 reader, self._writer = await connect()
             if self._input_ended.is_set():
-                # The client gave it up before it was connected.
+                # The client gave up before the connection succeeded.
                 self._writer.transport.abort()
             self._has_started.set()
             while chunk := await reader.read(_CHUNK_BYTES):
@@ -123,7 +123,7 @@ class _Connection:
             await self._send(build_data(self._data_stream, b"", is_last=True))
             await self._input_ended.wait()
         except asyncio.CancelledError:
-            # A Pod that reads nothing must not keep what it was sent.
+            # A Pod that does not read must not keep the content in memory.
             self.abort()
             raise
         except OSError as e:
@@ -132,7 +132,7 @@ class _Connection:
                 await self._send(build_data(self._error_stream, fault.encode()))
                 last = build_data(self._data_stream, b"", is_last=True)
             else:
-                # The client must not take what it has for the whole.
+                # The client must not regard the content as complete.
                 last = build_reset(self._data_stream, INTERNAL_ERROR)
         finally:
             self._has_started.set()
@@ -150,7 +150,7 @@ class _Connection:
         """
         await self._has_started.wait()
         if self._input_ended.is_set():
-            # A client that sends more after its end breaks the protocol; nobody needs it.
+            # A client that sends more after its end breaks the protocol.
             return
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(content)
@@ -200,9 +200,9 @@ class _Session:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Take frames until the client goes; then no connection is left."""
+        """Handle frames until the client closes the WebSocket; then end all connections."""
         try:
-            # The end of the WebSocket is all that such a client can be told.
+            # The end of the WebSocket is the only answer to such a client.
             with contextlib.suppress(ProtocolError, ConnectionError):
                 await self._receive()
         finally:
@@ -219,7 +219,7 @@ class _Session:
                 if isinstance(frame, Goodbye):
                     return
                 await self._take(frame)
-                # A message can have very many frames, and waiting for room does not always wait.
+                # A message can have many frames, and a wait for room may return at once.
                 await asyncio.sleep(0)
 
     async def _take(self, frame: Frame) -> None:
@@ -236,7 +236,7 @@ class _Session:
             case Ping(number):
                 await self._send(build_ping(number))
             case _:
-                # Of an error stream, or of a connection that has ended.
+                # Content for an error stream, or for a connection that has ended.
                 pass
 
     async def _open(self, stream: int, headers: Mapping[str, str]) -> None:
@@ -281,6 +281,6 @@ class _Session:
         return await self._ports.connect(self._uid, int(port))
 
     async def _send(self, frame: bytes) -> None:
-        """Send a frame; if the client has gone, ``run`` ends."""
+        """Send a frame; without a client, ``run`` ends."""
         with contextlib.suppress(ConnectionError):
             await self._socket.send_bytes(frame)

@@ -1,4 +1,4 @@
-"""The kubelet as requests for ``pods/exec`` and ``pods/portforward`` need it."""
+"""The interface of the kubelet for ``pods/exec`` and ``pods/portforward``."""
 
 from typing import Protocol
 

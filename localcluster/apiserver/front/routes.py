@@ -1,6 +1,6 @@
-"""Finds what answers a path.
+"""Answers the paths of the server.
 
-Health, version, discovery and OpenAPI are answered here, resources by ``verbs``.
+Health, version, discovery and OpenAPI are answered here, resources in ``verbs``.
 """
 
 import logging
@@ -68,7 +68,7 @@ class Routes:
             raise
         except Exception as error:
             if request.writer.output_size:
-                # The answer has begun: all that is left is to cut it off.
+                # The answer has begun, so it can only be cut off.
                 raise
             logger.exception("request failed", extra={"method": request.method, "path": path})
             message = f"Internal error occurred: {error!r}"

@@ -23,9 +23,9 @@ INTERNAL_ERROR = 6
 _HEAD_BYTES = 8
 _MAX_CONTROL_BYTES = 16 * 1024
 _MAX_HEADER_BYTES = 16 * 1024
-"""Of the headers of one stream, uncompressed."""
+"""Limit of the headers of a stream, uncompressed."""
 _MAX_HEADERS = 16
-"""Of one stream: a short block, decompressed, can have thousands, which take a millisecond."""
+"""Limit for a stream: a short compressed block can have thousands, which take a millisecond."""
 _STREAM_MASK = 0x7FFF_FFFF
 
 _WORDS = (
@@ -64,7 +64,7 @@ DICTIONARY = _build_dictionary()
 
 
 class ProtocolError(Exception):
-    """The peer does not keep to the protocol."""
+    """The peer violates the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """The peer asks for the same frame back."""
+    """The peer requests the same frame as the answer."""
 
     number: int
 
@@ -111,16 +111,16 @@ class Decoder:
     """Reads frames from pieces of any size; it keeps at most one control frame."""
 
     def __init__(self) -> None:
-        """Start at the begin of a session."""
+        """Start at the beginning of a session."""
         self._buffer = bytearray()
         self._inflater = zlib.decompressobj(zdict=DICTIONARY)
         self._stream = 0
         self._missing = 0
-        """Bytes of a data frame that are still to come."""
+        """Missing bytes of the current data frame."""
         self._ends_stream = False
 
     def feed(self, piece: bytes) -> Iterator[Frame]:
-        """Take the next bytes and give the frames they complete.
+        """Add bytes; yield the frames that they complete.
 
         Raises:
             ProtocolError: they are not of this protocol.
@@ -173,7 +173,7 @@ class Decoder:
             if flags & _FIN:
                 yield Received(stream & _STREAM_MASK, b"", is_last=True)
         elif kind in (_SYN_REPLY, _HEADERS):
-            # Of no use, but the compression goes on behind them.
+            # The headers are not used, but they are part of the state of the decompression.
             self._inflate(payload[4:])
         elif kind == _RST_STREAM:
             yield Reset(struct.unpack_from(">I", payload)[0] & _STREAM_MASK)
@@ -202,7 +202,7 @@ class Encoder:
     """Builds frames; those with headers must be sent in the order in which they were built."""
 
     def __init__(self) -> None:
-        """Start at the begin of a session."""
+        """Start at the beginning of a session."""
         self._deflater = zlib.compressobj(zdict=DICTIONARY)
 
     def open(self, stream: int, headers: Mapping[str, str]) -> bytes:

@@ -16,7 +16,7 @@ _PROPAGATIONS = ("Foreground", "Background", "Orphan")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The resource, object and subresource a path names."""
+    """The resource, object and subresource of a path."""
 
     group: str
     """The API group; empty for the core group."""
@@ -33,7 +33,7 @@ class Target:
 
 
 def parse_target(path: str) -> Target | None:
-    """Return what ``path`` (still percent-encoded) names; None if it is no resource path."""
+    """Parse a path that is still percent-encoded; None if it is no resource path."""
     parts = tuple(unquote(part) for part in path.strip("/").split("/"))
     if parts[:1] == _CORE_PREFIX:
         group, version, rest = "", parts[1:2], parts[2:]
@@ -44,7 +44,7 @@ def parse_target(path: str) -> Target | None:
     if not version or not rest or not all(parts):
         return None
     namespace = None
-    # /namespaces/NAME/status is the Namespace's own; /namespaces/NAME/pods is inside of it.
+    # /namespaces/NAME/status is a subresource; /namespaces/NAME/pods is inside the namespace.
     is_inside = bool(rest[2:]) and rest[2] not in ("status", "finalize")
     if rest[0] == "namespaces" and is_inside:
         namespace, rest = rest[1], rest[2:]
@@ -55,8 +55,8 @@ def parse_target(path: str) -> Target | None:
 
 
 def read_flag(query: Mapping[str, str], key: str) -> bool:
-    """Return a boolean option; present without a value it is true."""
-    # kube-apiserver takes any word but these for true, and the key without a value as well.
+    """Return a boolean option; an option without a value is true."""
+    # For kube-apiserver, all words but these are true, and also the key without a value.
     return key in query and query[key].lower() not in {"false", "0"}
 
 
@@ -98,7 +98,7 @@ def read_resource_version(query: Mapping[str, str]) -> int | None:
     """Return the resourceVersion option, None if it is unset.
 
     Raises:
-        StatusError: It is no number (500, as kube-apiserver says it).
+        StatusError: It is no number (500, as in kube-apiserver).
     """
     value = query.get("resourceVersion")
     if not value:
@@ -110,7 +110,7 @@ def read_resource_version(query: Mapping[str, str]) -> int | None:
 
 
 def read_dry_run(values: list[str], kind: str) -> bool:
-    """Return whether nothing is to be stored.
+    """Return whether the request must not be stored.
 
     Raises:
         StatusError: 422, a value other than All.

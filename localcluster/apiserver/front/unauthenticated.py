@@ -26,7 +26,7 @@ class GuardedServer(web.Server):
     """aiohttp's server, with bounds for connections before their first admitted request."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Take what aiohttp's server takes."""
+        """Create it with the arguments of aiohttp's server."""
         super().__init__(*args, **kwargs)
         self._unauthenticated: ConnectionTable[web.RequestHandler] = ConnectionTable(
             _limit_unauthenticated()
@@ -34,7 +34,7 @@ class GuardedServer(web.Server):
         self._deadlines: dict[web.RequestHandler, asyncio.TimerHandle] = {}
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Take a new connection, and close what there are too many of."""
+        """Add a new connection, and close the ones beyond the limit."""
         super().connection_made(handler, transport)
         address = (transport.get_extra_info("peername") or ("",))[0]
         for evicted in self._unauthenticated.add(handler, name_source(address)):
@@ -46,12 +46,12 @@ class GuardedServer(web.Server):
     def connection_lost(
         self, handler: web.RequestHandler, exc: BaseException | None = None
     ) -> None:
-        """Forget a connection."""
+        """Remove a closed connection."""
         self.admit(handler)
         super().connection_lost(handler, exc)
 
     def admit(self, handler: web.RequestHandler) -> None:
-        """Leave a connection alone from now on: its client has a token."""
+        """Remove the limits of a connection: its client has a token."""
         self._unauthenticated.remove(handler)
         deadline = self._deadlines.pop(handler, None)
         if deadline is not None:

@@ -1,6 +1,6 @@
 """The verbs on resources: from a request to a call of the storage, and back to an answer.
 
-Here are only the rules of HTTP and of query options; the rules of objects are the storage's.
+This module has only the rules of HTTP and of query options; the storage has those of objects.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -66,7 +66,7 @@ class ResourceVerbs:
         self._logs = logs
         self._budget = DescriptorBudget()
         self.pods: RunningPods | None = None
-        """Reaches into Pods; None without a kubelet."""
+        """Runs commands in Pods and connects to them; None without a kubelet."""
 
     def choose(self, method: str, rt: ResourceType, target: Target) -> Verb:
         """Return the verb of a request.
@@ -161,7 +161,7 @@ class ResourceVerbs:
         except StatusError as error:
             if error.code != HTTPStatus.GONE:
                 raise
-            # As kube-apiserver: status 200 and one event of type ERROR.
+            # Like kube-apiserver: status 200 and an event of type ERROR.
             await answer.prepare(request)
             await answer.write(event_line("ERROR", error.to_status()))
             return answer
@@ -171,7 +171,7 @@ class ResourceVerbs:
             await answer.prepare(request)
             await stream.send(answer)
         except TimeoutError:
-            # The client does not read: only the end of the connection reaches it.
+            # The client does not read, so the server can only end the connection.
             if request.transport is not None:
                 request.transport.abort()
         finally:
@@ -184,7 +184,7 @@ class ResourceVerbs:
         pieces = open_log(self._logs, pod, request.query)
         answer = web.StreamResponse(headers={"Content-Type": "text/plain"})
         answer.enable_chunked_encoding()
-        # The first piece is read before the answer begins: an error is still a Status then.
+        # Read the first piece before the answer begins, so that an error is still a Status.
         first = await anext(aiter(pieces), b"")
         await answer.prepare(request)
         await answer.write(first)
@@ -256,7 +256,7 @@ class ResourceVerbs:
 
     async def _review(self, request: web.Request, rt: ResourceType, _target: Target) -> Answer:
         body = decode_object(await request.read(), request.headers.get("Content-Type", ""), rt.kind)
-        # Whoever holds a token may do everything here.
+        # A token has all rights here.
         review = {
             "kind": rt.kind,
             "apiVersion": rt.api_version,
@@ -307,7 +307,7 @@ def _deleted_status(rt: ResourceType, item: Object) -> Object:
 
 
 def _read_watch_options(request: web.Request) -> tuple[int | None, WatchOptions]:
-    """Return the version to start after (None: with what there is) and how to stream."""
+    """Return the version after which to start (None: with the existing objects) and the options."""
     query = request.query
     version = read_resource_version(query)
     if "sendInitialEvents" in query and query.get("resourceVersionMatch") != "NotOlderThan":

@@ -13,27 +13,27 @@ DEFAULT_TIMEOUT_SECONDS = 1800
 """How long a watch without timeoutSeconds stays open."""
 BOOKMARK_SECONDS = 60
 FINAL_BOOKMARK_SECONDS = 2
-"""So long before its end a watch gets its last bookmark."""
+"""Time between the last bookmark of a watch and its end."""
 SLOW_READER_SECONDS = 30
-"""A client that takes nothing for so long loses its watch and must list again."""
+"""Maximum time without progress of a client; then its watch ends, and it must list again."""
 
 
 class LineWriter(Protocol):
-    """Where the lines go: an HTTP answer."""
+    """The target of the lines: an HTTP answer."""
 
     async def write(self, data: bytes) -> None:
-        """Send ``data``; returns when the client has taken most of it."""
+        """Send ``data``; return when the client has read most of it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class WatchOptions:
-    """What the client requested."""
+    """The options of the client."""
 
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     bookmarks: bool = False
     marks_initial_end: bool = False
-    """Send a bookmark when the state at the start has been sent."""
+    """Whether to send a bookmark after the state at the start."""
 
 
 class WatchStream:
@@ -46,7 +46,7 @@ class WatchStream:
         storage: Storage,
         options: WatchOptions,
     ) -> None:
-        """Send what ``watch`` brings; it is closed when the stream ends."""
+        """Send the events of ``watch``, which is closed at the end of the stream."""
         self._watch = watch
         self._renderer = renderer
         self._storage = storage
@@ -56,12 +56,12 @@ class WatchStream:
         watch.on_ready = self._ready.set
 
     def stop(self) -> None:
-        """End the stream after what is pending, as a server that shuts down does."""
+        """End the stream after the pending events, as a server that shuts down."""
         self._stopped = True
         self._ready.set()
 
     async def send(self, writer: LineWriter) -> None:
-        """Write events until the time is up, the client is gone or the stream is stopped."""
+        """Write events until the timeout, the disconnection of the client or ``stop``."""
         try:
             await self._send(writer)
         except ConnectionError:
@@ -76,11 +76,11 @@ class WatchStream:
         bookmarks = _BookmarkTimes(loop.time(), end_at, enabled=self._options.bookmarks)
         marks_end = self._options.marks_initial_end
         while True:
-            # Asked before the events are taken: those that are pending are then sent for sure.
+            # Checked before the events are taken, so that all pending events are sent.
             is_last = self._stopped
             self._ready.clear()
             lines, is_over = self._take_lines()
-            # The version is read in the same step as the events: none can be in between.
+            # Read in the same step as the events, so that no event can be in between.
             if marks_end and not is_over:
                 version = self._storage.resource_version
                 lines.append(self._renderer.bookmark(version, ends_initial_events=True))
@@ -96,7 +96,7 @@ class WatchStream:
             await self._wait_until(min(end_at, bookmarks.next_at))
 
     def _take_lines(self) -> tuple[list[bytes], bool]:
-        """Return what is pending, and whether it ends with the error that closes the watch."""
+        """Return the pending lines, and whether the last one is the error that closes the watch."""
         try:
             events = self._watch.pop_shared()
         except StatusError as error:
@@ -113,7 +113,7 @@ class WatchStream:
 
 
 class _BookmarkTimes:
-    """When the next bookmark is due: every minute, and shortly before the end."""
+    """Times of bookmarks: each minute, and shortly before the end."""
 
     def __init__(self, now: float, end_at: float, *, enabled: bool) -> None:
         self._final_at = max(end_at - FINAL_BOOKMARK_SECONDS, now + (end_at - now) / 2)
@@ -122,7 +122,7 @@ class _BookmarkTimes:
         self.next_at = min(now + BOOKMARK_SECONDS, self._final_at) if enabled else end_at
 
     def is_due(self, now: float) -> bool:
-        """Return whether one is due now; if so the next one is planned."""
+        """Return whether a bookmark is due now; if so, plan the next one."""
         if not self._enabled or now < self.next_at:
             return False
         self._final_is_sent = self._final_is_sent or now >= self._final_at

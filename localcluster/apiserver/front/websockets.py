@@ -1,4 +1,4 @@
-"""What the two WebSockets of Pods, ``exec`` and ``portforward``, have in common."""
+"""Common code of the two WebSockets of Pods, ``exec`` and ``portforward``."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from aiohttp import web
 from localcluster.apiserver.model.errors import StatusError
 
 _PING_SECONDS = 1.0
-"""While the receiver does not read, how often to find out whether the client is there."""
+"""Interval of pings that find a lost client while the receiver does not read."""
 
 
 _MAX_DESCRIPTORS = 4096
@@ -24,18 +24,18 @@ class DescriptorBudget:
     """
 
     def __init__(self) -> None:
-        """Allow half of what this process may open, at most 4096."""
+        """Allow half of the open files of this process, at most 4096."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         is_unlimited = soft == resource.RLIM_INFINITY
         self.left = _MAX_DESCRIPTORS if is_unlimited else min(_MAX_DESCRIPTORS, soft // 2)
-        """How many may still be opened."""
+        """Number of descriptors that may still be opened."""
 
     @contextlib.contextmanager
     def take(self, count: int) -> Iterator[None]:
-        """Use so many descriptors until the block ends.
+        """Use ``count`` descriptors until the block ends.
 
         Raises:
-            StatusError: 429, that many are not left.
+            StatusError: 429, there are not enough.
         """
         if count > self.left:
             text = "too many exec and port-forward connections are open: close some of them"
@@ -48,16 +48,16 @@ class DescriptorBudget:
 
 
 def is_websocket(request: web.Request) -> bool:
-    """Return whether the client asks for a WebSocket."""
+    """Return whether the client requests a WebSocket."""
     return request.headers.get("Upgrade", "").lower() == "websocket"
 
 
 async def drain_while_connected(
     writer: asyncio.StreamWriter, ping: Callable[[], Awaitable[None]]
 ) -> None:
-    """Wait until the receiver has read what was written; a receiver that has ended is no error.
+    """Wait until the receiver has read the written bytes; a receiver that has ended is no error.
 
-    The client's messages are not read meanwhile, so only a ping finds that it has gone.
+    Messages of the client are not read meanwhile, so only a ping detects its disconnection.
 
     Raises:
         ConnectionError: the client has gone.

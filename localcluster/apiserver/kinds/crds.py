@@ -111,7 +111,7 @@ class DefinitionStrategy(Strategy):
         obj["status"] = self._status(obj, {})
 
     def prepare_update(self, new: Object, old: Object) -> None:
-        """Keep the status, but for what follows from the spec."""
+        """Keep the status, except the parts that follow from the spec."""
         super().prepare_update(new, old)
         new["status"] = self._status(new, old.get("status") or {})
 
@@ -144,7 +144,7 @@ class DefinitionStrategy(Strategy):
         ]
 
     def object_faults(self, obj: Object) -> list[Cause]:
-        """Check what the registry needs: names, scope, one version, its schema."""
+        """Check the fields that the registry needs: names, scope, one version, its schema."""
         spec = obj["spec"]
         found = [
             required(f"spec.{'.'.join(path)}")
@@ -168,7 +168,7 @@ class DefinitionStrategy(Strategy):
         return found
 
     def update_faults(self, new: Object, old: Object) -> list[Cause]:
-        """Check also what an established definition may not change."""
+        """Check also the fields that an established definition may not change."""
         found = self.object_faults(new)
         for path in (("group",), ("names", "kind"), ("names", "plural"), ("scope",)):
             was = objects.get_path(old["spec"], *path)

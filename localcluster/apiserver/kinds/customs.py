@@ -24,7 +24,7 @@ class CustomStrategy(Strategy):
         self._state = state
 
     def prepare_create(self, obj: Object) -> None:
-        """Drop a status that has its own subresource.
+        """Drop the status if it is a subresource.
 
         Raises:
             StatusError: 405 while the definition is being deleted.
@@ -37,7 +37,7 @@ class CustomStrategy(Strategy):
         super().prepare_create(obj)
 
     def is_new_generation(self, new: Object, old: Object) -> bool:
-        """Return whether anything but metadata (and a status subresource) changed."""
+        """Return whether a field other than metadata (and a status subresource) changed."""
         ignored = {"metadata", "status"} if self.rt.has_status else {"metadata"}
         return any(new.get(name) != old.get(name) for name in (set(new) | set(old)) - ignored)
 
@@ -54,14 +54,14 @@ class CustomStrategy(Strategy):
         return self._with_rules(found + validation.duplicate_faults(obj, self.rt.schema), obj, None)
 
     def update_faults(self, new: Object, old: Object) -> list[Cause]:
-        """Check what changed."""
+        """Check the changed fields."""
         if self.rt.schema is None:
             return []
         found = validation.object_faults(new, self.rt.schema, old)
         return self._with_rules(found + self._new_duplicates(new, old), new, old)
 
     def status_faults(self, new: Object, old: Object) -> list[Cause]:
-        """Check the status against the schema; no rule that is checked here is of the status."""
+        """Check the status against the schema; no known rule is for the status."""
         declared = objects.get_path(self.rt.schema or {}, "properties", "status")
         found = self._new_duplicates(new, old)
         if "status" in new and declared is not None:

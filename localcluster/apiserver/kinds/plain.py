@@ -1,6 +1,6 @@
 """The small built-in kinds, for example ConfigMap, Secret, Service, Event and Deployment.
 
-Only the rules that clients of this project meet are here.
+It has only the rules that matter for clients of this project.
 """
 
 import base64
@@ -41,7 +41,7 @@ class ConfigMapStrategy(Strategy):
         return found
 
     def update_faults(self, new: Object, old: Object) -> list[Cause]:
-        """Check that an immutable ConfigMap stays as it is."""
+        """Check that an immutable ConfigMap is unchanged."""
         found = _immutable_faults(new, old, ("data", "binaryData"))
         return found + self.object_faults(new)
 
@@ -87,7 +87,7 @@ class SecretStrategy(Strategy):
         return found
 
     def update_faults(self, new: Object, old: Object) -> list[Cause]:
-        """Check that type, and all of an immutable Secret, stay as they are."""
+        """Check that the type, and all fields of an immutable Secret, are unchanged."""
         found = _immutable_faults(new, old, ("data",))
         if new.get("type") != old.get("type"):
             found.append(invalid_value("type", new.get("type"), "field is immutable"))
@@ -149,14 +149,14 @@ class NamespaceStrategy(Strategy):
     """The finalizer that keeps a namespace until it is empty, its phase and its label."""
 
     def apply_defaults(self, obj: Object) -> None:
-        """Set the label every namespace carries."""
+        """Set the label of each namespace."""
         meta = obj["metadata"]
         if meta.get("name"):
             labels = meta.get("labels") or {}
             meta["labels"] = {**labels, "kubernetes.io/metadata.name": meta["name"]}
 
     def prepare_create(self, obj: Object) -> None:
-        """Start active, held by the finalizer."""
+        """Set the phase Active and the finalizer."""
         self.apply_defaults(obj)
         finalizers = (obj.get("spec") or {}).get("finalizers") or []
         if "kubernetes" not in finalizers:
@@ -174,12 +174,12 @@ class EventStrategy(Strategy):
     """Events are about an object of their own namespace."""
 
     def apply_defaults(self, obj: Object) -> None:
-        """Set the fields every event carries."""
+        """Set the fields of each Event."""
         for name in ("reportingComponent", "reportingInstance"):
             obj.setdefault(name, "")
 
     def object_faults(self, obj: Object) -> list[Cause]:
-        """Check the namespace of the object the event is about."""
+        """Check the namespace of the object of the Event."""
         involved = (obj.get("involvedObject") or {}).get("namespace", "")
         own = obj["metadata"].get("namespace", "")
         if involved != own and not (not involved and own == "default"):
@@ -215,7 +215,7 @@ class PriorityClassStrategy(Strategy):
         obj.setdefault("value", 0)
 
     def update_faults(self, new: Object, old: Object) -> list[Cause]:
-        """Check that value and policy stay."""
+        """Check that value and policy are unchanged."""
         return [
             errors.not_allowed(name, "may not be changed in an update.")
             for name in ("value", "preemptionPolicy")

@@ -1,4 +1,4 @@
-"""Rules of writes to the status of a Pod. A kubelet that breaks one is wrong on a cluster too."""
+"""Rules for writes to the status of a Pod; every API server has them."""
 
 import ipaddress
 
@@ -12,7 +12,7 @@ _MAX_ADDRESSES = 2
 
 
 def status_faults(new: Object, old: Object) -> list[Cause]:
-    """Check a Pod whose status changed against what it was."""
+    """Check a Pod whose status changed against the old Pod."""
     spec = old["spec"]
     now, was = new.get("status") or {}, old.get("status") or {}
     found: list[Cause] = []
@@ -36,7 +36,7 @@ def status_faults(new: Object, old: Object) -> list[Cause]:
 def _revived(
     now: list[Object], was: list[Object], spec: Object, policies: dict[str, str | None]
 ) -> list[int]:
-    """Return the places of containers that ended for good and are said to live again."""
+    """Return the indexes of containers that had ended for good, but now run in the status."""
     policy = spec.get("restartPolicy")
     if policy == "Always":
         return []

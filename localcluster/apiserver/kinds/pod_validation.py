@@ -1,4 +1,4 @@
-"""Validation of a Pod spec after defaults: the part of the API server's rules that users meet."""
+"""Validation of a Pod spec after defaults: the most common rules of the API server."""
 
 from localcluster.apiserver.kinds.plain import port_faults
 from localcluster.apiserver.model import errors, names

@@ -38,7 +38,7 @@ class PodStrategy(Strategy):
         self._state = state
 
     def apply_defaults(self, obj: Object) -> None:
-        """Set what the API server sets in every Pod."""
+        """Set the fields that the API server sets in every Pod."""
         spec = obj.setdefault("spec", {})
         for name, value in _SPEC_DEFAULTS.items():
             spec.setdefault(name, value)
@@ -53,7 +53,7 @@ class PodStrategy(Strategy):
         _default_addresses(obj.get("status") or {})
 
     def prepare_create(self, obj: Object) -> None:
-        """Start pending, with service account and priority resolved."""
+        """Set the phase Pending, the service account and the priority."""
         super().prepare_create(obj)
         spec = obj["spec"]
         spec.setdefault("serviceAccountName", "default")
@@ -86,7 +86,7 @@ class PodStrategy(Strategy):
         return pod_validation.pod_faults(obj)
 
     def update_faults(self, new: Object, old: Object) -> list[Cause]:
-        """Check that only what may change did."""
+        """Check that only fields that may change have changed."""
         if new["spec"] == old["spec"]:
             return []
         found = _change_faults(new["spec"], old["spec"])
@@ -107,18 +107,18 @@ class PodStrategy(Strategy):
         _default_addresses(status)
 
     def status_faults(self, new: Object, old: Object) -> list[Cause]:
-        """Check what the status says."""
+        """Check the status."""
         return pod_status_rules.status_faults(new, old)
 
     def prepare_update(self, new: Object, old: Object) -> None:
-        """Keep the status and what admission decided."""
+        """Keep the status and the decisions of admission."""
         super().prepare_update(new, old)
         for name in ("priority", "preemptionPolicy", "serviceAccountName", "serviceAccount"):
             if name not in new["spec"]:
                 keep_field(new["spec"], old["spec"], name)
 
     def grace_seconds(self, obj: Object, asked: int | None) -> int | None:
-        """Return the seconds from the request, else from the spec; 0 where nothing runs."""
+        """Return the seconds of the request, else of the spec; 0 if no container runs."""
         spec = obj["spec"]
         own = spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS)
         grace: int = own if asked is None else asked
@@ -133,7 +133,7 @@ _GATED: Object = {
     "status": "False",
     "reason": "SchedulingGated",
     "message": "Scheduling is blocked due to non-empty scheduling gates",
-    # As the real server's encoder has a time that was never set.
+    # Like the encoder of the real server for a time that was never set.
     "lastProbeTime": None,
 }
 _SPEC_DEFAULTS: Object = {
@@ -252,7 +252,7 @@ def _default_field_refs(items: Any) -> None:
 
 
 def _default_addresses(status: Object) -> None:
-    """Keep the first of several addresses and the single field equal; the single one decides."""
+    """Make the first of several addresses equal to the single field, which decides."""
     for single, several in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
         first = status.get(single)
         listed = status.get(several)
@@ -278,7 +278,7 @@ def quality_of_service(spec: Object) -> str:
 
 
 def _drop_container_policies(spec: Object) -> None:
-    """Drop what 1.34 takes no notice of: restart policies of containers that are no sidecars."""
+    """Drop fields that Kubernetes 1.34 ignores: restart policies of containers, except sidecars."""
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         container.pop("restartPolicyRules", None)
     for container in spec.get("containers") or ():
@@ -322,7 +322,7 @@ def _change_faults(new: Object, old: Object) -> list[Cause]:
 
 
 def _tolerated(spec: Object) -> list[Object]:
-    """Return the tolerations without what may be changed of them."""
+    """Return the tolerations without the fields that may be changed."""
     return [
         {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
         for toleration in spec.get("tolerations") or ()

@@ -1,4 +1,4 @@
-"""The built-in resource types that this server has. Another type is answered with 404."""
+"""The built-in resource types of this server. A request for another type gets 404."""
 
 from typing import Any
 

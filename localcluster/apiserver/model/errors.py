@@ -1,7 +1,7 @@
 """The error of the API server: a Kubernetes ``Status`` with a code and a reason.
 
 The HTTP front turns it into an answer. The messages are those of kube-apiserver, because clients
-and people read them.
+and users read them.
 
     Exception
     `-- StatusError     code, reason, message, details
@@ -20,7 +20,7 @@ OPTIMISTIC_LOCK_MESSAGE = (
 
 
 class Named(Protocol):
-    """What an error says of a resource type; ``registry.ResourceType`` is one."""
+    """The names of a resource type in an error; ``registry.ResourceType`` has them."""
 
     @property
     def group(self) -> str:
@@ -40,26 +40,26 @@ class Named(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One thing wrong with one field."""
+    """A fault of a field."""
 
     type: str
     """CauseType, for example FieldValueInvalid."""
     field: str
     """Path in dotted form, for example ``spec.containers[0].name``."""
     message: str
-    """What is wrong, without the path."""
+    """The fault, without the path."""
 
 
 @dataclass
 class StatusError(Exception):
-    """A request refused, in the form of a Kubernetes Status."""
+    """A refused request, in the form of a Kubernetes Status."""
 
     code: int
     """The HTTP status."""
     reason: str
     """The machine-readable reason, for example ``NotFound``."""
     message: str
-    """The text for people."""
+    """The text for users."""
     details: Object | None = None
     """``details`` of the Status, without the causes."""
     retry_after: int | None = None
@@ -121,19 +121,19 @@ def not_found(rt: Named, name: str) -> StatusError:
 
 
 def already_exists(rt: Named, name: str) -> StatusError:
-    """Return 409: the name is taken."""
+    """Return 409: the name is in use."""
     message = f"{qualified_resource(rt)} {quote(name)} already exists"
     return StatusError(409, "AlreadyExists", message, _details(rt, name))
 
 
 def conflict(rt: Named, name: str, why: str = OPTIMISTIC_LOCK_MESSAGE) -> StatusError:
-    """Return 409: the request was made for another state of the object."""
+    """Return 409: the request is for another state of the object."""
     message = f"Operation cannot be fulfilled on {qualified_resource(rt)} {quote(name)}: {why}"
     return StatusError(409, "Conflict", message, _details(rt, name))
 
 
 def invalid(rt: Named, name: str, causes: Sequence[Cause]) -> StatusError:
-    """Return 422: the object breaks its rules; every cause is named."""
+    """Return 422: the object violates rules; the message has every cause."""
     seen = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
     listed = seen[0] if len(seen) == 1 else "[" + ", ".join(seen) + "]"
     message = f"{qualified_kind(rt)} {quote(name)} is invalid: {listed}"
@@ -155,12 +155,12 @@ def undecodable(version: str, kind: str, why: str) -> StatusError:
 
 
 def expired(message: str) -> StatusError:
-    """Return 410: the requested history is gone; list again."""
+    """Return 410: the history does not have the requested version; list again."""
     return StatusError(410, "Expired", message)
 
 
 def forbidden(rt: Named, name: str, why: str) -> StatusError:
-    """Return 403: understood, but not allowed."""
+    """Return 403: the request is valid, but not allowed."""
     message = f"{qualified_resource(rt)} {quote(name)} is forbidden: {why}"
     return StatusError(403, "Forbidden", message, _details(rt, name))
 
@@ -192,7 +192,7 @@ def quote(value: str) -> str:
 
 
 def render_value(value: object) -> str:
-    """Write a value into a message: strings quoted, all else as JSON."""
+    """Write a value for a message: a quoted string, or JSON."""
     if isinstance(value, str):
         return quote(value)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
@@ -215,7 +215,7 @@ def duplicate(path: str, value: object) -> Cause:
 
 
 def not_supported(path: str, value: object, supported: Sequence[str]) -> Cause:
-    """Report that a value is none of the known ones."""
+    """Report that a value is not one of the known values."""
     known = ", ".join(quote(item) for item in supported)
     text = f"Unsupported value: {render_value(value)}: supported values: {known}"
     return Cause("FieldValueNotSupported", path, text)
@@ -233,5 +233,5 @@ def too_long(path: str, limit: int) -> Cause:
 
 
 def missing_reference(path: str, value: object) -> Cause:
-    """Report that a value names something that is not there."""
+    """Report that a value names an object that does not exist."""
     return Cause("FieldValueNotFound", path, f"Not found: {render_value(value)}")

@@ -1,4 +1,4 @@
-"""Rules of the metadata of every object, whatever its kind."""
+"""Rules for the metadata of all kinds."""
 
 import re
 from collections.abc import Callable
@@ -70,7 +70,7 @@ def create_faults(rt: ResourceType, obj: Object) -> list[Cause]:
 
 
 def update_faults(rt: ResourceType, old: Object, new: Object) -> list[Cause]:
-    """Check the metadata of a changed object against what it was."""
+    """Check the metadata of a changed object against the old metadata."""
     was, now = old["metadata"], new["metadata"]
     found: list[Cause] = []
     if was.get("deletionTimestamp"):

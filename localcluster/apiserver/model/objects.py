@@ -17,7 +17,7 @@ ObjectKey = tuple[str, str]
 
 def copy_json(value: Any) -> Any:
     """Return a deep copy of a JSON value; several times faster than copy.deepcopy."""
-    # The type is checked before the call: most values are no containers, and a call costs most.
+    # The type is checked before the call, because most values are no containers and calls are slow.
     kind = type(value)
     if kind is dict:
         return {
@@ -37,7 +37,7 @@ def json_text(value: Any) -> str:
 
 
 def json_size(value: Any) -> int:
-    """Return the bytes a JSON value takes when written without blanks."""
+    """Return the length in bytes of a JSON value without blanks."""
     return len(json_text(value).encode())
 
 
@@ -51,9 +51,9 @@ def get_path(obj: Any, *names: str) -> Any:
 
 
 def with_path(obj: Object, value: Any, *names: str) -> Object:
-    """Return a copy of an object with one value set; what is off the path is shared.
+    """Return a copy of an object with one value set; parts outside the path are shared.
 
-    None takes the field away.
+    None removes the field.
     """
     head, rest = names[0], names[1:]
     changed = dict(obj)
@@ -95,7 +95,7 @@ def owners_of(obj: Object) -> list[Object]:
 
 
 def is_terminating(obj: Object) -> bool:
-    """Return whether deletion of the object was asked for."""
+    """Return whether the deletion of the object was requested."""
     return bool(obj["metadata"].get("deletionTimestamp"))
 
 
@@ -105,7 +105,7 @@ def without_items(items: Iterable[str], *unwanted: str) -> list[str]:
 
 
 def format_time(moment: datetime) -> str:
-    """Write a moment as metav1.Time does: UTC, whole seconds."""
+    """Write a time in the form of metav1.Time: UTC, whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -113,7 +113,7 @@ def parse_time(text: str) -> datetime:
     """Read an RFC 3339 time.
 
     Raises:
-        ValueError: If the text is none.
+        ValueError: If the text is not such a time.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None or "T" not in text.upper():

@@ -14,16 +14,16 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 _DECIMAL_SUFFIXES = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY_SUFFIXES = sorted(((power, suffix) for suffix, power in _BINARY.items()), reverse=True)
 _KIBI = 1024
-# As in the API server, which takes a larger number as this one.
+# Like the API server, which reduces larger numbers to this one.
 _MAX_NUMBER = Decimal(2**63 - 1)
-# Beyond, Decimal raises. The result is 0 or the largest number in any case.
+# Decimal raises for larger exponents. The result is 0 or the largest number in any case.
 _MAX_EXPONENT = 1000
 _MAX_MANTISSA = Decimal(10) ** _MAX_EXPONENT
 
 
 @lru_cache(maxsize=4096)
 def parse_quantity(text: str) -> Decimal:
-    """Return the number a quantity means.
+    """Return the number of a quantity.
 
     Raises:
         ValueError: If the text is not a valid quantity.
@@ -58,7 +58,7 @@ def _round(number: Decimal) -> Decimal:
 
 @lru_cache(maxsize=4096)
 def canonical_quantity(text: str) -> str:
-    """Return the form in which the API server gives the quantity back.
+    """Return the form in which the API server returns the quantity.
 
     Raises:
         ValueError: If the text is not a valid quantity.

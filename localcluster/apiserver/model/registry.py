@@ -18,13 +18,13 @@ class PrinterColumn:
     type: str
     """The JSON type of a cell, or ``date``."""
     json_path: str
-    """Where the value is in the object."""
+    """Path of the value in the object."""
     description: str = ""
     """The help text."""
     format: str = ""
     """A modifier of the type."""
     priority: int = 0
-    """Above 0: shown with ``-o wide`` only."""
+    """Above 0: shown only with ``-o wide``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,19 +62,19 @@ class ResourceType:
     selectable_fields: tuple[str, ...] = ()
     """Field selector paths besides metadata.name and metadata.namespace."""
     has_generation: bool = False
-    """metadata.generation is kept for this kind."""
+    """Whether objects have a metadata.generation."""
     allows_unconditional_update: bool = True
-    """PUT without a resourceVersion is taken."""
+    """Whether a PUT without a resourceVersion is accepted."""
     creates_on_update: bool = False
-    """PUT of an absent object creates it."""
+    """Whether a PUT of an absent object creates it."""
     returns_deleted: bool = False
-    """DELETE at once answers with the object, not with a Status."""
+    """Whether an immediate DELETE returns the object instead of a Status."""
     collects_garbage: bool = True
-    """Deletion honours propagation policies (events do not)."""
+    """Whether a deletion applies propagation policies (not for Events)."""
 
     @property
     def key(self) -> TypeKey:
-        """Return what names the type."""
+        """Return the key of the type."""
         return self.group, self.plural
 
     @property
@@ -89,7 +89,7 @@ class ResourceType:
 
 
 class Registry:
-    """All resource types now served."""
+    """All resource types that are served now."""
 
     def __init__(self, types: Iterable[ResourceType]) -> None:
         """Start with built-in types, which are never removed."""
@@ -103,16 +103,16 @@ class Registry:
         self._by_kind[rt.api_version, rt.kind] = rt
 
     def find(self, group: str, version: str, plural: str) -> ResourceType | None:
-        """Return the type served at a path, None when there is none."""
+        """Return the type served at a path, None if there is none."""
         found = self._types.get((group, plural))
         return found if found is not None and found.version == version else None
 
     def find_kind(self, api_version: str, kind: str) -> ResourceType | None:
-        """Return the type of an object's apiVersion and kind, None when there is none."""
+        """Return the type of an object's apiVersion and kind, None if there is none."""
         return self._by_kind.get((api_version, kind))
 
     def find_key(self, key: TypeKey) -> ResourceType | None:
-        """Return the type of a key, None when there is none."""
+        """Return the type of a key, None if there is none."""
         return self._types.get(key)
 
     def all(self) -> list[ResourceType]:

@@ -42,7 +42,7 @@ def find_rules(schema: Object, path: tuple[str, ...] = ()) -> list[Rule]:
 
 
 def is_blocking(faults: list[Cause]) -> bool:
-    """Return whether the schema's faults are such that rules cannot be checked."""
+    """Return whether these faults of the schema prevent a check of the rules."""
     return any(fault.type in _BLOCKING for fault in faults)
 
 

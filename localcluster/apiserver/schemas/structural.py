@@ -13,7 +13,7 @@ _TYPE_FIELDS = ("apiVersion", "kind", "metadata")
 
 
 def prune_root(obj: Object, schema: Object) -> list[str]:
-    """Drop the fields a schema does not know; return their paths."""
+    """Drop the fields that the schema does not have; return their paths."""
     unknown: list[str] = []
     _prune(obj, schema, "", unknown, kept=_TYPE_FIELDS)
     return unknown
@@ -50,7 +50,7 @@ def _prune_map(
 
 
 def apply_root_defaults(obj: Object, schema: Object) -> None:
-    """Set defaults, then drop nulls that are neither allowed nor defaulted."""
+    """Set defaults, then drop nulls that the schema does not allow."""
     hidden = {name: obj.pop(name) for name in _TYPE_FIELDS if name in obj}
     apply_defaults(obj, schema)
     drop_nulls(obj, schema)
@@ -58,7 +58,7 @@ def apply_root_defaults(obj: Object, schema: Object) -> None:
 
 
 def apply_defaults(value: Any, schema: Object) -> None:
-    """Set absent fields, and nulls that may not be null, to their defaults."""
+    """Set absent fields, and nulls that the schema does not allow, to their defaults."""
     if isinstance(value, dict):
         properties = schema.get("properties") or {}
         for name, prop in properties.items():

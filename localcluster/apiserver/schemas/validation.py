@@ -1,7 +1,7 @@
 """Validation of custom objects by the structural schema of their CRD, with the server's messages.
 
-Rules in CEL are in ``rules``. Limits that the CRD of a Framework has no use for (``anyOf``,
-``multipleOf``, ``uniqueItems`` and the like) are stored and not checked.
+Rules in CEL are in ``rules``. Limits that the CRD of a Framework does not use (``anyOf``,
+``multipleOf``, ``uniqueItems`` and others) are stored and not checked.
 
 A value that an update leaves unchanged is tolerated even if the schema forbids it, because a CRD
 may become stricter while old objects stay writable.
@@ -25,7 +25,7 @@ _INT64 = 63
 
 
 def object_faults(obj: Object, schema: Object, old: Any = None) -> list[Cause]:
-    """Check a whole custom object; of metadata only what the schema says of it.
+    """Check a whole custom object; of the metadata, only the rules in the schema.
 
     Args:
         obj: The object, pruned and with its defaults.
@@ -52,7 +52,7 @@ def value_faults(value: Any, schema: Object, path: str, old: Any = None) -> list
 
 
 def _is_same_json(new: Any, old: Any) -> bool:
-    """Return whether two values are equal as JSON; Python alone takes 1, 1.0 and True as equal."""
+    """Return whether two values are equal as JSON; for Python, 1, 1.0 and True are equal."""
     return bool(new == old) and json.dumps(new, sort_keys=True) == json.dumps(old, sort_keys=True)
 
 
@@ -160,7 +160,7 @@ def _list_faults(value: list[Any], schema: Object, path: str) -> Iterator[Cause]
 
 @lru_cache(maxsize=1024)
 def _pattern(text: str) -> re.Pattern[str]:
-    # Go's $ is only the end of the text; Python's also matches before a last line feed.
+    # $ is only the end of the text in Go; in Python it also matches before a final line feed.
     return re.compile(re.sub(r"(?<!\\)\$\Z", r"\\Z", text))
 
 
@@ -208,9 +208,9 @@ def _format_faults(value: float, schema: Object, path: str) -> Iterator[Cause]:
 
 
 def duplicate_faults(value: Any, schema: Object, path: str = "") -> list[Cause]:
-    """Find what occurs twice in the lists of a value.
+    """Find the duplicates in the lists of a value.
 
-    An update of an object that already has duplicates is excused as a whole by the caller.
+    The caller skips this check for an update of an object that already has duplicates.
     """
     return list(_find_in(value, schema, path))
 

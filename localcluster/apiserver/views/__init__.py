@@ -1,1 +1,1 @@
-"""How objects leave the server: JSON, metadata only, tables, discovery and OpenAPI documents."""
+"""The forms of answers: JSON, metadata only, tables, discovery and OpenAPI documents."""

@@ -1,6 +1,6 @@
 """Discovery documents: the groups, versions and resources that the server has. Pure.
 
-They are built for each request, because CRDs come and go.
+They are built for each request, because CRDs are created and deleted.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ ACCESS_REVIEW_GROUP = "authorization.k8s.io"
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """What a subresource takes and answers, where that differs from its parent."""
+    """The verbs of a subresource, and its kind if that differs from its parent."""
 
     verbs: tuple[str, ...]
     kind: str | None = None
@@ -37,7 +37,7 @@ ACCESS_REVIEW = ResourceType(
     "selfsubjectaccessreview",
     namespaced=False,
 )
-"""Not stored: it is a question. The front answers it."""
+"""Reviews are not stored; the front answers them."""
 
 
 class Discovery:
@@ -92,7 +92,7 @@ class Discovery:
 
 
 def verbs_of(rt: ResourceType) -> tuple[str, ...]:
-    """Return what can be done with a resource."""
+    """Return the verbs of a resource."""
     return ("create",) if rt is ACCESS_REVIEW else VERBS
 
 

@@ -22,11 +22,11 @@ class FormOptions:
 
     form: Form = Form.OBJECT
     include_object: str = "Metadata"
-    """What a table row carries: None, Metadata or Object."""
+    """The object in a table row: None, Metadata or Object."""
 
 
 class Renderer:
-    """Brings the objects of one type into one form."""
+    """Renders the objects of a type in a form."""
 
     def __init__(self, rt: ResourceType, options: FormOptions, clock: Clock) -> None:
         """Render objects of ``rt``."""
@@ -48,7 +48,7 @@ class Renderer:
         return partial_metadata(item) if form is Form.METADATA else item
 
     def check_renders_objects(self) -> None:
-        """Refuse a form of lists where single objects are sent.
+        """Refuse a form of lists for single objects.
 
         Raises:
             StatusError: 406.
@@ -88,7 +88,7 @@ class Renderer:
         }
 
     def _list_item(self, item: Object) -> Object:
-        # Items of built-in lists carry no kind, those of custom ones do; clients must cope.
+        # As on a real server, items of built-in lists have no kind, but items of custom lists do.
         if self.rt.is_custom:
             return item
         return {key: value for key, value in item.items() if key not in ("kind", "apiVersion")}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-# The pattern takes time that grows with the square of what it looks at.
+# The pattern takes quadratic time.
 MAX_LENGTH = 1000
 _TOKEN = re.compile(
     r"""\[\?\(\s*@(?P<filter>[^=!]+?)\s*==\s*"(?P<value>[^"]*)"\s*\)\]

@@ -1,6 +1,6 @@
-"""The form that a client asks for: Accept and Content-Type.
+"""The form that a client requests: Accept and Content-Type.
 
-Protobuf is not spoken: clients that prefer it also accept JSON.
+Protobuf is not supported: clients that prefer it also accept JSON.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _META_VERSIONS = ("v1", "v1beta1")
 
 
 class Form(Enum):
-    """What an object or a list looks like on the wire."""
+    """The form of an object or a list on the wire."""
 
     OBJECT = "object"
     TABLE = "Table"
@@ -34,7 +34,7 @@ class MediaType:
 
 
 def parse_accept(header: str) -> Iterator[MediaType]:
-    """Give the entries in the client's order (quality values are ignored, as clients rely on)."""
+    """Yield the entries in the client's order; quality values are ignored, as clients expect."""
     for entry in (header or "*/*").split(","):
         name, *parameters = (part.strip() for part in entry.split(";"))
         pairs = (parameter.partition("=")[::2] for parameter in parameters)
@@ -45,7 +45,7 @@ def parse_accept(header: str) -> Iterator[MediaType]:
 
 
 def choose_form(accept: str) -> Form | None:
-    """Return the form of the first entry we can answer, None if there is no such entry."""
+    """Return the form of the first supported entry; None if there is none."""
     for media in parse_accept(accept):
         if media.name not in _JSON_TYPES:
             continue

@@ -14,14 +14,14 @@ from localcluster.apiserver.model.errors import Object
 from localcluster.apiserver.model.registry import ResourceType
 
 KUBERNETES_VERSION = "v1.34.0"
-"""The version this server stands for."""
+"""The version that this server implements."""
 EMPTY_OPENAPI_V2 = b"\n\x032.0\x12\x15\n\nKubernetes\x12\x07v1.34.0B\x00"
-"""A v2 document without content, in protobuf. kubectl asks for it where v3 had no answer, and takes
-an empty one for "unknown kind"."""
+"""A v2 document without content, in protobuf. kubectl requests it if v3 had no answer, and an empty
+one means "unknown kind"."""
 
 
 def build_index(types: Iterable[ResourceType]) -> Object:
-    """Return /openapi/v3: where each document is; the address changes with the content."""
+    """Return /openapi/v3: the address of each document, which changes with the content."""
     paths = {}
     for (group, version), served in _by_group_version(types).items():
         path = f"apis/{group}/{version}" if group else f"api/{version}"
@@ -68,7 +68,7 @@ def encode_document(types: tuple[ResourceType, ...]) -> bytes:
 
 
 def _patch_path(rt: ResourceType) -> tuple[str, Object]:
-    """Return the path of one object with its PATCH, which is what kubectl looks for."""
+    """Return the path of an object with its PATCH, which kubectl searches for."""
     base = f"/apis/{rt.group}/{rt.version}" if rt.group else f"/api/{rt.version}"
     inside = f"{base}/namespaces/{{namespace}}" if rt.namespaced else base
     options = [

@@ -1,7 +1,7 @@
 """The row of a Pod in a table: READY, STATUS, RESTARTS. Pure.
 
-The STATUS word folds the Pod's phase, the progress of its init containers and the reasons of its
-containers into one, by importance.
+STATUS is the most important of the Pod's phase, the progress of its init containers and the reasons
+of its containers.
 """
 
 from datetime import datetime
@@ -40,7 +40,7 @@ def _phase_reason(status: dict[str, Any]) -> str:
 
 
 def _init_reason(pod: dict[str, Any]) -> str | None:
-    """Return the word while init containers hold the Pod up, else None."""
+    """Return the word while the Pod waits for init containers, else None."""
     status = pod.get("status") or {}
     if _has_condition(status, "Initialized"):
         return None

@@ -24,7 +24,7 @@ NONE = "<none>"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column; a priority above 0 shows with ``-o wide`` only."""
+    """A column; with a priority above 0, it is shown only with ``-o wide``."""
 
     name: str
     type: str = "string"
@@ -45,7 +45,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """The columns of a kind and how its cells are computed."""
+    """The columns of a kind, and the function for its cells."""
 
     columns: tuple[Column, ...]
     cells: Cells
@@ -274,12 +274,12 @@ def _find(item: Object, column: PrinterColumn) -> list[Any]:
     try:
         return find_values(item, column.json_path)
     except JsonPathError:
-        # A path outside our part of the language leaves its cell empty; the row still shows.
+        # A path that this JSONPath does not support has an empty cell; the row is still shown.
         return []
 
 
 def _custom_cell(values: list[Any], kind: str, now: datetime) -> Any:
-    """Return a cell; a value that does not fit the column's type is left out, as users know it."""
+    """Return a cell; as in Kubernetes, a value of another type than the column is left out."""
     if not values or values[0] is None:
         return None
     value = values[0]

@@ -1,6 +1,6 @@
 """One container of a Pod: its starts, its end, its restarts, its probes.
 
-``view`` is its present state; every change is announced through ``on_change``.
+``view`` is its present state; ``on_change`` is called after each change.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class ContainerRunner:
     def __init__(
         self, container: Object, pod: Object, on_change: Callable[[], None], *, is_init: bool
     ) -> None:
-        """Begin waiting; ``setup`` must be set before it runs."""
+        """Start in the state Waiting; ``setup`` must be set before ``run``."""
         self.container = container
         self.setup: PodSetup | None = None
         self.passed = asyncio.Event()
@@ -78,7 +78,7 @@ class ContainerRunner:
     # --- Running --------------------------------------------------------------------------------
 
     async def run(self, policy: RestartPolicy) -> None:
-        """Start it, again and again as the policy says, until it has ended for good."""
+        """Run the container, with restarts by the policy, until it has ended for good."""
         machine = self._ready_setup.machine
         backoff = CrashBackoff(machine.backoff)
         while True:
@@ -122,7 +122,7 @@ class ContainerRunner:
         return self._end(code)
 
     async def _prepare(self) -> LaunchSpec:
-        """Work out what to run; wait while something it refers to is missing."""
+        """Build the launch; wait while an object that the container refers to is missing."""
         setup = self._ready_setup
         references = list_env_references(self.container)
         namespace = self._pod["metadata"]["namespace"]
@@ -147,14 +147,14 @@ class ContainerRunner:
             self._set_state(state)
 
     def _count_run(self) -> None:
-        """Count a restart; the first run is none."""
+        """Count a run; the first run is no restart."""
         state, last = self.view.state, self.view.last
         if isinstance(state, Terminated):
             last = state
         count = self.view.restart_count + (1 if last is not None else 0)
         identity = f"{self._pod['metadata']['uid']}/{self.view.name}/{count}"
         container_id = f"local://{hashlib.sha256(identity.encode()).hexdigest()}"
-        # Not announced: it is Running within milliseconds.
+        # No ``on_change``: the container is Running within milliseconds.
         self.view = replace(self.view, last=last, restart_count=count, container_id=container_id)
 
     def _begin(self) -> None:
@@ -168,7 +168,7 @@ class ContainerRunner:
         )
 
     def _end(self, code: int, reason: str = "", message: str = "") -> Terminated:
-        """Note how the process ended; once for each process."""
+        """Record how the process ended; once for each process."""
         setup = self._ready_setup
         log = None if self._spec is None else self._spec.log
         self._process = None
@@ -221,11 +221,11 @@ class ContainerRunner:
     # --- Stopping -------------------------------------------------------------------------------
 
     async def stop(self, grace_seconds: float, kill_now: asyncio.Event) -> None:
-        """End it, by SIGTERM first if there is time; its task of ``run`` must have ended.
+        """End the process, with SIGTERM first if there is time; ``run`` must have ended.
 
         Args:
-            grace_seconds: until it is killed.
-            kill_now: set when the rest of the time is taken back.
+            grace_seconds: time until SIGKILL.
+            kill_now: set when SIGKILL must be sent at once.
         """
         process = self._process
         if process is not None:
@@ -233,7 +233,7 @@ class ContainerRunner:
                 self._record(EventReason.KILLING, f"Stopping container {self.view.name}")
             self._end(await self._stop_process(process, grace_seconds, kill_now))
         elif isinstance(self.view.state, Waiting) and self.view.last is not None:
-            # Between two runs: it ended as it ended last.
+            # Between two runs: the state is the end of the last run.
             self.view = replace(self.view, state=self.view.last)
 
     async def _stop_process(
@@ -279,7 +279,7 @@ class ContainerRunner:
         return self._ready_setup.facts.pod_ips[0]
 
     async def connect(self, host: str, port: int) -> Streams:
-        """Connect to it as the node does.
+        """Connect to the container as the node does.
 
         Raises:
             OSError: it does not answer.
@@ -299,7 +299,7 @@ class ContainerRunner:
 
     async def execute(self, argv: Sequence[str]) -> tuple[int, str]:
         """Run a command for a probe or a hook; return exit code and output."""
-        # Not a pipe: a command that prints much must not wait for a reader.
+        # A file instead of a pipe: a command with much output must not wait for a reader.
         output = os.memfd_create("output")
         try:
             code = await self.run_command(argv, Stdio(stdout=output))
@@ -331,7 +331,7 @@ class ContainerRunner:
                 await joined.kill()
 
     async def _probe(self) -> None:
-        """Run the hook after the start, then follow the probes as long as the container runs."""
+        """Run the hook after the start, then the probes as long as the container runs."""
         hook = (self.container.get("lifecycle") or {}).get("postStart")
         if hook and not await self._run_post_start(hook):
             return
@@ -385,7 +385,7 @@ class ContainerRunner:
         return False
 
     async def _restart_for(self, probe: str, result: ProbeResult) -> None:
-        """Stop the process; ``run`` sees its end and goes by the restart policy."""
+        """Stop the process; ``run`` sees its end and applies the restart policy."""
         self._record(EventReason.UNHEALTHY, f"{probe} probe failed: {result.message}")
         message = f"Container {self.view.name} failed {probe.lower()} probe, will be restarted"
         self._record(EventReason.KILLING, message)

@@ -3,9 +3,9 @@
 A fork costs a small part of the start of a Python program. ``forkserver_process`` starts this one
 and sends requests:
 
-    start     with the open files that ``run_supervisor`` takes. It is answered when the supervisor
-              has ended, with its exit code, or the negative number of the signal that ended it.
-    signal    with the number of a start request, and of a signal. It is not answered.
+    start     with the open files that ``run_supervisor`` takes. The answer comes at the end of the
+              supervisor: its exit code, or the negative number of the signal that ended it.
+    signal    with the number of a start request, and of a signal. It has no answer.
 
 It ends with the kubelet. Its end kills every container, because supervisors ask for a signal at the
 death of their parent. Signals are sent here, where a process that has ended keeps its number until
@@ -29,7 +29,7 @@ def main() -> None:
     """Serve the parent process until it ends."""
     parent, control = map(int, sys.argv[-2:])
     syscalls.end_with_parent(parent)
-    # What exists now is never garbage; a collection in a child would copy its memory.
+    # The present objects are never garbage; a collection in a child would copy their memory.
     gc.freeze()
     with socket.socket(fileno=control) as connection:
         ForkServer(connection).serve()

@@ -22,11 +22,11 @@ class Supervisor:
 
     @property
     def has_ended(self) -> bool:
-        """Return whether it does not run any more."""
+        """Return whether the supervisor has ended."""
         return self._request.answered.done()
 
     async def wait(self) -> int:
-        """Return its exit code, as a shell would write it."""
+        """Wait for the end of the supervisor; return its exit code in the form of a shell."""
         try:
             code: int = (await asyncio.shield(self._request.answered)).value
         except RequestError:
@@ -40,7 +40,7 @@ class Supervisor:
 
 
 class ForkServerProcess:
-    """The fork server. It is started when it is needed, also again after it was killed.
+    """The fork server. It starts with the first container, and again if it was killed.
 
     Use it in one thread, which must outlive it.
     """
@@ -55,7 +55,7 @@ class ForkServerProcess:
         return None if self._program is None else self._program.pid
 
     def start(self, descriptors: Sequence[int]) -> Supervisor:
-        """Start a supervisor; ``launcher.run_supervisor`` says from which open files."""
+        """Start a supervisor with the open files of ``launcher.run_supervisor``."""
         if self._program is not None and self._program.has_ended:
             logger.warning("fork server ended, starting it again")
             self._program.kill()

@@ -21,19 +21,19 @@ from localcluster.network.pod_network import OpenNamespace
 
 
 class UnknownImageError(Exception):
-    """There is nothing to run; the text is for the container's status."""
+    """The container has no command; the text is for its status."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodSetup:
-    """A Pod with its address and its volumes made."""
+    """A Pod that has its address and its volumes."""
 
     machine: Machine
     facts: PodFacts
     directory: PodDirectory
     volumes: dict[str, Volume]
     network: tuple[OpenNamespace, ...] = ()
-    """What its processes join."""
+    """The namespaces that its processes join."""
 
     @property
     def on_host_network(self) -> bool:
@@ -42,7 +42,7 @@ class PodSetup:
 
     @property
     def hostname(self) -> str:
-        """Return the name the Pod's processes see as their machine's."""
+        """Return the host name that the Pod's processes see."""
         return get_hostname(self.facts.pod)
 
 
@@ -52,15 +52,15 @@ def get_hostname(pod: Object) -> str:
 
 
 def build_launch(container: Object, setup: PodSetup, sources: Sources) -> LaunchSpec:
-    """Build the launch of a container; where its output goes is the caller's.
+    """Build the launch of a container; the caller decides where the output goes.
 
     Args:
         container: its spec.
         setup: its Pod.
-        sources: the objects ``list_env_references`` names.
+        sources: the objects that ``list_env_references`` lists.
 
     Raises:
-        FieldError: env or mounts refer to something missing.
+        FieldError: env or mounts refer to a missing object.
         UnknownImageError: it has no command, and its image is none of ours.
     """
     machine = setup.machine
@@ -79,7 +79,7 @@ def build_launch(container: Object, setup: PodSetup, sources: Sources) -> Launch
     privileges = plan_privileges(setup.facts.pod, container, machine.host)
     env = machine.build_base_environment(setup.hostname)
     if privileges.changes_user:
-        # The kubelet's user may read the home; this one may not.
+        # The user of the kubelet may read its home; the user of this container may not.
         env["HOME"] = "/"
     if find_entrypoint(image) is not None:
         env |= machine.build_agent_environment(api_address, termination_path)
@@ -118,7 +118,7 @@ def _list_mounts(
 
 
 def _replace_paths(spec: LaunchSpec, container: Object, setup: PodSetup) -> LaunchSpec:
-    """Have the container use the Pod's directories where they are."""
+    """Replace paths in the container by the directories of the Pod on the host."""
     scratch = str(setup.directory.make_scratch(container["name"]))
     paths = {
         target: source
@@ -127,7 +127,7 @@ def _replace_paths(spec: LaunchSpec, container: Object, setup: PodSetup) -> Laun
     }
     cwd = PathReplacement(paths).apply(spec.cwd)
     if cwd == "/" or (cwd == spec.cwd and not Path(cwd).exists()):
-        # A runtime makes a workingDir that is not there; on the host that would leave traces.
+        # A runtime creates a missing workingDir; on the host it would be left behind.
         paths[spec.cwd] = cwd = scratch
     replacement = PathReplacement(paths)
     return replace(

@@ -5,10 +5,10 @@
     kubelet -- fork server -- supervisor -- init -- command
 
 The *supervisor* is the fork server's child: it writes the log and ends with the command's code.
-The *init* is process 1 of the container's PID namespace: it reaps orphans, and nothing of the
-container outlives it. Where no PID namespace is to be had it adopts orphans and kills them one by
-one. Signals to the supervisor: SIGTERM goes to the command; SIGUSR2, which it also gets when the
-fork server dies, kills the whole tree.
+The *init* is process 1 of the container's PID namespace: it reaps orphans, and no process of the
+container outlives it. Without a PID namespace, it adopts orphans and kills them one by one. Signals
+to the supervisor: SIGTERM goes to the command; SIGUSR2, which it also gets when the fork server
+dies, kills the whole tree.
 
 Single-threaded and standard library only, because it changes namespaces and must start fast. The
 log's form is that of the container runtime interface: ``TIME STREAM F|P TEXT``.
@@ -31,7 +31,7 @@ from localcluster.kubelet.container import rootfs
 KILL_SIGNAL = signal.SIGUSR2
 STOP_SIGNAL = signal.SIGTERM
 WAITED = {signal.SIGCHLD, STOP_SIGNAL, KILL_SIGNAL}
-"""What a supervisor waits for. They are blocked when it is forked, so that none is lost."""
+"""The signals of a supervisor. They are blocked when it is forked, so that none is lost."""
 _KILLED = 128 + signal.SIGKILL
 _LINE_LIMIT = 16 * 1024
 _CHUNK = 64 * 1024
@@ -42,7 +42,7 @@ NOT_EXECUTABLE, NOT_FOUND = 126, 127
 
 
 class Spec:
-    """What to run; ``process.LaunchSpec`` says what the fields mean."""
+    """The command and its surroundings; ``process.LaunchSpec`` documents the fields."""
 
     argv: "list[str]"
     env: "dict[str, str]"
@@ -72,7 +72,7 @@ class Spec:
     is_executing = False
 
     def __init__(self, fields: "dict[str, object]", parent: int, descriptors: "list[int]") -> None:
-        """Take the fields, and what came with them: the report, then the Pod's network."""
+        """Take the fields and the open files: the report, then the Pod's network."""
         self.__dict__.update(fields)
         self.parent = parent
         self.report, *network = descriptors
@@ -80,7 +80,7 @@ class Spec:
 
 
 def run_supervisor(parent: int, descriptors: "list[int]") -> NoReturn:
-    """Be the supervisor of a container, in a process that was forked for it.
+    """Run as the supervisor of a container, in a process that was forked for it.
 
     Args:
         parent: the process that forked it.
@@ -104,11 +104,11 @@ def run_supervisor(parent: int, descriptors: "list[int]") -> NoReturn:
 
 
 def report(descriptor: int, message: "dict[str, object]") -> None:
-    """Tell the kubelet how the start goes: ``pid`` of the init, or ``error``.
+    """Report the start to the kubelet: ``pid`` of the init, or ``error``.
 
-    With an ``error`` of the program itself comes the ``code`` that a shell ends with.
+    An ``error`` of the program itself comes with the ``code`` of a shell.
     """
-    # A kubelet that no longer listens is dead or has given this container up.
+    # A kubelet that no longer reads has ended, or has given this container up.
     try:
         os.write(descriptor, marshal.dumps(message))
     except OSError:
@@ -132,7 +132,7 @@ def _supervise(spec: Spec) -> int:
         _join_container(spec)
     else:
         _make_namespaces(spec)
-    # Only now: becoming privileged in a user namespace clears it.
+    # After the namespaces: new privileges in a user namespace clear the setting.
     syscalls.set_parent_death_signal(KILL_SIGNAL)
     if os.getppid() != spec.parent:
         return _KILLED
@@ -148,7 +148,7 @@ def _supervise(spec: Spec) -> int:
 
 
 def _open_streams(spec: Spec) -> "tuple[tuple[int, int], tuple[int, int]]":
-    """Open a pipe each for stdout and stderr, if a log is wanted; else they are inherited."""
+    """Open pipes for stdout and stderr if there is a log; else both are inherited."""
     if spec.log is None:
         return (-1, -1), (-1, -1)
     return os.pipe(), os.pipe()
@@ -216,9 +216,9 @@ def _attend(child: int, log: "str | None", output: int, errors: int) -> int:
 
 
 def open_wakeup(numbers: "set[signal.Signals]") -> int:
-    """Unblock signals and return a descriptor from which the numbers of those that come are read.
+    """Unblock signals, and return a descriptor from which their numbers are read.
 
-    A signal that came while they were blocked is among them.
+    Signals that came while they were blocked are included.
     """
     wakeup, end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     for number in numbers:
@@ -235,7 +235,7 @@ def close_wakeup(wakeup: int) -> None:
 
 
 def _handle_signals(child: int, numbers: bytes) -> "int | None":
-    """Pass signals on; return the exit code once the container has ended."""
+    """Pass signals on; return the exit code if the container has ended."""
     for number in {STOP_SIGNAL, KILL_SIGNAL} & {signal.Signals(n) for n in numbers}:
         os.kill(child, number)
     ended, status = os.waitpid(child, os.WNOHANG)
@@ -257,7 +257,7 @@ class _LogStreams:
             os.set_blocking(descriptor, False)
 
     def copy(self, descriptor: int) -> bool:
-        """Copy what is there; return False at the stream's end."""
+        """Copy the available bytes; return False at the end of the stream."""
         try:
             chunk = os.read(descriptor, _CHUNK)
         except BlockingIOError:
@@ -273,7 +273,7 @@ class _LogStreams:
         return bool(chunk)
 
     def drain(self) -> None:
-        """Copy what is still in the pipes, also when an escaped child holds them open."""
+        """Copy the rest of the pipes, even if an escaped child holds them open."""
         for descriptor in self._names:
             while select.select([descriptor], [], [], 0)[0] and self.copy(descriptor):
                 pass
@@ -290,7 +290,7 @@ class _LogStreams:
 def _write_all(descriptor: int, content: bytes) -> None:
     view = memoryview(content)
     while view:
-        # A full disk loses the log, not the training.
+        # If the disk is full, the log is lost, and the training goes on.
         try:
             view = view[os.write(descriptor, view) :]
         except OSError:
@@ -301,7 +301,7 @@ def _write_all(descriptor: int, content: bytes) -> None:
 
 
 def _run_init(spec: Spec, output: int, errors: int) -> None:
-    """Be the container's first process; never returns."""
+    """Run as the container's first process; never returns."""
     try:
         syscalls.set_parent_death_signal(KILL_SIGNAL)
         syscalls.adopt_orphans()
@@ -317,7 +317,7 @@ def _run_init(spec: Spec, output: int, errors: int) -> None:
     except OSError as error:
         report(spec.report, {"error": _describe(spec, error)})
     except ValueError as error:
-        # A NUL in an argument, a variable or the directory.
+        # An argument, a variable or the directory contains a NUL.
         report(spec.report, {"error": str(error)})
     os._exit(START_FAILED)
 
@@ -326,7 +326,7 @@ def _enter(spec: Spec) -> None:
     if spec.join:
         return
     if spec.private_root:
-        # Not the supervisor's: pivot_root moves every process of the mount namespace.
+        # A new mount namespace: pivot_root moves every process of its namespace.
         syscalls.unshare(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWUTS)
         syscalls.set_hostname(spec.hostname)
         rootfs.enter_private_root(
@@ -363,7 +363,7 @@ def _run_command(spec: Spec, output: int, errors: int) -> None:
         os.chdir(spec.cwd)
         _drop_privileges(spec)
         spec.is_executing = True
-        # It closes the report, which shows the kubelet that the command runs.
+        # exec closes the report, which shows the kubelet that the command runs.
         os.execvpe(spec.argv[0], spec.argv, spec.env)  # noqa: S606 no shell is wanted
     except OSError as error:
         message: dict[str, object] = {"error": _describe(spec, error)}
@@ -371,13 +371,13 @@ def _run_command(spec: Spec, output: int, errors: int) -> None:
             message["code"] = NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
         report(spec.report, message)
     except ValueError as error:
-        # A NUL in an argument, a variable or the directory.
+        # An argument, a variable or the directory contains a NUL.
         report(spec.report, {"error": str(error)})
     os._exit(START_FAILED)
 
 
 def _take_terminal() -> None:
-    """Have the terminal on stdin control this session: Ctrl-C reaches the command."""
+    """Make stdin the terminal of this session, so that Ctrl-C reaches the command."""
     import fcntl  # noqa: PLC0415 only here, for the start-up time
     import termios  # noqa: PLC0415 the same
 
@@ -385,18 +385,18 @@ def _take_terminal() -> None:
 
 
 def _limit_open_files(soft: int) -> None:
-    """Set the soft limit that the user has: the kubelet raised its own."""
+    """Set the soft limit of the user, because the kubelet raised its own limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def _drop_privileges(spec: Spec) -> None:
-    """Become the user that the Pod asks for, and lose what it asks to lose."""
+    """Become the user that the Pod requests, and drop the capabilities that it drops."""
     if spec.dropped_capabilities:
         syscalls.drop_capabilities(spec.dropped_capabilities)
     if spec.user >= 0:
         for stream in (1, 2):
-            # Opened again by name, as /dev/stdout, they must be the user's own.
+            # A program that opens /dev/stdout by name needs its user as the owner.
             os.fchown(stream, spec.user, spec.group)
     if spec.groups is not None:
         os.setgroups(spec.groups)
@@ -404,14 +404,14 @@ def _drop_privileges(spec: Spec) -> None:
     if spec.user >= 0:
         os.setresuid(spec.user, spec.user, spec.user)
     if spec.groups is not None:
-        # A change of user or group clears it.
+        # A change of user or group clears the setting.
         syscalls.set_parent_death_signal(signal.SIGKILL)
     if spec.no_new_privileges:
         syscalls.forbid_new_privileges()
 
 
 def _reap(child: int, *, alone: bool) -> int:
-    """Reap whatever ends until the command has; return its exit code and leave nothing alive."""
+    """Reap ended processes until the command ends; kill the others, and return its exit code."""
     while True:
         number = signal.sigwait(WAITED)
         if number == KILL_SIGNAL:
@@ -439,7 +439,7 @@ def _reap_ended(child: int) -> "int | None":
 
 
 def _finish(code: int, *, alone: bool) -> int:
-    """Kill what is left; in a PID namespace of its own the kernel does it."""
+    """Kill the remaining processes; in a PID namespace, the kernel does it."""
     while not alone:
         for orphan in _list_children():
             os.kill(orphan, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What all Pods of this node share."""
+"""The values that all Pods of this node share."""
 
 import os
 import sys
@@ -29,7 +29,7 @@ class Machine:
     """The node, as its Pods' workers need it."""
 
     client: KubeClient
-    """Of the API server."""
+    """Client of the API server."""
     clock: Clock
     """Wall and monotonic time."""
     node_name: str
@@ -39,13 +39,13 @@ class Machine:
     fork_server: ForkServerProcess
     """Starts containers."""
     namespaces: Namespaces
-    """What containers get of their own on this host."""
+    """The namespaces that containers can have on this host."""
     api_address: str
-    """Where programs of this machine find the API server; Pods may have another way."""
+    """Address of the API server for programs of this machine; Pods may use another one."""
     account: Mapping[str, bytes]
-    """Files of the service account but ``namespace``."""
+    """Files of the service account, except ``namespace``."""
     logs: LogStore
-    """Where containers write."""
+    """The logs of containers."""
     events: EventRecorder
     """Writes Events."""
     network: PodNetwork
@@ -58,7 +58,7 @@ class Machine:
     """``status.allocatable`` of the Node, for the downward API."""
 
     def build_base_environment(self, hostname: str) -> dict[str, str]:
-        """Build what every process needs: nothing else of the host's environment gets in."""
+        """Build the variables of every process; no others of the host are passed on."""
         path = self.host_env.get("PATH") or os.defpath
         return {
             # Last, so that a host without python3 still runs scripts written for images with it.
@@ -70,7 +70,7 @@ class Machine:
 
     @property
     def host(self) -> Host:
-        """What this host allows containers."""
+        """Return the properties of this host that limit containers."""
         return Host(
             uid=os.geteuid(),
             has_private_root=self.namespaces.private_root,
@@ -80,11 +80,11 @@ class Machine:
 
     @property
     def passages(self) -> tuple[str, ...]:
-        """What a container of another user must reach: this installation and its Python."""
+        """Return the paths that a container of another user must reach: this package, Python."""
         return (_INSTALLATION, sys.prefix, sys.base_prefix)
 
     def find_api_address(self, *, on_host_network: bool) -> str:
-        """Find where a Pod reaches the API server."""
+        """Find the address of the API server for a Pod."""
         return self.api_address if on_host_network else self.network.api_address
 
     def build_cluster_environment(self, api_address: str) -> dict[str, str]:
@@ -97,7 +97,7 @@ class Machine:
         }
 
     def build_agent_environment(self, api_address: str, termination_log: str) -> dict[str, str]:
-        """Build what our own images need beyond that: the local API server speaks plain HTTP."""
+        """Build further variables for our own images: the local API server has no TLS."""
         return {
             **self.build_access_environment(api_address),
             constants.WORKING_DIR_ENV: constants.WORKING_DIR,
@@ -106,7 +106,7 @@ class Machine:
         }
 
     def build_access_environment(self, api_address: str) -> dict[str, str]:
-        """Build what an agent needs to reach the API server, in any image."""
+        """Build the variables by which an agent in any image finds the API server."""
         return {
             constants.KUBE_APISERVER_ADDRESS_ENV: api_address,
             constants.SERVICE_ACCOUNT_DIR_ENV: constants.SERVICE_ACCOUNT_DIR,

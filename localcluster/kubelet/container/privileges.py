@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 UNCHANGED = -1
-"""For a user or a group: the kubelet's."""
+"""Stands for the user or group of the kubelet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Privileges:
-    """What a container's processes get."""
+    """The privileges of a container's processes."""
 
     user: int = UNCHANGED
     """The user id; -1 keeps the kubelet's."""

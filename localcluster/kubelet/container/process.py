@@ -23,7 +23,7 @@ _KILL_TIMEOUT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Namespaces:
-    """What a container gets of its own."""
+    """The namespaces that a container gets."""
 
     private_root: bool
     pid: bool
@@ -32,7 +32,7 @@ class Namespaces:
 
 @dataclass(frozen=True, slots=True)
 class LaunchSpec:
-    """All the launcher has to know."""
+    """The input of the launcher."""
 
     argv: list[str]
     """The command with its arguments."""
@@ -41,25 +41,25 @@ class LaunchSpec:
     cwd: str
     """The working directory."""
     namespaces: Namespaces
-    """Which namespaces to make."""
+    """The namespaces to create."""
     log: Path | None = None
-    """None: the output goes to the descriptors given to ``ContainerProcess``."""
+    """File for the output; None: it goes to the descriptors of ``ContainerProcess``."""
     root: Path = Path("/nonexistent")
     """Empty directory on which the private root is built."""
     hostname: str = "localhost"
-    """Of the UTS namespace."""
+    """Host name in the UTS namespace."""
     mounts: list[tuple[str, str, bool]] = field(default_factory=list)
     """Source, target, and whether it is read-only."""
     paths: dict[str, str] = field(default_factory=dict)
-    """Container path -> host path where there is no private root; already replaced in the spec."""
+    """Container path -> host path, if there is no private root; already replaced in the spec."""
     network: tuple[tuple[int, int], ...] = ()
-    """Open namespaces that make the Pod's network, and what each is (CLONE_NEWNET, ...)."""
+    """Open namespaces of the Pod's network, each with its kind (CLONE_NEWNET, ...)."""
     privileges: Privileges = field(default_factory=Privileges)
     """Users, groups and capabilities."""
     passages: tuple[str, ...] = ()
     """Host paths that the container's user must reach."""
     join: int = 0
-    """Process of the container whose namespaces to join; 0 makes new ones."""
+    """Process of the container whose namespaces to join; 0 creates new ones."""
 
     def marshal(self, stdio: Stdio) -> bytes:
         """Write the form that ``launcher`` reads."""
@@ -87,7 +87,7 @@ class LaunchSpec:
 
 
 class ContainerProcess:
-    """A started container; ``started`` and ``wait`` return what happened to its command."""
+    """A started container; ``started`` and ``wait`` report the start and the end of its command."""
 
     def __init__(
         self, server: ForkServerProcess, spec: LaunchSpec, stdio: Stdio | None = None
@@ -97,8 +97,7 @@ class ContainerProcess:
         Args:
             server: forks its supervisor.
             spec: what to run.
-            stdio: stdin, and where stdout and stderr go when the spec names no log; by default
-                /dev/null.
+            stdio: stdin, and stdout and stderr if the spec has no log; by default /dev/null.
         """
         self._loop = asyncio.get_running_loop()
         self._report_parts: list[bytes] = []
@@ -129,7 +128,7 @@ class ContainerProcess:
         """Wait until the command runs.
 
         Raises:
-            StartError: it does not, and never will.
+            StartError: the command cannot run.
         """
         await asyncio.shield(self._reported)
         errors = []
@@ -149,7 +148,7 @@ class ContainerProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Return whether nothing of the container runs any more."""
+        """Return whether all processes of the container have ended."""
         return self._supervisor.has_ended
 
     def terminate(self) -> None:
@@ -171,7 +170,7 @@ class ContainerProcess:
 def _start_supervisor(
     server: ForkServerProcess, spec: LaunchSpec, report: int, stdio: Stdio
 ) -> Supervisor:
-    # Not a message: an environment may be larger than a message can be.
+    # A file instead of a message: an environment may exceed the limit of a message.
     memory, null = os.memfd_create("launch-spec"), os.open(os.devnull, os.O_RDWR)
     try:
         os.write(memory, spec.marshal(stdio))
@@ -189,7 +188,7 @@ def _start_supervisor(
 
 
 def _parse_report(raw: bytes) -> list[dict[str, Any]]:
-    """Take the messages apart that supervisor, init and command wrote one after another."""
+    """Split the messages that supervisor, init and command wrote in turn."""
     messages = []
     while raw:
         message = marshal.loads(raw)  # noqa: S302 our own launcher's

@@ -5,19 +5,19 @@ from enum import StrEnum
 
 
 class RestartPolicy(StrEnum):
-    """Of a Pod; ``restartPolicy`` Always of an init container makes it a sidecar."""
+    """``restartPolicy`` of a Pod; Always of an init container makes it a sidecar."""
 
     ALWAYS = "Always"
     ON_FAILURE = "OnFailure"
     NEVER = "Never"
 
     def should_restart(self, exit_code: int) -> bool:
-        """Return whether a container that ended so is started again."""
+        """Return whether a container with this exit code is started again."""
         return self is RestartPolicy.ALWAYS or (self is RestartPolicy.ON_FAILURE and exit_code != 0)
 
     @property
     def of_init_containers(self) -> "RestartPolicy":
-        """Return what it means for init containers: once one succeeded, it is over."""
+        """Return the policy for init containers, which do not restart after a success."""
         return RestartPolicy.NEVER if self is RestartPolicy.NEVER else RestartPolicy.ON_FAILURE
 
 
@@ -28,19 +28,19 @@ class BackoffBounds:
     initial_seconds: float = 10.0
     maximum_seconds: float = 300.0
     reset_seconds: float = 600.0
-    """A container that ran this long starts afresh."""
+    """After a run of this length, the back-off starts again."""
 
 
 class CrashBackoff:
     """The waits of one container: none, 10 s, 20 s, ... 300 s."""
 
     def __init__(self, bounds: BackoffBounds) -> None:
-        """Start with no crash seen."""
+        """Start without a crash."""
         self._bounds = bounds
         self._next = 0.0
 
     def next_wait_seconds(self, ran_seconds: float) -> float:
-        """Return how long to wait after a run of this length, and grow."""
+        """Return the wait after a run of this length; increase the next one."""
         if ran_seconds >= self._bounds.reset_seconds:
             self._next = 0.0
         wait = self._next

@@ -17,14 +17,14 @@ from localcluster import syscalls
 
 _OLD = "/oldroot"
 _NEW = "/newroot"
-# Of no use to a container, and each would cost a mount.
+# Containers do not need these devices, and each would cost a mount.
 _SKIPPED_DEVICES = re.compile(r"(tty.+|loop.+|ram.+|vcs.*|nbd.+|hvc.+|console)\Z")
 _KERNEL_FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
 _REMOUNT_KEPT = _KERNEL_FLAGS
 
-# As in every container runtime, also where the root is read-only.
+# Writable even with a read-only root, like in every container runtime.
 _ALWAYS_WRITABLE = ("/dev/shm", "/proc")  # noqa: S108 the kernel's
-# Others may pass through, and list nothing.
+# Other users may pass through, but not list the directory.
 _WAY_MODE = 0o711
 
 Tree = dict[str, "Tree"]
@@ -48,9 +48,9 @@ def enter_private_root(
         directories: must exist in the container.
         fresh_proc: this process is in a new PID namespace, so ``/proc`` must be its own.
         fresh_sys: it is in a Pod's network namespace, whose devices ``/sys`` should list.
-        passages: host paths that a user without rights must reach; a directory on the way that
-            others may not enter is replaced by one that shows nothing but the way.
-        read_only: everything but the writable mounts is.
+        passages: host paths that a user without rights must reach. A directory on the way that
+            others may not enter is replaced by one that contains only the way.
+        read_only: whether everything except the writable mounts is read-only.
 
     Raises:
         OSError: a mount was refused.
@@ -81,8 +81,8 @@ def enter_private_root(
 
 
 def _write_protect(writable: "list[str]") -> None:
-    """Make the assembled root read-only, and what must be writable writable again."""
-    # It takes a mount point.
+    """Make the assembled root read-only, except the writable paths."""
+    # Only a mount point can be read-only.
     _bind(_NEW, _NEW)
     syscalls.set_read_only(_NEW, is_read_only=True)
     for target in (*_ALWAYS_WRITABLE, *writable):
@@ -95,7 +95,7 @@ def _mount_sys(target: str) -> None:
     try:
         syscalls.mount("sysfs", target, kind="sysfs", flags=_KERNEL_FLAGS | syscalls.MS_RDONLY)
     except OSError:
-        # A container that hides parts of its own: ours lists the wrong devices then.
+        # This process is in a container that hides parts of /sys. Its devices are the wrong ones.
         _bind(_OLD + "/sys", target)
         return
     groups = "/fs/cgroup"
@@ -112,7 +112,7 @@ def _resolve(target: str) -> str:
 
 
 def _build_tree(paths: "list[str]") -> Tree:
-    """Build the tree of what must exist; what lies below a mounted volume is that volume's."""
+    """Build the tree of paths that must exist, without those inside of a mounted volume."""
     tree: Tree = {}
     for path in paths:
         node = tree
@@ -123,7 +123,7 @@ def _build_tree(paths: "list[str]") -> Tree:
 
 def _turn_to_tmpfs(base: str) -> None:
     """Make an empty tmpfs the root; the host's root is below ``/oldroot``."""
-    # Mounts the host makes later still appear here, and none of ours ever there.
+    # Later mounts of the host still appear here; mounts here never appear on the host.
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_SLAVE)
     flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
     syscalls.mount("tmpfs", base, kind="tmpfs", flags=flags, options="mode=0755")
@@ -135,7 +135,7 @@ def _turn_to_tmpfs(base: str) -> None:
 def _assemble(
     host: str, new: str, wanted: Tree, ways: Tree, skipped: "frozenset[str]" = frozenset()
 ) -> None:
-    """Fill directory ``new`` with binds of the entries of ``host`` and with what is wanted."""
+    """Fill directory ``new`` with binds of the entries of ``host``, and with the wanted paths."""
     devices = host == _OLD + "/dev"
     for entry in _list_entries(host):
         if entry.name in skipped or (devices and _SKIPPED_DEVICES.match(entry.name)):
@@ -144,7 +144,7 @@ def _assemble(
             deeper = wanted.get(entry.name, {}), ways.get(entry.name, {})
             _add_entry(entry, new + "/" + entry.name, *deeper)
         except OSError:
-            # A dead FUSE mount or an entry that went away just now is no reason to fail.
+            # A dead FUSE mount, or an entry that was just removed, is left out.
             if entry.name in wanted:
                 raise
     for name, below in wanted.items():
@@ -157,7 +157,7 @@ def _list_entries(host: str) -> "list[os.DirEntry[str]]":
         with os.scandir(host) as entries:
             return list(entries)
     except PermissionError:
-        # Another user's directory: the container sees the Pod's volumes in it, and nothing else.
+        # A directory of another user: the container sees only the Pod's volumes in it.
         return []
 
 
@@ -194,7 +194,7 @@ def _is_open(directory: str) -> bool:
 
 
 def _lacks(host: str, wanted: Tree) -> bool:
-    """Return whether something wanted below this directory does not exist on the host."""
+    """Return whether a wanted path below this directory is missing on the host."""
     for name, below in wanted.items():
         path = host + "/" + name
         if not os.path.lexists(path) or (below and _lacks(path, below)):
@@ -203,7 +203,7 @@ def _lacks(host: str, wanted: Tree) -> bool:
 
 
 def _make_directories(path: str, below: Tree) -> None:
-    # A leaf stays missing: whether it is a file or a directory, its volume's source decides.
+    # A leaf is created later: its volume's source decides if it is a file or a directory.
     if below:
         os.mkdir(path)
         for name, deeper in below.items():
@@ -233,7 +233,7 @@ def _bind(source: str, target: str) -> None:
 
 
 def _leave_host() -> None:
-    """Drop the host's root from view; the assembled one stays."""
+    """Unmount the root of the host; the assembled root stays."""
     # pivot_root needs a mount point.
     _bind(_NEW, _NEW)
     os.chdir(_NEW)

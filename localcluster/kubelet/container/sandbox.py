@@ -16,7 +16,7 @@ from localcluster.stdio import StartError
 logger = logging.getLogger(__name__)
 
 NO_NAMESPACES = Namespaces(private_root=False, pid=False, user=False)
-# Only ends a trial that hangs: on a busy machine the start of a process takes many seconds.
+# Only ends a hanging trial: on a busy machine the start of a process takes many seconds.
 _TRIAL_SECONDS = 60.0
 
 
@@ -38,11 +38,11 @@ class IsolationError(Exception):
 async def detect_namespaces(
     isolation: Isolation, root: Path, server: ForkServerProcess
 ) -> Namespaces:
-    """Return the best the host allows.
+    """Return the best namespaces that the host allows.
 
     Args:
-        isolation: the requested one.
-        root: a directory of ours.
+        isolation: the requested isolation.
+        root: a directory of this process.
         server: starts the trials.
 
     Raises:

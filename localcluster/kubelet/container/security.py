@@ -1,4 +1,4 @@
-"""What a container's securityContext means on this host. Pure.
+"""The effect of a container's securityContext on this host. Pure.
 
 A field is honoured where the host allows it; ``list_ignored`` names the others, for an Event.
 Rules:
@@ -9,8 +9,8 @@ Rules:
    group 0 could read files of this host. With none of the four fields, nothing changes.
 2. ``runAsNonRoot`` without ``runAsUser``: no image is pulled, so its user is unknown, and the
    container runs as 65532. Where that is not possible and the container would run as root, it
-   fails, with the kubelet's words.
-3. Capabilities matter for root only; other users have none to lose or to be given.
+   fails with the message of the kubelet.
+3. Capabilities matter only for root; other users have none, and get none.
 """
 
 from collections.abc import Iterator
@@ -45,15 +45,15 @@ _NEEDS_A_RUNTIME = (
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What this host allows."""
+    """The properties of this host that limit containers."""
 
     uid: int
-    """Of the kubelet."""
+    """User id of the kubelet."""
     has_private_root: bool
     has_user_namespace: bool
-    """Containers are in a user namespace, which has this one user only."""
+    """Whether containers are in a user namespace, which has only this user."""
     can_write_protect: bool
-    """Mounts can be made read-only with all below them."""
+    """Whether a mount can be made read-only with all mounts below it."""
 
     @property
     def can_change_user(self) -> bool:
@@ -62,10 +62,10 @@ class Host:
 
 
 def plan_privileges(pod: Object, container: Object, host: Host) -> Privileges:
-    """Work out a container's privileges.
+    """Compute the privileges of a container.
 
     Raises:
-        FieldError: it must not run as root, and would.
+        FieldError: the container must not run as root, but would.
     """
     spec, own = _read_context(pod["spec"]), _read_context(container)
     user = _choose_user(spec, own, host)
@@ -91,7 +91,7 @@ def get_volume_group(pod: Object, host: Host) -> int | None:
 
 
 def list_ignored(pod: Object, host: Host) -> list[str]:
-    """List what of the Pod's security contexts does not hold here, each with its field and why."""
+    """List the fields of security contexts that have no effect here, each with the reason."""
     found = list(_explain("spec.securityContext", _read_context(pod["spec"]), host))
     for field in ("initContainers", "containers"):
         for container in pod["spec"].get(field) or ():

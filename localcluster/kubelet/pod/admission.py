@@ -32,7 +32,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The Pod is not for us."""
+    """The Pod is for another node or scheduler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ Admission: TypeAlias = Run | Bind | Leave | Refuse
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What the node has to give."""
+    """The capacity of the node."""
 
     extended: Mapping[str, int]
     """Extended resources, for example ``nvidia.com/gpu``."""
@@ -97,7 +97,7 @@ def _find_shortage(pod: Object, capacity: Capacity, running: list[Object]) -> st
 
 
 def count_extended(pod: Object) -> dict[str, int]:
-    """Sum up the extended resources a Pod asks for; init containers run one by one."""
+    """Sum up the extended resources that a Pod requests; init containers run one by one."""
     mains: dict[str, int] = {}
     inits: dict[str, int] = {}
     init_names = {c["name"] for c in pod["spec"].get("initContainers") or ()}

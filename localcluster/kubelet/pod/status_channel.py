@@ -35,14 +35,14 @@ class StatusChannel:
         self.is_gone = False
 
     def submit(self, status: Object) -> None:
-        """Have this status written; what was not yet written before it is dropped."""
+        """Queue a status; it replaces a status that is not yet written."""
         self._newest = status
         if not self.is_gone:
             self._settled.clear()
             self._submitted.set()
 
     async def flush(self) -> None:
-        """Wait until the newest status is written, or the Pod found gone."""
+        """Wait until the newest status is written, or the Pod is gone."""
         await self._settled.wait()
 
     async def run(self) -> None:
@@ -76,10 +76,10 @@ class StatusChannel:
                 subresource="status",
             )
         except (BadRequestError, InvalidError) as e:
-            # The next status may be a better one; this one will never be taken.
+            # The server will never accept this status; the next one may be valid.
             logger.error("Pod status refused", extra=self._describe(error=str(e)))
         except (NotFoundError, ConflictError) as e:
-            # The only precondition is the UID: the Pod is gone, and maybe another has its name.
+            # The only precondition is the UID: the Pod is gone, and another Pod may have its name.
             logger.debug("Pod gone, status dropped", extra=self._describe(error=str(e)))
             self.is_gone = True
             self._settled.set()

@@ -42,7 +42,7 @@ _LOCALHOST = "127.0.0.1"
 
 
 class StopCause(Enum):
-    """Why a Pod stops before its containers do."""
+    """Why a Pod stops before its containers have ended."""
 
     DELETED = auto()
     """It has a deletionTimestamp."""
@@ -80,7 +80,7 @@ class PodWorker:
         self._pod_ips: tuple[str, ...] = ()
         self._init_over = False
         self._has_stopped = False
-        # For ever: an older object of the Pod may come after a newer one.
+        # Never reset: an older object of the Pod may come after a newer one.
         self._is_marked = False
         self._cause: StopCause | None = None
         self._grace_seconds: float = self._read_grace()
@@ -106,7 +106,7 @@ class PodWorker:
             self.stop(StopCause.DELETED, self._read_grace())
 
     def stop(self, cause: StopCause, grace_seconds: float) -> None:
-        """Have the Pod end; a later call can only shorten the grace."""
+        """Let the Pod end; a later call can only shorten the grace period."""
         if self._cause is None or cause is StopCause.GONE:
             self._cause = cause
         if not self._stopping.is_set():
@@ -117,7 +117,7 @@ class PodWorker:
 
     @property
     def is_deleted(self) -> bool:
-        """Return whether the API waits for us to finish the Pod's deletion."""
+        """Return whether the kubelet must finish the Pod's deletion."""
         return self._is_marked and self._cause is not StopCause.GONE
 
     def _read_grace(self) -> float:
@@ -129,7 +129,7 @@ class PodWorker:
     # --- Life -----------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run the Pod to its end; afterwards nothing of it is left but its logs and its status."""
+        """Run the Pod to its end; only its logs and its status are left."""
         writer = asyncio.create_task(self._channel.run(), name=f"status {self.uid}")
         try:
             await self._live_until_stopped()
@@ -156,7 +156,7 @@ class PodWorker:
                 task.cancel()
             results = await asyncio.gather(life, stop, return_exceptions=True)
         if isinstance(results[0], Exception):
-            # One Pod's trouble must not become every Pod's.
+            # A failure of one Pod must not end the kubelet.
             logger.error("Pod worker failed", extra=self._describe(), exc_info=results[0])
             self.stop(StopCause.BROKEN, self._grace_seconds)
 
@@ -260,7 +260,7 @@ class PodWorker:
             await asyncio.sleep(_VOLUME_RETRY_SECONDS)
 
     async def _make_volumes(self, facts: PodFacts) -> dict[str, Volume]:
-        """Make the volumes; wait while something they are made from is missing."""
+        """Make the volumes; wait while an object that they refer to is missing."""
         machine, metadata = self._machine, self.pod["metadata"]
         references = list_volume_references(self.pod)
         account = {**machine.account, "namespace": metadata["namespace"].encode()}
@@ -280,7 +280,7 @@ class PodWorker:
             await asyncio.sleep(_VOLUME_RETRY_SECONDS)
 
     async def _stop_containers(self) -> None:
-        """End what still runs: first all but the sidecars, then these in reverse order."""
+        """End running containers: all but the sidecars, then the sidecars in reverse order."""
         sidecars = [r for r in self._runners if r.view.is_sidecar]
         others = [r for r in self._runners if not r.view.is_sidecar]
         loop = asyncio.get_running_loop()
@@ -324,7 +324,7 @@ class PodWorker:
         )
 
     async def _flush(self) -> None:
-        """Wait for the last status: not of a Pod that is gone, for a limited time at shutdown."""
+        """Wait for the last status, with a limit at shutdown; not if the Pod is gone."""
         if self._cause is StopCause.GONE:
             return
         limit = _LAST_STATUS_SECONDS if self._cause is StopCause.NODE_SHUTDOWN else None

@@ -21,7 +21,7 @@ ABANDONED_MESSAGE = "The local cluster was restarted; the Pod's processes ended 
 
 
 async def persist(send: Callable[[], Awaitable[object]], **context: object) -> bool:
-    """Send until it succeeds or fails permanently; return which."""
+    """Send until success or a permanent failure; return whether it succeeded."""
     backoff = Backoff()
     while True:
         try:
@@ -49,7 +49,7 @@ class PodWrites:
         self._node_name = node_name
 
     async def bind(self, pod: Object) -> bool:
-        """Bind the Pod to this node; return False if that is refused."""
+        """Bind the Pod to this node; return False if the server refuses."""
         metadata = pod["metadata"]
         binding = {
             "apiVersion": "v1",
@@ -72,7 +72,7 @@ class PodWrites:
         return is_bound
 
     async def refuse(self, pod: Object, message: str) -> None:
-        """Write into the Pod's status why it does not start."""
+        """Write into the Pod's status the reason why it does not start."""
         old = (pod.get("status") or {}).get("conditions") or ()
         condition = {
             "type": "PodScheduled",
@@ -95,7 +95,7 @@ class PodWrites:
         )
 
     async def delete(self, pod: Object) -> None:
-        """Take a Pod of which nothing runs any more out of the API."""
+        """Delete a Pod without processes from the API."""
         metadata = pod["metadata"]
 
         async def send() -> None:
@@ -108,7 +108,7 @@ class PodWrites:
                     grace_seconds=0,
                 )
             except (NotFoundError, ConflictError):
-                # Gone already; another Pod may have its name.
+                # Already gone; another Pod may have its name.
                 return
 
         await persist(send, pod=metadata["name"], write="deletion")

@@ -20,7 +20,7 @@ _OUTPUT_LIMIT = 1024
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """One answer."""
+    """The result of one probe or hook."""
 
     ok: bool
     message: str = ""
@@ -35,7 +35,7 @@ class ProbeTarget(Protocol):
         ...
 
     async def connect(self, host: str, port: int) -> Streams:
-        """Connect to it as the node does.
+        """Connect to the container as the node does.
 
         Raises:
             OSError: it does not answer.
@@ -55,10 +55,10 @@ class ProbeTarget(Protocol):
 
 
 class OnResult(Protocol):
-    """What an answer means; decided by the container."""
+    """Handles a result; the container decides its meaning."""
 
     async def __call__(self, result: ProbeResult, *, counts: bool) -> bool:
-        """Take an answer and whether it now counts; return True to end the probe."""
+        """Handle a result; ``counts``: a threshold is reached. Return True to end the probe."""
         ...
 
 
@@ -67,12 +67,12 @@ async def follow_probe(
     target: ProbeTarget,
     on_result: OnResult,
 ) -> None:
-    """Probe until the stop.
+    """Probe until ``on_result`` returns True.
 
     Args:
         spec: the probe.
         target: the container.
-        on_result: gets each answer.
+        on_result: called with each result.
     """
     counter = ProbeCounter()
     await asyncio.sleep(spec.initial_delay_seconds)
@@ -87,7 +87,7 @@ async def follow_probe(
 async def probe_once(
     action: Object, target: ProbeTarget, timeout_seconds: float | None
 ) -> ProbeResult:
-    """Ask once; also used for hooks."""
+    """Run a probe or a hook once."""
     try:
         async with asyncio.timeout(timeout_seconds):
             if "exec" in action:
@@ -117,7 +117,7 @@ async def _get_http(action: Object, target: ProbeTarget) -> ProbeResult:
     reader, writer = await target.connect(host, port)
     try:
         if action.get("scheme") == "HTTPS":
-            # As the kubelet: a probe checks no certificate.
+            # Like the kubelet, a probe checks no certificate.
             context = ssl.create_default_context()
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

@@ -12,11 +12,11 @@ class ProbeSpec:
     action: Object
     """The probe as written: ``exec``, ``httpGet`` or ``tcpSocket``."""
     initial_delay_seconds: float
-    """Before the first try."""
+    """Delay before the first try."""
     period_seconds: float
-    """Between the end of a try and the next."""
+    """Time between the end of a try and the next one."""
     timeout_seconds: float
-    """Of one try."""
+    """Limit of one try."""
     success_threshold: int
     """Successes in a row that count."""
     failure_threshold: int
@@ -25,17 +25,17 @@ class ProbeSpec:
 
 @dataclass(frozen=True, slots=True)
 class ProbeCounter:
-    """Counts equal answers in a row."""
+    """Counts equal results in a row."""
 
     ok: bool | None = None
     count: int = 0
 
     def observe(self, *, ok: bool) -> "ProbeCounter":
-        """Count one more answer."""
+        """Count a result."""
         return replace(self, count=self.count + 1) if ok is self.ok else ProbeCounter(ok, 1)
 
     def has_reached(self, spec: ProbeSpec) -> bool:
-        """Return whether the answers now count."""
+        """Return whether the threshold is reached."""
         return self.count >= (spec.success_threshold if self.ok else spec.failure_threshold)
 
 

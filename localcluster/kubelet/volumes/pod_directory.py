@@ -31,7 +31,7 @@ class PodDirectory:
         self.volumes = self.path / "volumes"
         self.name_files: dict[str, Path] = {}
         """Path in the container -> file here."""
-        # Empty for ever on the host: containers mount their roots over it, each unseen by others.
+        # Always empty on the host: each container mounts its root over it, in its own namespace.
         self.private_root = self.path / "root"
 
     @property
@@ -40,10 +40,10 @@ class PodDirectory:
         return self.path.exists()
 
     def make(self, name_files: Mapping[str, str]) -> None:
-        """Make the directory; from now on ``exists`` says that the Pod was begun."""
+        """Make the directory; from now on ``exists`` returns True."""
         for directory in (self.volumes, self.private_root):
             directory.mkdir(parents=True, exist_ok=True)
-        # Tokens and Secrets are below; only the user of the kubelet may look.
+        # It contains tokens and Secrets, so only the user of the kubelet may read it.
         self.path.chmod(0o700)
         for target, content in name_files.items():
             path = self.path / target.rpartition("/")[2]
@@ -51,11 +51,11 @@ class PodDirectory:
             self.name_files[target] = path
 
     def write_volumes(self, volumes: Mapping[str, Volume], group: int | None = None) -> None:
-        """Make the volumes that are the Pod's own.
+        """Make the volumes that are not of the host.
 
         Args:
-            volumes: what ``plan_volumes`` returned.
-            group: what they belong to (``fsGroup``), None for the kubelet's.
+            volumes: the result of ``plan_volumes``.
+            group: the group that owns them (``fsGroup``); None for the kubelet's group.
 
         Raises:
             FieldError: a hostPath is not of its type.
@@ -80,7 +80,7 @@ class PodDirectory:
         return path
 
     def read_termination_log(self, container: str) -> str:
-        """Return what a container wrote there."""
+        """Return the content of the termination log."""
         path = self.path / "containers" / container / "termination-log"
         try:
             with path.open("rb") as file:
@@ -89,19 +89,19 @@ class PodDirectory:
             return ""
 
     def make_scratch(self, container: str) -> Path:
-        """Return a directory for a container that has no private root to write into."""
+        """Return a directory for the files of a container that has no private root."""
         path = self.path / "containers" / container / "work"
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def locate_mount(self, plan: MountPlan, volumes: Mapping[str, Volume]) -> Path:
-        """Return what a mount shows; a subPath that is not there becomes a directory."""
+        """Return the path to mount; a missing subPath is created as a directory."""
         base = locate_volume(plan.volume, volumes[plan.volume], self.volumes)
         if not plan.sub_path:
             return base
         path = base / plan.sub_path
         if not path.resolve().is_relative_to(base.resolve()):
-            # A container of the Pod may have planted a link that leads out of the volume.
+            # A container of the Pod may have created a link that leads out of the volume.
             raise FieldError(f"subPath {plan.sub_path} leads out of the volume {plan.volume}")
         if not path.exists():
             path.mkdir(parents=True)
@@ -117,12 +117,12 @@ def _write_directory(path: Path, volume: DirectoryVolume, group: int | None) -> 
     for file in volume.files:
         target = path / file.path
         target.parent.mkdir(parents=True, exist_ok=True)
-        # A retry after a volume that failed finds the files of those before it.
+        # A retry after a failed volume finds the files of the earlier volumes.
         target.unlink(missing_ok=True)
         target.write_bytes(file.content)
         if group is not None:
             os.chown(target, -1, group)
-        # As the kubelet does: the group may read what the owner may.
+        # Like the kubelet: the group may read the files that the owner may read.
         target.chmod(file.mode if group is None else file.mode | stat.S_IRUSR | stat.S_IRGRP)
 
 
@@ -143,5 +143,5 @@ def _check_host_path(path: Path, kind: str) -> None:
     if expected is not None and not expected():
         raise FieldError(f"hostPath type check failed: {path} is not a {kind}")
     if not kind and not path.exists():
-        # As a container runtime does for a bind mount without a source.
+        # Like a container runtime for a bind mount without a source.
         path.mkdir(parents=True, exist_ok=True)

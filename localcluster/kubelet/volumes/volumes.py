@@ -31,11 +31,11 @@ class VolumeFile:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryVolume:
-    """A directory of the Pod's own."""
+    """A directory that belongs to the Pod."""
 
     files: tuple[VolumeFile, ...] = ()
     is_read_only: bool = False
-    """Mounted read-only whatever the mount says, as the kubelet does with everything generated."""
+    """Always mounted read-only, as the kubelet does with all generated volumes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class MountPlan:
 
 
 def list_volume_references(pod: Object) -> set[Reference]:
-    """List the objects a Pod's volumes are made from."""
+    """List the objects that a Pod's volumes refer to."""
     found: set[Reference] = set()
     for volume in pod["spec"].get("volumes") or ():
         if "configMap" in volume:
@@ -79,12 +79,12 @@ def list_volume_references(pod: Object) -> set[Reference]:
 def plan_volumes(
     facts: PodFacts, sources: Sources, account: Mapping[str, bytes]
 ) -> dict[str, Volume]:
-    """Work out every volume of the Pod, and the service account's own.
+    """Plan every volume of the Pod, and that of the service account.
 
     Args:
         facts: the Pod.
-        sources: the objects ``list_volume_references`` names.
-        account: files of the service account: ``token``, ``namespace``, maybe ``ca.crt``.
+        sources: the objects that ``list_volume_references`` lists.
+        account: files of the service account: ``token``, ``namespace`` and, with TLS, ``ca.crt``.
 
     Raises:
         FieldError: a volume cannot be made.
@@ -174,15 +174,15 @@ def _check_relative(path: str) -> str:
 def plan_mounts(
     container: Object, volumes: Mapping[str, Volume], variables: Mapping[str, str]
 ) -> list[MountPlan]:
-    """Work out what is mounted where in a container.
+    """Plan the mounts of a container.
 
     Args:
         container: the container.
-        volumes: what ``plan_volumes`` returned.
+        volumes: the result of ``plan_volumes``.
         variables: the container's environment, for ``subPathExpr``.
 
     Raises:
-        FieldError: it mounts a volume the Pod does not have, or a path outside of it.
+        FieldError: it mounts a volume that the Pod lacks, or a path outside of the volume.
     """
     plans = []
     for mount in container.get("volumeMounts") or ():
@@ -204,5 +204,5 @@ def plan_mounts(
 
 
 def locate_volume(name: str, volume: Volume, directory: Path) -> Path:
-    """Return where a volume is on the host; ``directory`` holds the Pod's own."""
+    """Return the path of a volume on the host; ``directory`` has the Pod's own volumes."""
     return Path(volume.path) if isinstance(volume, HostVolume) else directory / name

@@ -10,6 +10,7 @@ from framework.clock import SystemClock, SystemUids
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
 from framework.kube.resources import EVENTS, PODS, Object
+from localcluster.apiserver.model.options import ContainerLog, LogReadOptions
 from localcluster.apiserver.server import ApiServer
 from localcluster.apiserver.storage import Storage
 from localcluster.kubelet.kubelet import Kubelet
@@ -120,7 +121,9 @@ class Node:
 
     async def wait_for_log(self, pod: str, text: str, container: str = "main") -> None:
         """Wait until a container that runs has printed a text."""
-        stream = self.kubelet.logs.stream("default", pod, container, follow=True)
+        stream = self.kubelet.logs.stream(
+            ContainerLog("default", pod, container), LogReadOptions(follow=True)
+        )
         output = b""
         async with contextlib.aclosing(stream):
             async for piece in stream:
@@ -138,8 +141,8 @@ class Node:
                 return found
             await asyncio.sleep(0.02)
 
-    async def read_log(self, pod: str, container: str = "main", **options: Any) -> str:
-        stream = self.kubelet.logs.stream("default", pod, container, **options)
+    async def read_log(self, pod: str, container: str = "main", uid: str | None = None) -> str:
+        stream = self.kubelet.logs.stream(ContainerLog("default", pod, container, uid))
         return b"".join([piece async for piece in stream]).decode()
 
 

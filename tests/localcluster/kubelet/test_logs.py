@@ -7,6 +7,7 @@ import pytest
 from framework.clock import ManualClock
 from framework.kube.resources import Object
 from localcluster.apiserver.model.errors import StatusError
+from localcluster.apiserver.model.options import ContainerLog, LogReadOptions
 from localcluster.kubelet.logs import LogStore
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -35,8 +36,10 @@ def write(store: LogStore, pod: Object, *lines: str, container: str = "main") ->
     return path
 
 
-async def read(store: LogStore, container: str = "main", **options: Any) -> str:
-    stream = store.stream("ns", "p", container, **options)
+async def read(
+    store: LogStore, container: str = "main", uid: str | None = None, **options: Any
+) -> str:
+    stream = store.stream(ContainerLog("ns", "p", container, uid), LogReadOptions(**options))
     return b"".join([piece async for piece in stream]).decode()
 
 
@@ -78,7 +81,7 @@ async def test_stream_partial_lines_are_joined(store: LogStore) -> None:
 
 async def test_stream_follow_ends_with_the_container(store: LogStore) -> None:
     path = write(store, build_pod(), "a")
-    stream = store.stream("ns", "p", "main", follow=True)
+    stream = store.stream(ContainerLog("ns", "p", "main"), LogReadOptions(follow=True))
     first = await anext(stream)
     with path.open("a") as file:
         file.write("T stdout F b\n")

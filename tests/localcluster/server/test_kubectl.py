@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from framework.kube.tokenurl import url_with_token
+from localcluster.apiserver.model.options import ContainerLog, LogReadOptions
 from tests.localcluster.server.conftest import KUBECTL_TOKEN, open_server
 from tests.support.servers.binaries import find_kubectl
 from tests.support.waiting import HANG_SECONDS
@@ -88,11 +89,9 @@ GUARDED = [
 
 
 class Logs:
-    async def stream(
-        self, namespace: str, pod: str, container: str, **options: object
-    ) -> AsyncIterator[bytes]:
-        yield f"first of {namespace}/{pod}/{container}\n".encode()
-        if options["follow"]:
+    async def stream(self, log: ContainerLog, options: LogReadOptions) -> AsyncIterator[bytes]:
+        yield f"first of {log.namespace}/{log.pod}/{log.container}\n".encode()
+        if options.follow:
             yield b"second\n"
 
 

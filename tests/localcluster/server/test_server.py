@@ -15,6 +15,7 @@ from framework.clock import SystemClock
 from framework.kube.tokenurl import url_with_token
 from localcluster.apiserver.engine import history
 from localcluster.apiserver.model.errors import StatusError
+from localcluster.apiserver.model.options import ContainerLog, LogReadOptions
 from localcluster.apiserver.server import ApiServer, PortInUseError
 from localcluster.apiserver.storage import Watch
 from tests.contract.apiclient import JSON_PATCH, TABLE, Answer, Object, config_map, owned_by, pod
@@ -151,11 +152,9 @@ class Logs:
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
 
-    async def stream(
-        self, namespace: str, pod: str, container: str, **options: Any
-    ) -> AsyncIterator[bytes]:
-        self.asked.append((namespace, pod, container, options))
-        if options["previous"]:
+    async def stream(self, log: ContainerLog, options: LogReadOptions) -> AsyncIterator[bytes]:
+        self.asked.append((log, options))
+        if options.previous:
             raise StatusError(400, "BadRequest", "no previous container")
         yield b"one\n"
         yield b"two\n"
@@ -173,16 +172,16 @@ async def test_log_is_streamed_with_its_options() -> None:
         logs, follow="true", tailLines=5, limitBytes=9, sinceTime="2026-01-02T03:04:05Z"
     )
     assert answer.body == "one\ntwo\n"
-    options = {
-        "follow": True,
-        "tail_lines": 5,
-        "since_seconds": None,
-        "since_time": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
-        "previous": False,
-        "timestamps": False,
-        "limit_bytes": 9,
-    }
-    assert logs.asked == [("default", "one", "main", options)]
+    options = LogReadOptions(
+        follow=True,
+        previous=False,
+        timestamps=False,
+        tail_lines=5,
+        since_seconds=None,
+        since_time=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        limit_bytes=9,
+    )
+    assert logs.asked == [(ContainerLog("default", "one", "main"), options)]
 
 
 async def test_log_with_an_invalid_time_is_refused() -> None:

@@ -20,6 +20,7 @@ from framework.clock import SystemClock, SystemRandom, SystemUids
 from framework.kube.client import KubeClient, PatchContent
 from framework.kube.listwatch import ListWatch
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
+from localcluster.apiserver.model.options import ContainerLog, LogReadOptions
 from localcluster.cluster import NODE_NAME, ClusterOptions, LocalCluster
 from localcluster.kubelet.container.sandbox import Isolation
 from localcluster.kubelet.logs import KeptLog
@@ -303,7 +304,7 @@ class GangCluster:
 
     async def read_log(self, pod: str, container: str = MAIN, number: int = 0) -> str:
         uid = await self.wait_for_pod(pod, number)
-        pieces = self.cluster.logs.stream(NAMESPACE, pod, container, uid=uid)
+        pieces = self.cluster.logs.stream(ContainerLog(NAMESPACE, pod, container, uid))
         return b"".join([piece async for piece in pieces]).decode()
 
     async def wait_for_log(
@@ -312,7 +313,9 @@ class GangCluster:
         """Wait until one line of a running container's log holds all these texts; return it."""
         uid = await self.wait_for_pod(pod, number)
         await self.wait_for(f"start of {container} of {pod}", is_started(uid, container))
-        pieces = self.cluster.logs.stream(NAMESPACE, pod, container, follow=True, uid=uid)
+        pieces = self.cluster.logs.stream(
+            ContainerLog(NAMESPACE, pod, container, uid), LogReadOptions(follow=True)
+        )
         output = ""
         try:
             async with asyncio.timeout(HANG_SECONDS), contextlib.aclosing(pieces):
