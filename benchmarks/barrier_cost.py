@@ -1,4 +1,4 @@
-"""What a barrier costs that passes at its first look: CPU, peak memory, time.
+"""Cost of a barrier that passes at its first observation: CPU, peak memory, time.
 
 Run by people::
 
@@ -17,7 +17,7 @@ from benchmarks.gang import Bench
 from benchmarks.measuring import describe_machine
 from tests.support.servers.binaries import find_binaries
 
-# A child's peak begins with what it was forked from: this small one, not the benchmark.
+# The peak of a child includes the memory of its parent, so a small parent forks it.
 _SPAWNER = """
 import os, sys, time
 started = time.monotonic()
@@ -55,11 +55,11 @@ def run_once(command: list[str], env: dict[str, str]) -> Cost:
 
 
 async def run(options: argparse.Namespace) -> None:
-    """Release a gang, then run one of its barriers again and again, the modes in turns."""
+    """Release a gang, then run one of its barriers repeatedly, in each mode in turn."""
     async with Bench.open(find_binaries(os.environ, build=True)) as bench:
         pods = await bench.create_gang("cost", options.size)
         await bench.start_pods(pods)
-        # A first one waits for the roster.
+        # The first barrier waits for the roster.
         command = bench.build_command()
         await asyncio.to_thread(run_once, command, bench.build_env(pods[0], "off"))
         costs: dict[str, list[Cost]] = {mode: [] for mode in options.modes}

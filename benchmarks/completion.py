@@ -1,12 +1,12 @@
-"""Completion of names, and the help: what a user at a shell waits for.
+"""Time of the completion of names and of the help, for which a user at a shell waits.
 
 Run by people::
 
     python -m benchmarks.completion --frameworks 20
 
 Each program is the installed ``framework``, started as bash starts it for a Tab key, on a real API
-server. The programs take turns, beside a Python that does nothing: where other programs run, only
-the ratio to it means something. Linux only.
+server. The programs take turns with a Python that does nothing: on a busy machine, only the ratio
+to it is meaningful. Linux only.
 """
 
 import argparse
@@ -41,7 +41,7 @@ class Case:
     command: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     answer: str = ""
-    """What must be in its output."""
+    """Text that its output must contain."""
 
 
 def build_completion(line: str, answer: str) -> Case:

@@ -5,9 +5,9 @@ Run by people::
     python -m benchmarks.epochs 10 100 1000 --runs 5
 
 The API server, the controller and the agent of rank 0, which serves the start barrier, are real
-programs. The other members are light (``tests.support.fakes.lightmember``): the code of agents
-decides, and they watch and connect as agents do, but all of them are in the process of the
-benchmark, and nothing is started in them. In each round one of them fails.
+programs. The other members are light (``tests.support.fakes.lightmember``): they decide by the code
+of agents, and watch and connect like agents, but all of them are in the process of the benchmark,
+and none starts a program. In each round one of them fails.
 """
 
 import argparse
@@ -45,7 +45,7 @@ class Round(NamedTuple):
     seen_first: float
     """Until the first of the other members has seen the next epoch."""
     seen_last: float
-    """Until all of them have; so all their processes have ended."""
+    """Until all other members have seen it, so that all their processes have ended."""
     agreed: float
     """Until the start barrier has released all."""
     agent_cpu: float
@@ -84,7 +84,7 @@ async def measure(access: Access, size: int, runs: int, folder: Path) -> list[Ro
     config = load_kube_config(None, access.kubeconfig, {})
     async with KubeClient(config, user_agent="benchmark", clock=clock) as kube:
         gang = LargeGang(policed, kube, folder, size, 1)
-        # On a busy machine it cannot renew a Lease while a thousand Pods are created.
+        # On a busy machine, a controller cannot renew a Lease while a thousand Pods are created.
         controller = Controller(deployed, "--no-leader-elect")
         supervision = asyncio.create_task(controller.supervise())
         try:
@@ -98,7 +98,7 @@ async def measure(access: Access, size: int, runs: int, folder: Path) -> list[Ro
                 await gang.wait_for_epoch(0)
                 rounds = []
                 for epoch in range(runs):
-                    # What the epoch before leads to is over.
+                    # Wait for the end of all effects of the last epoch.
                     await gang.wait_for_epoch(epoch)
                     await asyncio.sleep(_SETTLE_SECONDS)
                     index = draw.choice(list(gang.members))

@@ -1,7 +1,7 @@
 """A node and its kubelet for thousands of Pods: no processes, two status patches a Pod.
 
-Unlike ``tests.support.fakes.kubelet`` it decodes only what it needs, so that it takes little of the
-CPU that is measured.
+Unlike ``tests.support.fakes.kubelet``, it decodes only the fields that it needs, so that it uses
+little of the CPU time that is measured.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from framework.kube.stream import LineSplitter
 _BINDINGS = Resource("", "v1", "bindings", "Binding", namespaced=True)
 _RETRY_SECONDS = 0.2
 _TRIES = 10
-# As many connections as the requests need: each costs the server a TLS handshake.
+# Few connections, because each costs the server a TLS handshake.
 _CONCURRENCY = 48
 
 
 class Meta(msgspec.Struct):
-    """Metadata, as far as a benchmark needs it."""
+    """The metadata that a benchmark needs."""
 
     name: str
     namespace: str = ""
@@ -77,9 +77,9 @@ _Decoded = TypeVar("_Decoded")
 async def watch(
     client: KubeClient, path: str, decode: Callable[[bytes], _Decoded]
 ) -> AsyncGenerator[tuple[str, _Decoded]]:
-    """Yield (type, object) for ever, beginning with what exists.
+    """Yield (type, object) for ever, beginning with the existing objects.
 
-    A watch that ended goes on where it stood; where the server has forgotten that, it begins again.
+    After its end, a watch continues at its last version, or begins again if the server forgot it.
     """
     version = ""
     while True:
@@ -135,7 +135,7 @@ class FakeNode:
         self._addresses = 0
         self._watcher: asyncio.Task[None] | None = None
         self.pods: dict[str, Pod] = {}
-        """Those not yet deleted, by name."""
+        """The Pods that are not deleted, by name."""
         self.changed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
@@ -194,7 +194,7 @@ class FakeNode:
         if event == "DELETED":
             self.pods.pop(pod.metadata.name, None)
         elif pod.metadata.deletionTimestamp is not None:
-            # Without a grace period the server removes it by itself.
+            # Without a grace period, the server removes the Pod.
             if pod.metadata.deletionGracePeriodSeconds and uid not in self._removed:
                 self._removed.add(uid)
                 self._spawn(self._remove(pod), f"remove-{uid}")
@@ -244,7 +244,7 @@ class FakeNode:
         )
 
     async def _insist(self, send: Callable[[], Awaitable[object]]) -> None:
-        """Send until it is done or the Pod is gone: a Pod that got stuck would end no run."""
+        """Send until success, or until the Pod is gone: with a stuck Pod, the run would not end."""
         for _ in range(_TRIES):
             try:
                 async with self._limit:

@@ -1,8 +1,8 @@
-"""The floor: a controller that sends only the requests no controller of Frameworks can avoid.
+"""The floor: a controller that sends only the requests that no controller can avoid.
 
 Started by ``benchmarks.frameworks --floor``. For each Framework: five status writes, the attempt
-ConfigMap and each Pod created and deleted, each as soon as what it relies on is there. It knows
-neither failures nor retries nor specs that change, publishes no roster and survives nothing.
+ConfigMap and each Pod created and deleted, each as soon as its preconditions hold. It has no
+failures, retries, changes of specs, rosters and restarts.
 """
 
 import argparse
@@ -44,7 +44,7 @@ _decode_pod = msgspec.json.Decoder(_Pod).decode
 
 @dataclass
 class Progress:
-    """What has been seen of one Framework's objects."""
+    """The observed state of the objects of a Framework."""
 
     total: int
     running: set[str] = field(default_factory=set)
@@ -93,14 +93,14 @@ class Floor:
         name = pod.metadata.name
         progress = self._progress.get(pod.metadata.annotations.get(constants.FRAMEWORK_NAME, ""))
         if progress is not None and pod.status.phase in {"Running", "Succeeded"}:
-            # A watch that was cut off may show the end only.
+            # After an interrupted watch, only the end may be seen.
             progress.running.add(name)
             if pod.status.phase == "Succeeded":
                 progress.succeeded.add(name)
             progress.changed.set()
 
     async def _carry(self, framework: Framework) -> None:
-        """Carry one Framework from its creation to its end."""
+        """Run a Framework from its creation to its end."""
         meta = framework.metadata
         roles = framework.spec.task_roles
         progress = Progress(sum(role.task_number for role in roles))
@@ -108,7 +108,7 @@ class Floor:
         now = self._clock.now().replace(microsecond=0)
         framework = await self._write(framework, new_framework_status(framework, now))
         created = await self._create(CONFIGMAPS, meta.namespace, build_configmap(framework))
-        framework = await self._write(framework, _note_configmap(_status(framework), created))
+        framework = await self._write(framework, _record_configmap(_status(framework), created))
         pods = await asyncio.gather(
             *(
                 self._create(PODS, meta.namespace, build_pod(framework, TaskKey(role.name, index)))
@@ -139,7 +139,7 @@ class Floor:
 
     async def _delete(self, resource: Resource, namespace: str, name: str, uid: str) -> None:
         async with self._limit:
-            # No Pod is left, so the garbage collector has nothing to wait for.
+            # No Pod is left, so a deletion in the foreground is not needed.
             await self._client.delete(resource, namespace, name, uid=uid, propagation="Background")
 
     async def _write(self, framework: Framework, status: FrameworkStatus) -> Framework:
@@ -169,7 +169,7 @@ def _status(framework: Framework) -> FrameworkStatus:
     return framework.status
 
 
-def _note_configmap(status: FrameworkStatus, created: Object) -> FrameworkStatus:
+def _record_configmap(status: FrameworkStatus, created: Object) -> FrameworkStatus:
     attempt = replace(
         status.attempt_status,
         configmap_uid=created["metadata"]["uid"],

@@ -5,8 +5,8 @@ Run by people::
     python -m benchmarks.frameworks 1x100 200x4 --floor --repeat 3
     python -m benchmarks.frameworks 500x1 --controller other='cd DIR && exec ./their-controller'
 
-Each run has a control plane of its own (fresh etcd) and a fresh controller; the arms take turns
-within one round, so that a change of the machine's load hits all of them. See README.md.
+Each run has a control plane of its own (new etcd) and a new controller; the arms take turns within
+a round, so that a change of the machine's load affects all of them. See README.md.
 """
 
 import argparse
@@ -57,7 +57,7 @@ _STATUS_RESOURCES = ("frameworks", "frameworks/status")
 
 
 class Workload(NamedTuple):
-    """So many Frameworks of so many Tasks."""
+    """A number of Frameworks, and the number of Tasks of each."""
 
     frameworks: int
     tasks: int
@@ -76,26 +76,31 @@ class Arm(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """What one run gave."""
+    """The measurements of a run."""
 
     wall_seconds: float
+    """Elapsed time."""
     cpu_seconds: float
+    """CPU time of the controller."""
     peak_rss_mib: float
+    """Peak memory of the controller."""
     server: ServerCounters
+    """Counters of the API server."""
     total_cpu_seconds: float
-    """Of this benchmark and all it started: what wall is made of on a busy machine."""
+    """CPU time of this benchmark and its children, which determines the time on a busy machine."""
     other_cpu_share: float
-    """Cores that programs outside this benchmark kept busy meanwhile."""
+    """Cores that other programs used meanwhile."""
     own_metrics: dict[str, float]
+    """Metrics of the controller; empty for a controller without them."""
 
     @property
     def status_writes(self) -> int:
-        """Count the writes of a Framework's status that were carried out."""
+        """Count the successful writes of a Framework's status."""
         return self._count("200")
 
     @property
     def conflicts(self) -> int:
-        """Count those refused for an old resourceVersion."""
+        """Count the writes that were refused because of an old resourceVersion."""
         return self._count("409")
 
     def _count(self, code: str) -> int:
@@ -116,7 +121,7 @@ class _Framework(msgspec.Struct):
 
 
 class CompletionWatch:
-    """Sees Frameworks complete."""
+    """Watches the completion of Frameworks."""
 
     def __init__(self, client: KubeClient) -> None:
         """Prepare."""
@@ -169,7 +174,7 @@ def build_framework(name: str, tasks: int) -> Object:
 
 
 async def submit(client: KubeClient, prefix: str, workload: Workload) -> set[str]:
-    """Create a workload's Frameworks; give their names."""
+    """Create a workload's Frameworks; return their names."""
     names = [f"{prefix}{number}" for number in range(workload.frameworks)]
     limit = asyncio.Semaphore(_SUBMITTERS)
 
@@ -182,7 +187,7 @@ async def submit(client: KubeClient, prefix: str, workload: Workload) -> set[str
 
 
 async def warm_up(client: KubeClient) -> set[str]:
-    """Create the first Framework, whatever the controller does with its CRD at its start."""
+    """Create the first Framework, as soon as the server accepts it."""
     while True:
         try:
             return await submit(client, "warm", Workload(1, 2))
@@ -211,7 +216,7 @@ async def run_workload(
         follower = asyncio.create_task(completions.follow(), name="completions")
         try:
             async with asyncio.timeout(_WARM_UP_SECONDS):
-                # The first one waits until the controller runs, and opens connections.
+                # The first Framework waits until the controller has opened its connections.
                 await completions.wait_completed(await warm_up(client))
             machine, server = read_machine(), await read_server(client)
             cpu_seconds, started_at = read_cpu_seconds(child.pid), clock.monotonic()
@@ -236,7 +241,7 @@ async def run_workload(
 
 
 def read_own_metrics(port: int) -> dict[str, float]:
-    """Read what our controller counted, the warm-up included."""
+    """Read the metrics of our controller, with the warm-up."""
     text = str(JsonHttp(f"http://127.0.0.1:{port}", "", None).request("GET", "/metrics")[1])
     lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
     wanted = ("_decision_seconds_count", "_decision_seconds_sum", "_conflicts_total", "_writes_")
@@ -273,14 +278,14 @@ def run_once(
                 return None
             finally:
                 child.terminate()
-                # What a shell command left running would disturb the next run.
+                # Processes that a shell command has left would disturb the next run.
                 child.kill()
     finally:
         plane.stop()
 
 
 def build_arms(options: argparse.Namespace) -> list[Arm]:
-    """Build the arms the command line asks for, ours first."""
+    """Build the arms of the command line, ours first."""
     ours = [sys.executable, "-m", "controller"]
     ours += ["--kubeconfig", "{kubeconfig}", "--health-port", "{port}"]
     arms = [Arm(OURS, ours, has_metrics=True)]
@@ -319,7 +324,7 @@ def report_requests(requests: Counter[tuple[str, str, str]]) -> None:
 
 
 def compare(pairs: list[tuple[Result, Result]]) -> str:
-    """Describe the medians of the ratios of the pairs, each of which ran next to each other."""
+    """Describe the medians of the ratios of pairs of adjacent runs."""
     wall = statistics.median(a.wall_seconds / b.wall_seconds for a, b in pairs)
     total = statistics.median(a.total_cpu_seconds / b.total_cpu_seconds for a, b in pairs)
     own = statistics.median(a.cpu_seconds / max(b.cpu_seconds, 0.01) for a, b in pairs)
@@ -327,7 +332,7 @@ def compare(pairs: list[tuple[Result, Result]]) -> str:
 
 
 def report_medians(workload: Workload, results: dict[str, list[Result | None]]) -> None:
-    """Print each arm's medians and ours in relation to it."""
+    """Print each arm's medians, and the ratios of ours to them."""
     for name, all_runs in results.items():
         runs = [run for run in all_runs if run is not None]
         if not runs:

@@ -27,7 +27,7 @@ class Bench:
     """A control plane, our controller, a node that starts Pods on request, a folder for files."""
 
     def __init__(self, access: Access, client: KubeClient, node: FakeNode, folder: Path) -> None:
-        """Join what ``open`` started."""
+        """Use the parts that ``open`` has started."""
         self._access = access
         self._node = node
         self._folder = folder
@@ -37,7 +37,7 @@ class Bench:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(cls, binaries: Binaries) -> AsyncIterator[Self]:
-        """Start everything; stop it when the block is left."""
+        """Start everything; stop it at the end of the block."""
         clock = SystemClock()
         plane = ControlPlane(binaries)
         with contextlib.ExitStack() as stack:
@@ -51,7 +51,7 @@ class Bench:
                 yield cls(access, client, node, folder)
 
     async def create_gang(self, name: str, size: int) -> list[Pod]:
-        """Create a Framework; give its Pods once all are there, none of them started."""
+        """Create a Framework; return its Pods when all exist, before any of them starts."""
         await self.client.create(FRAMEWORKS, _NAMESPACE, build_framework(name, size))
         async with asyncio.timeout(_READY_SECONDS):
             while True:
@@ -71,7 +71,7 @@ class Bench:
         return [sys.executable, "-m", "barrier"]
 
     def build_env(self, pod: Pod, framework_json: str) -> dict[str, str]:
-        """Build the environment of a Pod's barrier as its kubelet would."""
+        """Build the environment of a Pod's barrier, like its kubelet."""
         folder = self._folder / pod.metadata.name
         folder.mkdir(exist_ok=True)
         # A kubelet makes the file before it starts the container.

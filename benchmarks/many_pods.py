@@ -66,11 +66,11 @@ class Bench:
     """One round after another."""
 
     def __init__(self, program: Path, pods: int, limit_seconds: float) -> None:
-        """Run ``program`` with so many Pods; each step may take so long."""
+        """Run ``program`` with ``pods`` Pods; ``limit_seconds`` is the limit of a step."""
         self._program = str(program)
         self._pods = pods
         self._limit_seconds = limit_seconds
-        # No other program sleeps so long.
+        # No other program sleeps for exactly this time.
         self._sleep = f"{100_000 + os.getpid()}.5"
 
     def run_round(self, directory: Path) -> Round:

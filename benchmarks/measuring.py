@@ -1,4 +1,4 @@
-"""What a benchmark reads of the machine, of processes and of an API server's metrics.
+"""Reads measurements of the machine, of processes and of an API server.
 
 Linux only: processes are read in /proc.
 """
@@ -17,13 +17,13 @@ _SAMPLE = re.compile(r"^([a-z_]+)(?:\{(.*)\})? ([0-9.e+-]+|NaN)$")
 _LABEL = re.compile(r'([a-z_]+)="([^"]*)"')
 _REQUESTS = "apiserver_request_total"
 _SERVER_CPU = "process_cpu_seconds_total"
-# Reads of resources that no controller of Frameworks asks for: the servers talk among themselves.
+# The resources that a controller of Frameworks uses; the servers themselves request others.
 _RESOURCES = frozenset({"configmaps", "events", "frameworks", "leases", "pods", "secrets"})
 
 
 @dataclass(frozen=True)
 class ServerCounters:
-    """What an API server has counted since its start."""
+    """The counters of an API server since its start."""
 
     requests: Counter[tuple[str, str, str]]
     """By resource with subresource, verb, HTTP status."""
@@ -38,7 +38,7 @@ class ServerCounters:
 
 @dataclass(frozen=True)
 class MachineTimes:
-    """CPU seconds the machine has spent, and this benchmark's share of them."""
+    """CPU seconds of the machine, and the part of this benchmark."""
 
     busy_seconds: float
     own_seconds: float
@@ -66,7 +66,7 @@ async def read_server(client: KubeClient) -> ServerCounters:
 
 
 async def read_metric(client: KubeClient, name: str, wanted: dict[str, str]) -> float:
-    """Sum the samples of one metric that carry all of the labels wanted."""
+    """Sum the samples of a metric that have all wanted labels."""
     text = (await client.get_raw("/metrics")).decode()
     matches = (_SAMPLE.match(line) for line in text.splitlines() if line.startswith(name))
     return sum(
@@ -82,7 +82,7 @@ def read_cpu_seconds(pid: int) -> float:
 
 
 def read_peak_rss_mib(pid: int) -> float:
-    """Read the greatest resident set a process has had."""
+    """Read the maximum of the resident set of a process."""
     for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
@@ -90,7 +90,7 @@ def read_peak_rss_mib(pid: int) -> float:
 
 
 def read_machine() -> MachineTimes:
-    """Read the whole machine's CPU time, and that of this process and all below it."""
+    """Read the CPU time of the machine, and that of this process and its descendants."""
     first = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()
     user, nice, system, _idle, _iowait, irq, softirq = map(int, first[1:8])
     busy = (user + nice + system + irq + softirq) / _TICKS
@@ -121,7 +121,7 @@ def _read_tree() -> dict[int, float]:
             except (OSError, ValueError):
                 continue
     tree = {os.getpid(): stats[os.getpid()][1]}
-    # Children have greater ids than their parents, but for ids that start over.
+    # Children have greater ids than their parents, except after ids wrapped around.
     for pid, (parent, cpu) in sorted(stats.items()):
         if parent in tree:
             tree[pid] = cpu
@@ -129,7 +129,7 @@ def _read_tree() -> dict[int, float]:
 
 
 def _read_stat(pid: int) -> tuple[int, float]:
-    """Read (parent, CPU seconds); those of ended children count with their parent."""
+    """Read (parent, CPU seconds); the seconds of ended children count for their parent."""
     text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     fields = text.rpartition(")")[2].split()
     own = int(fields[11]) + int(fields[12])

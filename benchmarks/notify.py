@@ -4,9 +4,9 @@ Run by people::
 
     python -m benchmarks.notify --runs 30 --members 4
 
-The API server is the local cluster's, the agent is ``run`` round a process that notes when it was
-told, by each way. The debounce is off: what is measured comes before it. Beside the latency the
-benchmark tells how many programs wanted a core meanwhile.
+The API server is that of the local cluster. The agent is ``run`` around a process that prints when
+it was notified, by each way. The debounce is off, because it comes after the measured part. Beside
+the latency, the benchmark reports how many programs wanted a core meanwhile.
 """
 
 import argparse
@@ -77,7 +77,7 @@ WAYS = {
 
 
 @contextmanager
-def run_told(
+def run_notified(
     publisher: Publisher, access: Access, volume: Path, way: str
 ) -> Iterator[subprocess.Popen[str]]:
     """Run an agent around a process that prints when it was notified."""
@@ -102,11 +102,11 @@ def run_told(
 
 
 def measure(publisher: Publisher, access: Access, volume: Path, options: argparse.Namespace) -> str:
-    """Publish again and again; describe how long the process took to hear of it."""
+    """Publish repeatedly; describe the time until the process was notified."""
     roster = build_gang(options.members)
     publisher.publish(roster)
     seconds, loads = [], []
-    with run_told(publisher, access, volume, options.way) as child:
+    with run_notified(publisher, access, volume, options.way) as child:
         if child.stdout is None or child.stdout.readline() != "ready\n":
             raise RuntimeError("the process was not started")
         for number in range(options.runs):

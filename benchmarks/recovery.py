@@ -7,8 +7,8 @@ Run by people::
     python -m benchmarks.recovery --runs 5 4 32
 
 Each number of ranks and each way is measured on a local cluster of its own. In each round one rank
-is killed. A process "trains" as soon as its command runs; but for the plain restart, all commands
-are restarted by the wrapper, ``rendezvous run``.
+is killed. A process "trains" as soon as its command runs. The wrapper, ``rendezvous run``, restarts
+all commands, except in a plain restart.
 """
 
 import argparse
@@ -29,8 +29,8 @@ _POLL_SECONDS = 0.01
 _SETTLE_SECONDS = 1.0
 _MAX_RESTARTS = 100
 _NANOSECONDS = 1e9
-# A command has `$$` for `$`. Each start adds a line with its time. A rank that is to die writes its
-# time of death, and one that is ended the time of that.
+# A command has `$$` for `$`. Each start adds a line with its time. A rank that dies writes the time
+# before; a rank that is ended writes the time of the signal.
 _SCRIPT = """
 me=/gate/$FC_FRAMEWORK_NAME-$FC_TASK_INDEX
 trap 'date +%s%N >"$me.ended"; exit 143' TERM
@@ -63,14 +63,14 @@ class Recovered(NamedTuple):
     started: float
     """Until all ranks that restart have started again."""
     ended: float
-    """Until the last of the others was ended; 0 where they train on."""
+    """Until the last of the others was ended; 0 if they train on."""
 
 
 class Ranks:
-    """The commands of one gang, as files say it."""
+    """The commands of a gang, observed by their files."""
 
     def __init__(self, gate: Path, way: str, count: int) -> None:
-        """Look at the gang of this way."""
+        """Observe the gang of this way."""
         self._is_plain = way == PLAIN
         self._paths = [gate / f"{way}-{index}" for index in range(count)]
 
@@ -96,7 +96,7 @@ class Ranks:
         )
 
     async def wait_for_starts(self, known: list[int]) -> None:
-        """Wait until each rank has started more often than it is known."""
+        """Wait until each rank has more starts than the known ones."""
         # Other processes write the files.
         while any(map(ge, known, map(len, self.list_starts()))):  # noqa: ASYNC110
             await asyncio.sleep(_POLL_SECONDS)
@@ -119,7 +119,7 @@ async def measure(way: str, ranks: int, runs: int, directory: Path) -> list[Reco
         await gang.wait_for_starts([0] * ranks)
         rounds = []
         for run in range(runs):
-            # What follows a recovery is over: acknowledgements, Pods that go.
+            # Wait for the end of all effects of a recovery: acknowledgements, deletions of Pods.
             await asyncio.sleep(_SETTLE_SECONDS)
             rounds.append(await gang.kill((run + 1) % ranks))
         count = sum(len(uids) for uids in world.list_pods(way).values())

@@ -4,10 +4,10 @@ Run by people::
 
     python -m benchmarks.release 10 50 100 1000 --repeat 3
 
-Up to ``--processes`` barriers are real processes; in a larger gang the rest are watches that a
-driver opens exactly as a barrier does, and that count as released when the roster arrives. A
-process has ended when its pidfd says so: from then on whoever started it, a kubelet's runtime too,
-may take its exit code. Linux only.
+Up to ``--processes`` barriers are real processes; in a larger gang, the others are watches that a
+driver opens exactly like a barrier, and that count as released when the roster arrives. The end of
+a process is measured by its pidfd: from then on its parent, for example the runtime of a kubelet,
+can read its exit code. Linux only.
 """
 
 import argparse
@@ -43,7 +43,7 @@ async def count_watches(bench: Bench) -> int:
 
 
 async def wait_for_watches(bench: Bench, count: int) -> None:
-    """Wait until so many more ConfigMap watches are open, and for the noise of that to pass."""
+    """Wait until ``count`` watches of ConfigMaps are open and the server is idle again."""
     async with asyncio.timeout(_WAIT_SECONDS):
         # The server does not report when a watch is open.
         while await count_watches(bench) < count:  # noqa: ASYNC110 polls a server
@@ -52,7 +52,7 @@ async def wait_for_watches(bench: Bench, count: int) -> None:
 
 
 class Release:
-    """One gang being released: who has ended, and when."""
+    """The release of a gang: the times at which barriers ended."""
 
     def __init__(self, bench: Bench, framework: str, mode: str) -> None:
         """Measure ``framework``; ``mode`` is BARRIER_FRAMEWORK_JSON, or the driver alone."""
@@ -64,13 +64,13 @@ class Release:
         self._cpu_before: dict[int, float] = {}
         self.ended_at: list[float] = []
         self.cpu_seconds: list[float] = []
-        """What each process took after the release."""
+        """CPU time of each process after the release."""
 
     async def run_barrier(self, pod: Pod) -> None:
         """Run a barrier to its end."""
         env = self._bench.build_env(pod, self._mode)
         async with self._limit:
-            # By subprocess, because asyncio asks each of its children at the end of any of them.
+            # With subprocess, because asyncio checks all of its children at the end of each.
             child = await asyncio.to_thread(
                 subprocess.Popen,
                 self._bench.build_command(),
@@ -91,7 +91,7 @@ class Release:
             raise RuntimeError(f"the barrier of {pod.metadata.name} ended with {code}")
 
     async def _wait_for_end(self, pid: int) -> float:
-        """Wait until a process has ended, which leaves it to be reaped; return the time."""
+        """Wait for the end of a process without reaping it; return the time."""
         ended: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
         def note() -> None:
@@ -122,7 +122,7 @@ class Release:
         self.ended_at.append(self._clock.monotonic())
 
     async def release(self, pod: Pod) -> tuple[float, float]:
-        """Give the last Pod its address; return when that was sent and when it was answered."""
+        """Give the last Pod its address; return the times of the request and of the answer."""
         for pid in self._cpu_before:
             self._cpu_before[pid] = read_cpu(pid)
         sent_at = self._clock.monotonic()
@@ -131,12 +131,12 @@ class Release:
 
 
 def read_cpu(pid: int) -> float:
-    """Read the CPU seconds of a process of one thread, which may have ended; finer than ticks."""
+    """Read the CPU seconds of a process of one thread, which may have ended, finer than ticks."""
     return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[0]) / 1e9
 
 
 def describe_cpu(seconds: list[float]) -> str:
-    """Render the median of what the barriers took."""
+    """Render the median of the CPU time of the barriers."""
     return f"{statistics.median(seconds) * 1000:.2f} ms" if seconds else "-"
 
 

@@ -1,13 +1,13 @@
-"""Lays out what one image adds to its base, in the build stage of each Dockerfile.
+"""Writes the files that an image adds to its base, in the build stage of each Dockerfile.
 
 usage: python3 images/stage.py NAME ROOT
 
 Called in the root of a checkout; standard library only, because the base has nothing else. Writes
-``ROOT/opt/frameworkbarrier`` (locked packages, the rooms of ``images/NAME/contents.toml``, a
+``ROOT/opt/frameworkbarrier`` (locked packages, the packages in ``images/NAME/contents.toml``, a
 ``__main__.py`` to run them, all byte-compiled; and ``wheels.sha256``, which lists the packages'
 wheels with their hashes, for the provenance statement) and ``ROOT/usr/local/bin/framework-NAME``.
-Wheels in ``build/wheels`` are taken instead of an index. Equal input gives equal bytes: no time is
-kept.
+Wheels in ``build/wheels`` are used instead of an index. Equal input gives equal bytes, because no
+time is stored.
 """
 
 import compileall
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> None:
     home.mkdir(parents=True)
     _install_locked(folder / "requirements.txt", home)
     for room in ["LICENSE", *contents["rooms"]]:
-        _copy_room(Path(room), home / room)
+        _copy_package(Path(room), home / room)
     (home / "__main__.py").write_text(_MAIN.format(program=contents["program"]))
     _compile(home, root)
     _write_launcher(root, contents["program"])
@@ -66,9 +66,9 @@ def main(arguments: list[str]) -> None:
 
 
 def _install_locked(requirements: Path, home: Path) -> None:
-    """Install with pip, which a base without it finds among the wheels."""
+    """Install with pip; for a base without pip, it is one of the wheels."""
     environment = dict(os.environ)
-    # The file lists each package; tools/installlocked says why pip may not resolve.
+    # The file lists each package; tools/installlocked explains why pip must not resolve.
     options = ["--no-compile", "--require-hashes", "--no-deps", "--only-binary=:all:"]
     options += ["--no-cache-dir"]
     if any(_WHEELS.glob("*.whl")):
@@ -81,12 +81,12 @@ def _install_locked(requirements: Path, home: Path) -> None:
         subprocess.run([*command, *options, "-r", requirements], check=True, env=environment)
         wheels = _render_wheel_list(json.loads(report.read_text(encoding="utf-8")))
     (home / _WHEEL_LIST).write_text(wheels, encoding="utf-8")
-    # Console scripts of the packages: their first line names the Python of this stage.
+    # The console scripts of the packages: their first line has the Python of this stage.
     shutil.rmtree(home / "bin", ignore_errors=True)
 
 
 def _render_wheel_list(report: dict[str, Any]) -> str:
-    """Render pip's report of an installation as sha256sum lists files."""
+    """Render pip's report of an installation in the form of sha256sum."""
     lines = []
     for item in report["install"]:
         source = item["download_info"]
@@ -95,7 +95,7 @@ def _render_wheel_list(report: dict[str, Any]) -> str:
     return "".join(sorted(lines, key=lambda line: line.split()[1]))
 
 
-def _copy_room(source: Path, target: Path) -> None:
+def _copy_package(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
         shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
@@ -104,7 +104,7 @@ def _copy_room(source: Path, target: Path) -> None:
 
 
 def _compile(home: Path, root: Path) -> None:
-    """Compile for this Python, checked against nothing at run time: the image never changes."""
+    """Compile for this Python, without checks at run time, because the image never changes."""
     compiled = compileall.compile_dir(
         home,
         quiet=1,
@@ -117,7 +117,7 @@ def _compile(home: Path, root: Path) -> None:
 
 
 def _write_launcher(root: Path, program: str) -> None:
-    """Put the console script's name on the PATH, for Pods that set `command` themselves."""
+    """Write the console script on the PATH, for Pods that set `command`."""
     launcher = root / "usr/local/bin" / f"framework-{program}"
     launcher.parent.mkdir(parents=True)
     launcher.write_text(_LAUNCHER.format(home=_HOME, program=program))
@@ -125,7 +125,7 @@ def _write_launcher(root: Path, program: str) -> None:
 
 
 def _open_to_all(root: Path) -> None:
-    """Let the image's user read everything, whatever the umask of who made the checkout."""
+    """Let the image's user read all files, for any umask of the checkout."""
     for path in [root, *root.rglob("*")]:
         is_program = path.is_dir() or path.stat().st_mode & stat.S_IXUSR
         path.chmod(0o755 if is_program else 0o644)

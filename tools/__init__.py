@@ -1,1 +1,1 @@
-"""Programs for developers, called by the Makefile; nothing in the product imports them."""
+"""Programs for developers, called by the Makefile; the product does not import them."""

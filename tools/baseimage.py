@@ -1,9 +1,9 @@
-"""The base of the three images, which images/base names by tag and digest.
+"""The base of the three images; images/base has its name with tag and digest.
 
 Called by ``tools.images`` and ``tools.manifests`` (which writes the same name into the
 Dockerfiles), and by ``make base-digest``, which asks the registry for the digest that a tag has now
-and writes both into images/base. A build is reproducible and a signature means something only if
-the base is the same bytes every time: a tag may be moved by its owner, a digest cannot.
+and writes both into images/base. A build is reproducible, and a signature is meaningful, only if
+the base always has the same bytes: the owner of a tag can move it, but not a digest.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 BASE_FILE = ROOT / "images" / "base"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-# Program -> what to run before the image's name; each prints the digest of the image's index.
+# Program -> words before the image's name; each command prints the digest of the image's index.
 _QUERIES = {
     "crane": ("crane", "digest"),
     "skopeo": ("skopeo", "inspect", "--format={{.Digest}}"),
@@ -26,7 +26,7 @@ _QUERIES = {
 
 
 class BaseError(Exception):
-    """The base cannot be used or found; the message says what to do."""
+    """The base cannot be used or found; the message has the remedy."""
 
 
 def read_base() -> str:
@@ -35,7 +35,7 @@ def read_base() -> str:
 
 
 def is_pinned(image: str) -> bool:
-    """Return whether an image is named by digest, or is one that this machine has made."""
+    """Return whether an image is named by digest, or was built on this machine."""
     _, _, digest = image.partition("@")
     return bool(_DIGEST.fullmatch(digest)) or image.startswith("localhost/")
 

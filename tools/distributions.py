@@ -1,6 +1,6 @@
 """Builds wheel and sdist of both distributions. Called by ``make dist`` and ``tools.releasecheck``.
 
-The wheels are built from the sdists, so that a build of a release needs nothing but its sdist.
+The wheels are built from the sdists, so that a build of a release needs only its sdist.
 """
 
 import os

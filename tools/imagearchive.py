@@ -1,7 +1,7 @@
-"""Reads a docker archive, as ``docker save`` and ``buildah push docker-archive:`` write it.
+"""Reads a docker archive, the form of ``docker save`` and ``buildah push docker-archive:``.
 
-Called by ``tools.images`` and tests/images. Nothing is unpacked onto the disk. Layers only add
-files here: no Dockerfile of ours removes one.
+Called by ``tools.images`` and tests/images. No file is unpacked onto the disk. Layers only add
+files, because no Dockerfile of this project removes one.
 """
 
 import gzip
@@ -84,7 +84,7 @@ def _read_manifest(archive: tarfile.TarFile) -> dict[str, Any]:
 
 
 def _measure(archive: tarfile.TarFile, name: str) -> int:
-    """Give a layer's size; docker with containerd's image store keeps them compressed."""
+    """Return a layer's size; docker with containerd's image store stores layers compressed."""
     stream = _open(archive, name)
     is_compressed = stream.read(2) == _GZIP_MAGIC
     stream.seek(0)

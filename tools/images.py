@@ -1,7 +1,7 @@
-"""Builds the three images with docker, podman or buildah, whichever is there.
+"""Builds the three images with docker, podman or buildah, the first that is installed.
 
-Called by ``make images`` and by tests/node. The Dockerfiles are complete without this; what it adds
-is a base made of Debian packages where no image registry is reachable, one archive and one bill of
+Called by ``make images`` and by tests/node. The Dockerfiles are complete without this program. It
+adds a base made of Debian packages if no image registry is reachable, an archive and a bill of
 materials per image in dist/images, and the sizes.
 """
 
@@ -25,28 +25,28 @@ from tools.sbom import render_sbom
 
 NAMES = ("controller", "barrier", "rendezvous")
 LOCAL_BASE = "localhost/frameworkbarrier-base"
-# What the base of the default has, and Debian's smallest Python lacks.
+# Packages in the default base that Debian's smallest Python lacks.
 OFFLINE_PACKAGES = ("python3-minimal", "libpython3-stdlib", "ca-certificates")
 WHEELS = Path("build/wheels")
 OUTPUT = Path("dist/images")
 
 
 class ImageError(Exception):
-    """An image cannot be built here; the message is what to do about it."""
+    """An image cannot be built here; the message has the remedy."""
 
 
 @dataclass(frozen=True)
 class Tool:
-    """One of the programs that build images, and how its commands differ."""
+    """A program that builds images, with the differences of its commands."""
 
     name: str
 
     def build(
         self, options: Sequence[str], timestamp: int, folder: Path, *, is_fresh: bool = False
     ) -> list[str]:
-        """Compose the command that builds what `options` say in this folder.
+        """Compose the command that builds with `options` in this folder.
 
-        A fresh build takes no layer of an earlier one.
+        A fresh build uses no layer of an earlier one.
         """
         options = [*(["--no-cache"] if is_fresh else []), *options]
         if self.name == "docker":
@@ -55,7 +55,7 @@ class Tool:
                 *(*options, str(folder)),
             ]
         verb = "bud" if self.name == "buildah" else "build"
-        # chroot: needs neither a daemon nor more rights than the caller's.
+        # chroot needs no daemon, and no more rights than the caller has.
         isolation = ["--isolation=chroot"] if self.name == "buildah" else []
         return [
             *(self.name, verb, "--quiet", *isolation, f"--timestamp={timestamp}"),
@@ -78,7 +78,7 @@ class Tool:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build, save, describe and measure the images; give the exit code."""
+    """Build, save, describe and measure the images; return the exit code."""
     parser = argparse.ArgumentParser(prog="make images", description=__doc__)
     parser.add_argument("--base", help="base image (that of images/base, else Debian packages)")
     parser.add_argument(
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def choose_tool(env: Mapping[str, str]) -> Tool:
-    """Take $CONTAINER_TOOL, else the first that is installed and answers.
+    """Choose $CONTAINER_TOOL, else the first tool that is installed and works.
 
     Raises:
         ImageError: there is none.
@@ -136,10 +136,10 @@ def build_images(
     names: Sequence[str] = NAMES,
     is_fresh: bool = False,
 ) -> dict[str, Path]:
-    """Build the named images; give each one's archive by its full name.
+    """Build the named images; return their archives by their full names.
 
     Raises:
-        ImageError: no base can be had here, or a build failed.
+        ImageError: no base is available here, or a build failed.
     """
     output.mkdir(parents=True, exist_ok=True)
     with _prepare_base(tool, base, offline=offline) as base_image:
@@ -176,7 +176,7 @@ def _build_one(tool: Tool, name: str, image: str, base: str, *, is_fresh: bool) 
 
 @contextmanager
 def _prepare_base(tool: Tool, base: str | None, *, offline: bool) -> Iterator[str]:
-    """Give the base image; where none can be fetched, one of Debian packages, and wheels."""
+    """Yield the base image; if none can be fetched, a base of Debian packages, and wheels."""
     shutil.rmtree(WHEELS, ignore_errors=True)
     wanted = base or read_base()
     if not offline and _is_working(tool.pull(wanted)):
@@ -198,7 +198,7 @@ def _prepare_base(tool: Tool, base: str | None, *, offline: bool) -> Iterator[st
 
 
 def _build_offline_base(tool: Tool) -> tuple[str, str]:
-    """Build a base with debootstrap, which is cached outside the tree; give its Python too."""
+    """Build a base with debootstrap, cached outside the tree; return it and its Python."""
     release = platform.freedesktop_os_release()
     suite = release.get("VERSION_CODENAME", "")
     if os.geteuid() != 0 or not shutil.which("debootstrap"):
@@ -241,7 +241,7 @@ def _bootstrap(suite: str, rootfs: Path) -> None:
 
 
 def _read_mirror() -> list[str]:
-    """Take the mirror that apt uses here; debootstrap's own default if there is none."""
+    """Read the mirror that apt uses here; without one, debootstrap uses its default."""
     sources = Path("/etc/apt/sources.list.d/debian.sources")
     if sources.exists():
         for line in sources.read_text(encoding="utf-8").splitlines():
@@ -251,7 +251,7 @@ def _read_mirror() -> list[str]:
 
 
 def _read_rootfs_python(rootfs: Path) -> str:
-    """Read ``3.11`` off the name of the interpreter in a root file system."""
+    """Read ``3.11`` from the name of the interpreter in a root file system."""
     for name in _read(["tar", "-tf", str(rootfs)]).splitlines():
         stem, _, version = name.rpartition("/python")
         if stem == "./usr/bin" and version.startswith("3.") and version[2:].isdigit():
@@ -260,7 +260,7 @@ def _read_rootfs_python(rootfs: Path) -> str:
 
 
 def _read_python_version(tool: Tool, base: str) -> str:
-    """Ask a base that was named which Python it has."""
+    """Ask a base that the user named for its version of Python."""
     program = "import sys; print('%d.%d' % sys.version_info[:2])"
     if tool.name != "buildah":
         return _read([tool.name, "run", "--rm", base, "python3", "-c", program])
@@ -273,7 +273,7 @@ def _read_python_version(tool: Tool, base: str) -> str:
 
 
 def _download_wheels(python: str) -> None:
-    """Put the locked wheels for this Python, and pip itself, where the Dockerfiles look."""
+    """Download the locked wheels for this Python, and pip, to the folder of the Dockerfiles."""
     machine = platform.machine()
     levels = ("manylinux_2_34", "manylinux_2_28", "manylinux_2_17", "manylinux2014", "linux")
     target = [
@@ -285,7 +285,7 @@ def _download_wheels(python: str) -> None:
         f"--dest={WHEELS}",
     ]
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-    # The files list each package; tools/installlocked says why pip may not resolve.
+    # The files list each package; tools/installlocked explains why pip must not resolve.
     pip += ["--no-deps", *target]
     for name in NAMES:
         _run([*pip, "--require-hashes", "-r", f"images/{name}/requirements.txt"])
@@ -293,7 +293,7 @@ def _download_wheels(python: str) -> None:
 
 
 def _save_base(tool: Tool, image: str, archive: Path) -> Path:
-    """Save the base under a name without its digest, which an archive cannot hold."""
+    """Save the base under a name without its digest, which an archive cannot store."""
     name, _, digest = image.partition("@sha256:")
     if not digest:
         return _save(tool, name, archive)
@@ -309,7 +309,7 @@ def _save(tool: Tool, image: str, archive: Path) -> Path:
 
 
 def _read_commit_time() -> int:
-    """Read the time that stands for all times in the images: the last commit's."""
+    """Read the time of the last commit, which all files in the images have."""
     return int(os.environ.get("SOURCE_DATE_EPOCH") or _git("log", "-1", "--format=%ct") or 0)
 
 

@@ -1,7 +1,8 @@
 """Builds the krew plugin ``framework``: an archive and its manifest. Called by ``make krew``.
 
 The command line is a Python package with native parts, so the archive has only a launcher: it runs
-the installed ``framework``, or says how to install it. docs/release.md says how to publish both.
+the installed ``framework``, or explains how to install it. docs/release.md has the publication of
+both.
 """
 
 import argparse
@@ -58,8 +59,8 @@ def build_manifest(archive: bytes, url: str) -> dict[str, Any]:
     """Build the manifest of an archive.
 
     Args:
-        archive: what users download.
-        url: of the folder that has it.
+        archive: the file that users download.
+        url: URL of its folder.
     """
     platform = {
         "selector": {"matchExpressions": [{"key": "os", "operator": "In", "values": ["linux"]}]},
@@ -86,7 +87,7 @@ def build_manifest(archive: bytes, url: str) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write both files; give the exit code."""
+    """Write both files; return the exit code."""
     parser = argparse.ArgumentParser(prog="make krew", description=__doc__)
     parser.add_argument("--url", default=PLACEHOLDER_URL, help="folder of the published archive")
     options = parser.parse_args(arguments)

@@ -1,9 +1,9 @@
-"""Renders how an image was built: a SLSA provenance predicate, version 1.
+"""Renders the origin of an image: a SLSA provenance predicate, version 1.
 
 Called by ``tools.sign``, which attests it to the image. It names the source by commit, the base by
-digest and each wheel by hash, as they stand in the image itself: the labels that the Dockerfile
-writes, and ``opt/frameworkbarrier/wheels.sha256``, which images/stage.py writes from pip's report.
-Equal images give equal text: there is no time in it. https://slsa.dev/spec/v1.0/provenance
+digest and each wheel by hash. These values are in the image itself: in labels that the Dockerfile
+writes, and in ``opt/frameworkbarrier/wheels.sha256``, which images/stage.py writes from pip's
+report. Equal images give equal text, because it has no time. https://slsa.dev/spec/v1.0/provenance
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from packageurl import PackageURL
 from framework.api.images import IMAGE_PREFIX
 from tools.imagearchive import ImageArchive
 
-# What the parameters below mean: docs/release.md.
+# The meaning of the parameters below: docs/release.md.
 BUILD_TYPE = "urn:frameworkbarrier:build:image:v1"
 WHEEL_LIST = "opt/frameworkbarrier/wheels.sha256"
 _LABEL = "org.opencontainers.image."
@@ -26,37 +26,34 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 class ProvenanceError(Exception):
-    """An image does not say what it was built from; the message says how to build one that does."""
+    """An image does not have its origin; the message has the remedy."""
 
 
 @dataclass(frozen=True)
 class Build:
-    """One image and what it was built with.
-
-    Attributes:
-        name: ``barrier``, ``controller`` or ``rendezvous``.
-        image: its archive.
-        base: the archive of its base.
-        sbom: its bill of materials.
-        lock_file: the requirements that its wheels must be of.
-        source_uri: where the source is published, for example ``git+https://...``; or "".
-        builder_id: a URI of who ran the build.
-    """
+    """An image, and the inputs of its build."""
 
     name: str
+    """``barrier``, ``controller`` or ``rendezvous``."""
     image: ImageArchive
+    """The archive of the image."""
     base: ImageArchive
+    """The archive of its base."""
     sbom: Path
+    """Its bill of materials."""
     lock_file: Path
+    """The requirements, which must list each wheel."""
     source_uri: str
+    """Address of the published source, for example ``git+https://...``; "" if unknown."""
     builder_id: str
+    """URI of the builder."""
 
 
 def build_predicate(build: Build) -> dict[str, Any]:
     """Describe a build as SLSA's predicate.
 
     Raises:
-        ProvenanceError: the image lacks a label, or holds a wheel that is not locked.
+        ProvenanceError: the image lacks a label, or contains a wheel that is not locked.
     """
     labels = build.image.read_config()["config"].get("Labels") or {}
     return {
@@ -104,7 +101,7 @@ def _describe_base(build: Build, labels: dict[str, str]) -> dict[str, Any]:
     if not base:
         raise ProvenanceError(f"image {build.name}: no label base.name: build with `make images`")
     name, _, digest = base.partition("@sha256:")
-    # A base of this machine has no digest in a registry: that of its config stands for it.
+    # A base of this machine has no digest in a registry; the digest of its config replaces it.
     sha256 = digest or build.base.read_id()
     return {"name": "base", "uri": f"docker://{name}", "digest": {"sha256": sha256}}
 

@@ -1,8 +1,8 @@
-"""Checks that what is committed can be released: called by ``make release-check``.
+"""Checks that the commit can be released: called by ``make release-check``.
 
 It builds wheels and sdists twice, from two clones in different folders, and compares their bytes;
-installs the wheels into a fresh environment and asks every program for its version; and, with
-``--images``, builds the images twice as well. Whatever is wrong is printed; exit code 1 then.
+installs the wheels into a new environment and asks every program for its version; and, with
+``--images``, builds the images twice, too. It prints each fault; the exit code is then 1.
 """
 
 import argparse
@@ -34,7 +34,7 @@ _HEADING = re.compile(r"^## \[(?P<version>[^\]]+)\](?P<rest>.*)$", re.MULTILINE)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run all checks; give the exit code."""
+    """Run all checks; return the exit code."""
     parser = argparse.ArgumentParser(prog="make release-check", description=__doc__)
     parser.add_argument("--images", action="store_true", help="build the images twice, too")
     options = parser.parse_args(arguments)
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def check_changelog(text: str) -> Iterator[str]:
-    """Find what keeps a changelog from telling users about this version."""
+    """Find the parts that the changelog lacks for this version."""
     sections = {match["version"]: match for match in _HEADING.finditer(text)}
     unreleased, released = sections.get("Unreleased"), sections.get(VERSION)
     if unreleased is None:
@@ -90,7 +90,7 @@ def _check_distributions(folder: Path) -> Iterator[str]:
 
 
 def _build_distributions(folder: Path) -> list[Path]:
-    """Clone the commit, build, list the files."""
+    """Clone the commit and build; return the files."""
     _run(["git", "clone", "--quiet", "--no-hardlinks", ".", folder / "source"])
     epoch = _read(["git", "log", "-1", "--format=%ct"])
     return build_distributions(folder / "source", folder / "dist", SOURCE_DATE_EPOCH=epoch)
@@ -131,9 +131,9 @@ def _check_images(folder: Path) -> Iterator[str]:
 
 
 def _build_configs(tool: Tool, output: Path) -> dict[str, dict[str, Any]]:
-    """Build the images; give their configs, which name the layers by their digests.
+    """Build the images; return their configs, which have the digests of the layers.
 
-    Docker and podman would take the second build's layers from the first one's.
+    Docker and podman would use layers of the first build in the second one.
     """
     build_images(tool, output=output, is_fresh=True)
     return {name: ImageArchive(output / f"framework-{name}.tar").read_config() for name in NAMES}

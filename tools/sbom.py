@@ -1,9 +1,9 @@
 """Renders the bill of materials of an image, in CycloneDX 1.6 JSON.
 
-Called by ``tools.images``. It lists what the image holds: the packages of Debian's dpkg, the
-interpreters that are built from source in /usr/local, as the python images of Docker do, and the
-Python distributions by their metadata. Equal images give equal text: the serial number is
-derived from the contents, and no time is kept.
+Called by ``tools.images``. It lists the contents of the image: the packages of Debian's dpkg, the
+interpreters that are built from source in /usr/local, as in the python images of Docker, and the
+Python distributions by their metadata. Equal images give equal text: the serial number is derived
+from the contents, and no time is stored.
 """
 
 import re
@@ -22,7 +22,7 @@ from tools.imagearchive import ImageArchive
 
 _DPKG_STATUS = "var/lib/dpkg/status"
 _DPKG_STATUS_FOLDER = "var/lib/dpkg/status.d/"
-# CPython's own headers, which an installation from source leaves there.
+# A header of CPython, which an installation from source leaves there.
 _PATCHLEVEL = re.compile(r"usr/local/include/python3\.\d+t?/patchlevel\.h")
 _PY_VERSION = re.compile(rb'^#define\s+PY_VERSION\s+"([^"]+)"', re.MULTILINE)
 _INTERPRETER = re.compile(r"usr/local/bin/python(3\.\d+)")
@@ -30,7 +30,7 @@ _NAMESPACE = uuid.UUID("5b1f3a0e-54c1-4f0e-9d8e-0a4a9f9b2b6e")
 
 
 def render_sbom(name: str, version: str, archive: ImageArchive) -> str:
-    """Render what this image consists of."""
+    """Render the contents of an image."""
     files = archive.read_files(_is_metadata)
     components = sorted(
         [*_list_debian(files), *_list_interpreters(files, archive), *_list_python(files)],
@@ -49,7 +49,7 @@ def render_sbom(name: str, version: str, archive: ImageArchive) -> str:
     bom.serial_number = uuid.uuid5(
         _NAMESPACE, "\n".join([name, version, *(str(item.purl) for item in components)])
     )
-    # The library stamps the hour; an SBOM of equal bytes is worth more.
+    # The library adds the time; equal images must have equal documents.
     bom.metadata.timestamp = None  # type: ignore[assignment]  # its type forbids that
     return make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=2)
 
@@ -76,10 +76,9 @@ def _list_debian(files: Mapping[str, bytes]) -> Iterable[Component]:
 
 
 def _list_interpreters(files: Mapping[str, bytes], archive: ImageArchive) -> Iterable[Component]:
-    """List each CPython in /usr/local, which no package manager knows.
+    """List each CPython in /usr/local, which no package manager lists.
 
-    The version is that of its headers; an installation without them is listed by the version in
-    its program's name.
+    The version is from its headers; without headers, from the name of its program.
     """
     exact = [
         match[1].decode()

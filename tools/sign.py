@@ -5,7 +5,7 @@ materials (CycloneDX) and its provenance (SLSA) with cosign. Then write the fold
 both documents of each image, ``install.yaml`` and a kustomize component that name the images by
 digest, the wheels and sdists of this version that ``make dist`` left in dist, and
 ``SHA256SUMS`` of all these files with its signature. Needs crane and cosign (3 or newer) on the
-PATH. docs/release.md says how a user verifies all of it.
+PATH. docs/release.md describes how a user verifies all of it.
 """
 
 import argparse
@@ -38,7 +38,7 @@ SIGNATURE = f"{SUMS}.sigstore.json"
 
 
 class SignError(Exception):
-    """A release cannot be signed; the message says why."""
+    """A release cannot be signed; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Signer:
         self._cosign("attest", f"--type={kind}", f"--predicate={predicate}", image)
 
     def sign_file(self, path: Path, bundle: Path) -> None:
-        """Sign a file; what is needed to verify goes into the bundle."""
+        """Sign a file; the bundle gets the data for the verification."""
         self._cosign("sign-blob", f"--bundle={bundle}", str(path))
 
     def _cosign(self, verb: str, *arguments: str) -> None:
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str]) -> int:
 
 @contextmanager
 def choose_services(*, is_logged: bool) -> Iterator[Sequence[str]]:
-    """Give the options of cosign: its own default, which logs in public, or no service at all."""
+    """Yield the options of cosign: its default, which logs in public, or no service at all."""
     if is_logged:
         yield ()
         return
@@ -109,7 +109,7 @@ def release(options: argparse.Namespace, signer: Signer) -> None:
 
     Raises:
         SignError: cosign or crane failed, or an archive is missing.
-        ProvenanceError: an image does not say what it was built from.
+        ProvenanceError: an image does not have its origin.
     """
     missing = [path for name in NAMES if not (path := get_archive(options.images, name)).exists()]
     if missing:
@@ -134,9 +134,9 @@ def release(options: argparse.Namespace, signer: Signer) -> None:
 
 
 def copy_packages(dist: Path, output: Path) -> None:
-    """Copy wheels and sdists of this version; print which others are left out.
+    """Copy wheels and sdists of this version; print the others, which are left out.
 
-    `make dist` leaves those of earlier versions in its folder.
+    The folder of `make dist` may contain files of earlier versions.
     """
     names = set(list_file_names())
     for path in sorted([*dist.glob("*.whl"), *dist.glob("*.tar.gz")]):
@@ -179,7 +179,7 @@ def render_pinned(text: str, registry: str, digests: Mapping[str, str]) -> str:
 
 
 def render_sums(folder: Path) -> str:
-    """Render the hashes of all files of a folder, as sha256sum does."""
+    """Render the hashes of all files of a folder in the form of sha256sum."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return "".join(f"{hash_file(path)}  {path.relative_to(folder)}\n" for path in paths)
 
@@ -210,7 +210,7 @@ def _write_manifests(output: Path, registry: str, digests: Mapping[str, str]) ->
 
 
 def _run(command: Sequence[str]) -> str:
-    """Run a program; return what it printed. It may ask for the key's password on the terminal."""
+    """Run a program; return its output. It may ask for the key's password on the terminal."""
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     except FileNotFoundError as e:

@@ -44,7 +44,7 @@ def import_rooms(name: str, folder: Path, *options: str) -> set[str]:
     """Import every module of an image's rooms; give the top-level modules that came with them."""
     stage = load_stage()
     for room in load_contents(name)["rooms"]:
-        stage._copy_room(ROOT / room, folder / room)
+        stage._copy_package(ROOT / room, folder / room)
     command = [sys.executable, "-I", *options, "-c", IMPORT_ALL, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -64,12 +64,19 @@ class _Written:
     """The spec as its user wrote it. None means that the field is absent."""
 
     selector: _Selector | None = None
+    """Names the TrainingJob."""
     script: str = ""
+    """Path of the script in the launcher, and its arguments."""
     timeout: int | None = None
+    """Limit of the wait before the script, and of the script itself, in seconds."""
     env: tuple[_Variable, ...] = ()
+    """Variables of the script."""
     backoff_limit: int | None = None
+    """Has no effect; the user is warned if it is present."""
     workers: _Workers | None = None
+    """Workers to add or to delete: ``toAdd`` or ``toDelete``."""
     extra: Extra = field(default_factory=dict)
+    """Wire fields that this version does not know."""
 
 
 _VARIABLE = Struct(_Variable, Field("name", "name", STR), Field("value", "value", STR))
