@@ -7,7 +7,7 @@ import pytest
 
 
 def keep_first(cases: Iterable[Any], count: int = 1) -> list[Any]:
-    """Mark all cases but the first few as slow; each costs seconds of whole programs."""
+    """Mark all cases after the first ``count`` as slow: each runs whole programs for seconds."""
     values = [case if isinstance(case, tuple) else (case,) for case in cases]
     return [
         pytest.param(*value, marks=pytest.mark.slow if number >= count else ())

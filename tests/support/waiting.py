@@ -1,8 +1,8 @@
-"""Waits of tests: each ends as soon as what it waits for is there.
+"""Waits of tests: each ends as soon as its condition holds.
 
-The limit only ends a wait that would never end. It is far above what a test needs on a busy
-machine, so that no test fails because of load. A test that states how fast something is uses
-``pace`` (seconds that pass) or ``cost`` (seconds of the processor).
+The limit only ends a wait that would never end. It is far above the need of a test on a busy
+machine, so that no test fails because of load. A test of a speed uses ``pace`` (elapsed seconds) or
+``cost`` (CPU seconds).
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# Below pytest's own limit: a wait that fails says what it waited for.
+# Below the limit of pytest, so that a failed wait can describe its condition.
 HANG_SECONDS = 240
 PAUSE_SECONDS = 0.02
 
@@ -23,7 +23,7 @@ def wait_until(
     pause_seconds: float = PAUSE_SECONDS,
     limit_seconds: float = HANG_SECONDS,
 ) -> T:
-    """Return what ``find`` returns as soon as it is true; else fail, and say how things stand."""
+    """Return the result of ``find`` as soon as it is true; else fail with ``describe``."""
     deadline = time.monotonic() + limit_seconds
     while not (found := find()):
         assert time.monotonic() < deadline, _explain(describe, limit_seconds)
@@ -34,7 +34,7 @@ def wait_until(
 async def wait_until_async(
     find: Callable[[], T], describe: Callable[[], str] = str, pause_seconds: float = PAUSE_SECONDS
 ) -> T:
-    """Wait as ``wait_until`` does, while the event loop runs other tasks."""
+    """Wait like ``wait_until``, while the event loop runs other tasks."""
     deadline = time.monotonic() + HANG_SECONDS
     while not (found := find()):
         assert time.monotonic() < deadline, _explain(describe)

@@ -1,7 +1,7 @@
-"""Builders with defaults: a test names only what it is about.
+"""Builders with defaults: a test sets only the values that it is about.
 
-Wire dicts are what an API server stores (``build_*_wire``); the others are the types of
-``framework.api``. All is of one gang: Framework ``gang`` in namespace ``default``, attempt 0.
+``build_*_wire`` builds dicts in the form of an API server; the others build types of
+``framework.api``. All are of one gang: Framework ``gang`` in namespace ``default``, attempt 0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ from framework.api.wire import format_time
 
 Wire = dict[str, Any]
 
-# When everything of these tests happens, unless they say otherwise.
+# The time of all events in these tests, unless a test sets another one.
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 NAMESPACE = "default"
 FRAMEWORK = "gang"
@@ -65,7 +65,7 @@ def address(index: int) -> str:
     return f"10.0.{index // 250}.{index % 250 + 2}"
 
 
-# --- Framework: what users write -----------------------------------------------------------------
+# --- Framework: written by users -----------------------------------------------------------------
 
 
 def build_template_wire(**spec: Any) -> Wire:
@@ -105,7 +105,7 @@ def build_framework_wire(*roles: Wire, name: str = FRAMEWORK, **spec: Any) -> Wi
     }
 
 
-# Of a task role whose first failure ends the attempt.
+# The policy of a task role whose first failure ends the attempt.
 FAIL_FAST = {"minFailedTaskCount": 1, "minSucceededTaskCount": -1}
 
 
@@ -120,7 +120,7 @@ def build_role(name: str = "worker", number: int = 1, **fields: Any) -> TaskRole
 
 
 def build_spec(*roles: TaskRoleSpec, **fields: Any) -> FrameworkSpec:
-    """A spec of these roles, or of one with one Task."""
+    """A spec of these roles, or of a role with one Task."""
     return FrameworkSpec(task_roles=roles or (build_role(),), **fields)
 
 
@@ -141,13 +141,13 @@ def build_framework(
     return Framework(ObjectMeta(**(defaults | metadata)), spec or build_spec(), status)
 
 
-# --- Status: what the controller writes ----------------------------------------------------------
+# --- Status: written by the controller -----------------------------------------------------------
 
 _BEFORE_POD = (TaskState.ATTEMPT_CREATION_PENDING, TaskState.ATTEMPT_CREATION_REQUESTED)
 
 
 def build_task_attempt(role: str = "worker", index: int = 0, **fields: Any) -> TaskAttemptStatus:
-    """The first attempt of a Task, its Pod known and addressed."""
+    """The first attempt of a Task, whose Pod is known and has an address."""
     uid = pod_uid(role, index)
     built = TaskAttemptStatus(
         id=0,
@@ -168,7 +168,7 @@ def build_task(
     index: int = 0,
     **fields: Any,
 ) -> TaskStatus:
-    """A Task in a state; before its Pod exists it has none."""
+    """A Task in a state; in the first two states it has no Pod."""
     unknown = ("instance_uid", "pod_uid", "pod_node_name", "pod_ip", "pod_host_ip")
     attempt = build_task_attempt(
         role, index, **(dict.fromkeys(unknown) if state in _BEFORE_POD else {})
@@ -192,7 +192,7 @@ def build_unaddressed_task(index: int = 0) -> TaskStatus:
 def end_task(
     task: TaskStatus, completion: TaskAttemptCompletionStatus | int = 0, **attempt: Any
 ) -> TaskStatus:
-    """The Task with the completion of its attempt; a predefined code stands for its own."""
+    """The Task with the completion of its attempt; a predefined code is also accepted."""
     if isinstance(completion, int):
         completion = complete_task(completion, "x")
     ended = replace(task.attempt_status, completion_status=completion, **attempt)
@@ -228,7 +228,7 @@ def build_status(
     state: FrameworkState = FrameworkState.ATTEMPT_RUNNING,
     **fields: Any,
 ) -> FrameworkStatus:
-    """A status of these roles, or of one with one running Task."""
+    """A status of these roles, or of a role with one running Task."""
     built = FrameworkStatus(
         start_time=AT,
         state=state,
@@ -241,7 +241,7 @@ def build_status(
 def end_attempt(
     status: FrameworkStatus, completion: FrameworkAttemptCompletionStatus | int, **attempt: Any
 ) -> FrameworkStatus:
-    """The status with the completion of its attempt; a predefined code stands for its own."""
+    """The status with the completion of its attempt; a predefined code is also accepted."""
     if isinstance(completion, int):
         completion = complete_framework(completion, "x")
     ended = replace(status.attempt_status, completion_status=completion, **attempt)
@@ -268,7 +268,7 @@ def build_owner(kind: str, name: str, uid: str) -> Wire:
 
 
 def build_annotations(role: str, index: int, attempt_id: int = 0) -> dict[str, str]:
-    """What the controller writes on the Pod of a Task."""
+    """The annotations that the controller writes on the Pod of a Task."""
     return {
         constants.FRAMEWORK_NAMESPACE: NAMESPACE,
         constants.FRAMEWORK_NAME: FRAMEWORK,
@@ -391,13 +391,13 @@ def build_configmap(annotations: Mapping[str, str] | None = None, **fields: Any)
 
 
 def build_member(role: str = "worker", index: int = 0, **fields: Any) -> Member:
-    """A member whose Pod is the one of ``build_pod_wire``."""
+    """A member with the Pod of ``build_pod_wire``."""
     fingerprint = fingerprint_uid(pod_uid(role, index))
     return Member(index, (address(index),), fingerprint, 0)._replace(**fields)
 
 
 def build_role_roster(name: str = "worker", number: int = 1, **fields: Any) -> RoleRoster:
-    """A role of which all Tasks are members."""
+    """A role whose Tasks are all members."""
     members = tuple(build_member(name, index) for index in range(number))
     role = RoleRoster(
         name=name,
@@ -417,7 +417,7 @@ def build_roster(
     leaving: Sequence[Leaving] = (),
     **fields: Any,
 ) -> Roster:
-    """A complete roster of these roles, or of one with one Task."""
+    """A complete roster of these roles, or of a role with one Task."""
     roster = Roster(
         namespace=NAMESPACE,
         framework=FRAMEWORK,

@@ -11,8 +11,8 @@ def cases(
 ) -> pytest.MarkDecorator:
     """Give a test the arguments ``names`` (separated by spaces) from each row in turn.
 
-    With one name a row is its value, with several a tuple of their values. A table is for rows
-    whose names are no identifiers.
+    With one name, a row is its value; with several names, a tuple of their values. Use a table if
+    names of rows are no identifiers.
     """
     rows = {**(table or {}), **rows}
     return pytest.mark.parametrize(names.replace(" ", ","), list(rows.values()), ids=list(rows))

@@ -1,6 +1,6 @@
-"""What a tenant that may create Pods and ConfigMaps, and read everything, can forge.
+"""Objects that a tenant can forge if it may create Pods and ConfigMaps, and read everything.
 
-A forged object says of itself all that the controller's own object says: every fact is in the
+A forged object has all fields of an object of the controller, because each fact is in the
 Framework's status or on another object.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 from framework.api import constants, naming
 from framework.kube.resources import Object
 
-# By which tests know what is forged; the controller reads no such label.
+# Marks forged objects for the tests; the controller does not read this label.
 _LABEL = "example.com/forged"
 
 
@@ -74,7 +74,7 @@ def forge_configmap(
     roster: str | None = None,
     proof_of: Mapping[str, Any] | None = None,
 ) -> Object:
-    """Build the ConfigMap of an attempt; ``roster``: base64 of what it carries."""
+    """Build the ConfigMap of an attempt; ``roster``: its content in base64."""
     meta = framework["metadata"]
     name = naming.build_configmap_name(meta["name"])
     owner = {

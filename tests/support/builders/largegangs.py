@@ -71,7 +71,7 @@ class LargeGang:
         return _build_pods(self, phase, message)
 
     def build_published(self, **fields: Any) -> PublishedRoster:
-        """What is published of the complete gang; ``fields`` are those of the roster."""
+        """The published roster of the complete gang; ``fields`` are those of the roster."""
         roles = (build_role_roster(name, self.share) for name in self.names)
         return PublishedRoster(build_roster(*roles, **fields), has_version_annotation=True)
 
@@ -118,6 +118,6 @@ def build_snapshot(
     pods: Mapping[str, PodView] | None = None,
     **fields: Any,
 ) -> Snapshot:
-    """A Snapshot an hour after everything; ``fields`` are more of its attributes."""
+    """A Snapshot an hour after all events; ``fields`` are more of its attributes."""
     known: dict[str, Any] = {"configmap": build_configmap(), "pods": pods or {}, "now": at(3600)}
     return Snapshot(framework=build_framework(spec, status), **(known | fields))

@@ -1,4 +1,4 @@
-"""Notices of nodes that are to be left."""
+"""Notices of nodes that Tasks must leave."""
 
 from datetime import datetime
 
@@ -10,5 +10,5 @@ def build_cordon(since: datetime) -> NodeNotice:
 
 
 def build_notices(since: datetime, *taints: Taint) -> NodeNotices:
-    """The notices of a node with these taints, or else of one that is cordoned."""
+    """The notices of a node with these taints; without taints, of a cordoned node."""
     return tuple(NodeNotice(taint, since) for taint in taints) or (build_cordon(since),)

@@ -58,7 +58,7 @@ def build_failed_task(index: int, code: int, attempt: int = 0) -> TaskStatus:
 
 
 def build_running(number: int, *changed: TaskStatus) -> TaskRoleStatus:
-    """The role worker, its Tasks running but those of ``changed``."""
+    """The role worker; its Tasks run, except those of ``changed``."""
     role = build_role_status(number=number)
     tasks = {task.index: task for task in (*role.tasks, *changed)}
     return replace(role, tasks=tuple(tasks.values()))
@@ -73,7 +73,7 @@ def build_observed(
     hidden: tuple[str, ...] = (),
     **status: Any,
 ) -> ObservedFramework:
-    """A Framework whose roles have a status, and so many running Pods of the role worker."""
+    """A Framework whose roles have a status, and ``pods`` running Pods of the role worker."""
     numbers = {role.name: len(role.tasks) for role in roles}
     wires = [build_role_wire(name, number) for name, number in numbers.items()]
     framework = build_framework_wire(*wires, **(spec or {}))

@@ -1,8 +1,7 @@
 """Hypothesis strategies for legal worlds: Frameworks, statuses, Pods, rosters.
 
-What they draw is what the controller may meet in a cluster where everybody keeps the rules;
-``check_status`` says which those are; the round trip test of a status calls it.
-``json_values`` is the opposite: anything another writer could have stored.
+They draw objects of a cluster whose clients all obey the rules of ``check_status``, which the round
+trip test of a status calls. ``json_values`` draws any value that another writer could have stored.
 """
 
 import string
@@ -86,7 +85,7 @@ MAX_TASKS = 3
 
 # --- Values --------------------------------------------------------------------------------------
 
-# Cheap ones on purpose: a status draws dozens of each.
+# Cheap strategies, because a status draws dozens of each.
 texts = st.sampled_from(["", "why", "two words", 'say "<no>" & \n', "naïve 日本 😀", "\u2028"])
 role_names = st.text(_LETTERS, min_size=1, max_size=3)
 framework_names = st.sampled_from(["gang", "0", "my-gang", "a-0-b", "a" * 63])
@@ -101,7 +100,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
     max_leaves=8,
 )
-# Keys that no version of ours has, most often none.
+# Keys that no version of this project has; most often none.
 extras = st.sampled_from([{}, {}, {"x-future": None}, {"x-future": {"a": [1, None, "b"]}}])
 in_places = st.none() | st.builds(
     InPlaceSpec, st.integers(1, 100), st.integers(1, 3600), extra=extras
@@ -111,7 +110,7 @@ leave_nodes = st.none() | st.builds(
 )
 
 
-# --- What users write ----------------------------------------------------------------------------
+# --- Written by users ----------------------------------------------------------------------------
 
 retry_policies = st.builds(
     RetryPolicySpec,
@@ -178,7 +177,7 @@ metadatas = st.builds(
     extra=extras,
 )
 
-# --- What the controller writes ------------------------------------------------------------------
+# --- Written by the controller -------------------------------------------------------------------
 
 _CODES = st.sampled_from(sorted(PREDEFINED))
 _BEFORE_POD = frozenset({TaskState.ATTEMPT_CREATION_PENDING, TaskState.ATTEMPT_CREATION_REQUESTED})
@@ -416,7 +415,7 @@ def pod_wires(draw: Callable[..., Any]) -> Wire:
 
 @st.composite
 def role_rosters(draw: Callable[..., Any], name: str) -> RoleRoster:
-    """A role each of whose wanted Tasks is a member, completed or not there yet."""
+    """A role; each wanted Task is a member, completed, or missing."""
     wanted = draw(st.sets(st.integers(0, 30), max_size=8))
     fates = {index: draw(st.sampled_from("mcx")) for index in sorted(wanted)}
     members = tuple(

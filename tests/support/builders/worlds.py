@@ -1,7 +1,8 @@
-"""Worlds for the core: Snapshots and Drafts to decide on, and one World that carries decisions out.
+"""Worlds for the core: Snapshots and Drafts for decisions, and a World that executes decisions.
 
-The World obeys the laws the core relies on: what it decided is persisted before it is done, every
-answer is seen, and an object leaves only after it was seen terminating. Faults are the simulator's.
+The World obeys the laws on which the core relies: a decision is persisted before its execution,
+every answer is seen, and an object is removed only after it was seen terminating. The simulator has
+the faults.
 """
 
 from collections.abc import Iterable, Mapping
@@ -50,7 +51,7 @@ from tests.support.builders import build_configmap as build_configmap_view
 
 SETTINGS = Settings()
 CREATOR_KEY = "the key of the world's controller"
-# When a Snapshot is taken, unless a test says otherwise: 100 s after everything happened.
+# The time of a Snapshot, unless a test sets another one: 100 s after all events.
 NOW = at(100)
 
 
@@ -62,7 +63,7 @@ def build_snapshot(
     metadata: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> Snapshot:
-    """A Snapshot; its ConfigMap is the recorded one unless ``configmap`` says otherwise."""
+    """A Snapshot; its ConfigMap is the recorded one unless ``configmap`` is given."""
     framework = build_framework(spec, status, **(metadata or {}))
     recorded = status.attempt_status.configmap_uid if status else None
     defaults = {
@@ -80,13 +81,13 @@ def build_draft(
     settings: Settings = SETTINGS,
     **fields: Any,
 ) -> Draft:
-    """A Draft of such a Snapshot; without a status of one running Task."""
+    """A Draft of such a Snapshot; by default with a status of one running Task."""
     status = status or build_status()
     return Draft(build_snapshot(spec, status, **fields), settings, status)
 
 
 def build_published(roster: Roster | None = None, seconds: float = 50) -> PublishedRoster:
-    """What was published ``seconds`` after AT; without a roster, that of two Tasks that run."""
+    """A roster that was published ``seconds`` after AT; by default, of two running Tasks."""
     roster = roster or build_roster(build_role_roster(number=2, running=True))
     return PublishedRoster(roster=roster, has_version_annotation=True, published_at=at(seconds))
 
@@ -98,7 +99,7 @@ def build_failure(code: int = 500, message: str = "no", seconds: float = 0, **kw
 
 
 def get_status(decision: Decision) -> FrameworkStatus:
-    """The status a decision writes; fail if it writes none."""
+    """The status that a decision writes; fail if it writes none."""
     assert decision.status is not None, "nothing is written"
     return decision.status
 
@@ -110,7 +111,7 @@ def get_task(status: FrameworkStatus, index: int = 0, role: str = "worker") -> T
 
 
 def answer_conditions(snapshot: Snapshot) -> Snapshot:
-    """The same with the conditions, counts and generation a decision would add to its status."""
+    """The Snapshot with the conditions, counts and generation that a decision adds to it."""
     status, decided = snapshot.framework.status, decide(snapshot, SETTINGS).status
     if status is None or decided is None:
         return snapshot
@@ -124,7 +125,7 @@ def answer_conditions(snapshot: Snapshot) -> Snapshot:
 
 
 def step(snapshot: Snapshot, settings: Settings = SETTINGS) -> Decision:
-    """Decide when what only informs is written already: a status is written for its machines."""
+    """Decide with informative fields already written, so that only state machines cause a write."""
     return decide(answer_conditions(snapshot), settings)
 
 
@@ -134,7 +135,7 @@ def get_code(status: FrameworkStatus | TaskStatus) -> int | None:
 
 
 def list_keys(actions: Iterable[Action]) -> list[tuple[str, str]]:
-    """What actions do, as (verb, name)."""
+    """The actions as (verb, name)."""
     return [(action.key.verb.value, action.key.name) for action in actions]
 
 
@@ -202,7 +203,7 @@ class World:
         return decision
 
     def carry_out(self, decision: Decision) -> None:
-        """Persist, publish and do all that was decided."""
+        """Persist, publish and execute the decision."""
         if decision.status is not None:
             self.framework = replace(
                 self.framework,
@@ -219,7 +220,7 @@ class World:
             self._do(action)
 
     def settle(self, rounds: int = 40) -> int:
-        """Decide and carry out until nothing is left to do now; return the rounds it took."""
+        """Decide and execute until nothing is due; return the number of rounds."""
         decision = Decision()
         for count in range(rounds):
             decision = self.decide()
@@ -228,7 +229,7 @@ class World:
             self.carry_out(decision)
         raise AssertionError(f"not quiet after {rounds} rounds: {decision}")
 
-    # --- what others do -------------------------------------------------------------------------
+    # --- other clients --------------------------------------------------------------------------
 
     def edit(self, spec: FrameworkSpec) -> None:
         meta = self.framework.metadata
@@ -286,7 +287,7 @@ class World:
             self.live[ObjectKind.CONFIGMAP, configmap.name] = ""
 
     def refuse(self, action: Action, code: int, message: str = "no") -> None:
-        """Let an action fail instead of being done."""
+        """Let an action fail instead of its execution."""
         self.failures[action.key] = Failure(code, message, "", 1, self.now)
 
     # --- the server -----------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from framework.agent.clock import AgentClock
 
 
 class VirtualClock(AgentClock):
-    """A clock that moves only by ``sleep``; jitter is always the same part of its range."""
+    """A clock that moves only by ``sleep``; a jitter is always the same part of its range."""
 
     def __init__(self, now: float = 0.0, jitter: float = 1.0) -> None:
         """Start at ``now``; ``jitter`` 0 draws the low end of a range, 1 the high end."""

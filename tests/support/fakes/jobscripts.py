@@ -1,4 +1,4 @@
-"""What the Pods of a TfJob or TrainingJob do under a fake kubelet."""
+"""Scripts for the Pods of a TfJob or TrainingJob under a fake kubelet."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,12 +15,12 @@ ENDING_ROLES = ("master", "launcher")
 
 
 class Ends:
-    """The scripts of Pods: those that decide the end, or have an agent, end when told to."""
+    """The scripts of Pods: Pods that decide the end, or have an agent, end on request."""
 
     def __init__(self) -> None:
         self.is_told = asyncio.Event()
         self.codes: dict[str, list[int]] = {}
-        """Exit codes of Pods, by name: of their attempts in turn, when they are told to end."""
+        """Exit codes of Pods, by name: for each of their attempts, in turn."""
 
     def choose(self, pod: Object) -> Script:
         metadata = pod["metadata"]

@@ -1,7 +1,7 @@
-"""Scheduler and kubelet of a server that has neither: Pods go the way their script says.
+"""Scheduler and kubelet for a server that has neither: a script decides the life of each Pod.
 
-It is a client of the API server like the real ones: it binds Pods, gives them an address, writes
-their status and removes those that are deleted. It runs no process, but a script may.
+Like the real ones, it is a client of the API server: it binds Pods, gives them an address, writes
+their status and removes deleted Pods. It runs no process, but a script may.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ NODE_ADDRESS = "10.0.0.1"
 DEFAULT_SCHEDULER = "default-scheduler"
 ENDED_PHASES = ("Succeeded", "Failed")
 RETRY_SECONDS = 0.2
-# A thousand Pods at once would each wait for a thousand requests, beyond the timeout of a request.
+# With a thousand Pods at once, each request would wait for a thousand others, beyond its timeout.
 REQUESTS_AT_ONCE = 50
 
 Script: TypeAlias = "Callable[[FakePod], Awaitable[None]]"
@@ -73,7 +73,7 @@ class FakePod:
         )
 
     async def stay_unscheduled(self, message: str) -> None:
-        """Pending without a node, as the scheduler says it."""
+        """Pending without a node, with the message of a scheduler."""
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
         await self._patch_status(conditions=[{**condition, "message": message}])
 
@@ -156,7 +156,7 @@ class FakePod:
         ]
 
     async def _patch_status(self, **status: Any) -> None:
-        # The UID keeps a late write off the next Pod of this name.
+        # With the UID, a late write is not applied to the next Pod of this name.
         body: Object = {"metadata": {"uid": self.uid}, "status": status}
         async with self._turn:
             self.body = await self._client.patch(
@@ -204,13 +204,13 @@ class FakeKubelet:
         Args:
             client: the server, as its administrator.
             clock: for the times in status.
-            namespace: whose Pods to move.
-            choose_script: gives each new Pod its script.
-            scheduler_names: only Pods that name one of these are bound.
-            termination_seconds: how long a deleted Pod takes to go, within its grace period.
-            find_shortage: says why no node takes a Pod; "" to bind it.
+            namespace: the namespace of the Pods.
+            choose_script: returns the script of a new Pod.
+            scheduler_names: only Pods with one of these schedulers are bound.
+            termination_seconds: time until a deleted Pod is removed, within its grace period.
+            find_shortage: returns why no node accepts a Pod; "" to bind it.
             node_name: the node to which Pods are bound; it need not exist.
-            choose_node: gives the name of the node of each Pod; None for ``node_name``.
+            choose_node: returns the name of the node of a Pod; None for ``node_name``.
             await_turn: waits until a Pod may be bound ("bind") or removed ("remove").
         """
         self._find_shortage = find_shortage
@@ -253,7 +253,7 @@ class FakeKubelet:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _watch(self, version: str) -> None:
-        """Watch on from a version until the server has forgotten it."""
+        """Watch from a version until the server has forgotten it."""
         while True:
             events = self._client.watch(PODS, self._namespace, resource_version=version)
             try:
@@ -293,11 +293,11 @@ class FakeKubelet:
                 await self._bind(body["metadata"], self._choose_node(body))
             await self._choose_script(body)(pod)
         except (NotFoundError, ConflictError):
-            # Deleted, or deleted and made again, while the script went on.
+            # The Pod was deleted, or deleted and created again, during the script.
             return
 
     async def _bind(self, metadata: Object, node_name: str) -> None:
-        # The client creates whole resources only.
+        # The client creates only whole resources.
         plural = f"pods/{metadata['name']}/binding"
         binding = Resource("", "v1", plural, "Binding", namespaced=True)
         body = {
@@ -310,7 +310,7 @@ class FakeKubelet:
             await self._client.create(binding, self._namespace, body)
 
     async def _remove(self, body: Object) -> None:
-        """Do what a kubelet does at the end of the grace period: delete with none."""
+        """Delete the Pod without a grace period, as a kubelet at the end of the grace period."""
         uid = body["metadata"]["uid"]
         script = self._scripts.get(uid)
         if script is not None:

@@ -23,7 +23,7 @@ _EXEC_PROTOCOL, _FORWARD_PROTOCOL = "v4.channel.k8s.io", "portforward.k8s.io"
 
 
 class Ended(NamedTuple):
-    """What a program printed, and its exit code."""
+    """The output and the exit code of a program."""
 
     output: str
     code: int = 0
@@ -31,19 +31,19 @@ class Ended(NamedTuple):
 
 @dataclass(frozen=True)
 class Contents:
-    """What the containers of a Pod answer."""
+    """The answers of the containers of a Pod."""
 
     read_log: Callable[[str, str], str] = lambda _pod, _container: ""
     """The log of a container; each line begins with its time."""
     run: Callable[[str, tuple[str, ...]], Ended] = lambda _pod, _argv: Ended("")
     """Runs a program in a Pod."""
     answer: bytes = field(default=b"")
-    """What each port of a Pod sends, once it was asked, before it closes the connection."""
+    """The answer of each port of a Pod to a request; then it closes the connection."""
 
 
 @asynccontextmanager
 async def open_kubelet_server(contents: Contents, tls: ssl.SSLContext) -> AsyncIterator[int]:
-    """Serve on a port of 127.0.0.1, which is given, until the block ends."""
+    """Serve on a port of 127.0.0.1, which is yielded, until the block ends."""
     connections = _Connections(contents)
     server = await asyncio.start_server(connections.serve, "127.0.0.1", 0, ssl=tls)
     try:
@@ -168,7 +168,7 @@ class _Streams:
                 return int(stream)
 
     async def wait_for_data(self, stream: int) -> None:
-        """Wait until the client has sent something on a stream; what it sends is not kept.
+        """Wait until the client has sent data on a stream; the data is not kept.
 
         Raises:
             asyncio.IncompleteReadError: the client has closed the connection.

@@ -3,7 +3,7 @@
 A light member decides by the agents' own code (``rendezvous.core.recovery``). It watches the roster
 on the API server, and comes to the start barrier on the network, by the protocol of the agents
 (``peers.barriers.protocol``). Its process is only a phase in memory, so it ends at once. The agent
-of rank 0 serves the start barrier: it has to be a real one.
+of rank 0 serves the start barrier, so it must be a real agent.
 """
 
 import asyncio
@@ -55,16 +55,18 @@ Report = Callable[[FakePod, str], Awaitable[None]]
 
 
 class Site(NamedTuple):
-    """What the light members of a gang share."""
+    """The shared values of the light members of a gang."""
 
     client: KubeClient
     """Watches the roster."""
     framework: str
+    """Name of the Framework."""
     role: str
     """The only role of the Framework."""
     port: int
-    """Of the start barrier."""
+    """Port of the start barrier."""
     gang_key: bytes
+    """The gang key, which proves to members that they are of one gang."""
     report: Report
     """Writes the report of a failed process into the annotation of its Pod."""
 
@@ -80,9 +82,9 @@ class LightMember:
         self._roster: Roster | None = None
         self._gathering: asyncio.Task[None] | None = None
         self._reporting: asyncio.Task[None] | None = None
-        # The epochs of which it has started the process, and when, in seconds of the loop.
+        # The epochs of its started processes, with the times in seconds of the loop.
         self.starts: list[tuple[int, float]] = []
-        # When it has seen an epoch first.
+        # The time at which it first saw an epoch.
         self.seen: dict[int, float] = {}
 
     @property
@@ -214,7 +216,7 @@ class LightMember:
 
 @lru_cache(maxsize=4)
 def _decode(stored: str) -> Roster:
-    """Decode a roster once for all members: it is the same text for each of them."""
+    """Decode a roster once for all members, which have the same text."""
     return decode_stored_roster(stored)
 
 

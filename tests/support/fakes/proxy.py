@@ -15,7 +15,7 @@ class ThreadProxy:
     """
 
     def __init__(self, address: str, port: int = 0) -> None:
-        """Forward to the server of a URL; ``address`` is the URL of the same path here."""
+        """Forward to the server of a URL; ``address`` is the URL of the proxy for the same path."""
         url = urlsplit(address)
         assert url.hostname is not None
         assert url.port is not None
@@ -25,7 +25,7 @@ class ThreadProxy:
         self.address = f"http://127.0.0.1:{self.port}{url.path}"
         self._sockets: list[socket.socket] = []
         self._stalled: set[socket.socket] = set()
-        # Held while a connection is taken: it is refused, or a cut finds both of its ends.
+        # Held while a connection is accepted: it is refused, or a cut finds both of its ends.
         self._lock = threading.Lock()
         self.is_cut = False
         self.is_deaf = False
@@ -94,7 +94,7 @@ def _shut(end: socket.socket, how: int) -> None:
 
 @contextlib.contextmanager
 def run_proxy(address: str, port: int = 0) -> Iterator[ThreadProxy]:
-    """Forward to a server until the block ends; ``port`` 0 stands for a free one."""
+    """Forward to a server until the block ends; ``port`` 0 takes a free one."""
     proxy = ThreadProxy(address, port)
     try:
         yield proxy

@@ -1,8 +1,7 @@
 """A KubeClient without sockets: the real client on a transport that asks the storage engine.
 
-A request takes the time and the fate that its ``Network`` draws: it may be lost before it is
-applied, its answer may be lost, the server may refuse it. Without a Network everything is answered
-at once.
+A ``Network`` draws the time and the fate of each request: the request or its answer may be lost, or
+the server may refuse it. Without a Network, each request is answered at once.
 """
 
 # ruff: noqa: ARG002
@@ -44,7 +43,7 @@ _RESOURCES = {
     if isinstance(known, Resource)
 }
 _VERBS = {"POST": "create", "PUT": "replace", "PATCH": "patch", "DELETE": "delete"}
-# How many of its last events a watch may repeat.
+# Number of last events that a watch may repeat.
 _REPEATABLE_EVENTS = 8
 
 
@@ -80,7 +79,7 @@ class SeededKeys:
 
 
 def open_storage(clock: Clock, seed: int = 0) -> Storage:
-    """A storage that knows Frameworks."""
+    """A storage with the CRD of Frameworks."""
     storage = Storage(clock, SequentialUids(seed))
     storage.create(CUSTOM_RESOURCE_DEFINITIONS, None, _CRD)
     return storage
@@ -94,28 +93,28 @@ def find_type(storage: Storage, resource: Resource) -> ResourceType:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request, as the server sees it."""
+    """A request, as the server sees it."""
 
     verb: str
     """``get``, ``list``, ``create``, ``replace``, ``patch``, ``delete`` or ``WATCH``."""
     resource: Resource
-    """Of the object; of a path that is no resource, CustomResourceDefinitions."""
+    """The resource; CustomResourceDefinitions for a path that is no resource."""
     name: str
-    """Of the object; empty for a list, and a path that is no resource."""
+    """Name of the object; empty for a list, and for a path that is no resource."""
     subresource: str | None = None
     """For example ``status``."""
     body: Any = None
-    """Decoded; None for a request without one, and for a delete."""
+    """The decoded body; None for a request without a body, and for a delete."""
     uid: str | None = None
     """Precondition of a delete."""
     resource_version: str | None = None
     """Precondition of a delete."""
     grace_seconds: int | None = None
-    """Of a delete."""
+    """Grace period of a delete."""
     is_dry_run: bool = False
     """Whether it changes nothing."""
     is_for_metadata: bool = False
-    """Whether a get asks for the metadata alone."""
+    """Whether a get requests only metadata."""
 
     def __str__(self) -> str:
         sub = f"/{self.subresource}" if self.subresource else ""
@@ -124,16 +123,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What becomes of a request."""
+    """The fate of a request."""
 
     uplink_seconds: float = 0.0
     downlink_seconds: float = 0.0
     is_lost: bool = False
-    """It never reaches the server."""
+    """Whether the request never reaches the server."""
     is_answer_lost: bool = False
-    """It is applied, but its answer does not arrive."""
+    """Whether the request is applied, but its answer does not arrive."""
     error: StatusError | None = None
-    """The server answers with this; ``is_answer_lost`` says whether the request was applied."""
+    """The answer of the server; with ``is_answer_lost``, the request was applied."""
 
 
 class Network:
@@ -146,14 +145,14 @@ class Network:
         return 0.0
 
     def check_watch(self, resource: Resource) -> None:
-        """Raise what breaks a watch of this resource now."""
+        """Raise the error that breaks a watch of this resource now; none by default."""
 
     def draw_repetition(self, sent: Sequence[bytes]) -> bytes | None:
         """Choose one of the last events of a watch to be sent once more."""
         return None
 
     def note(self, request: Request, outcome: str) -> None:
-        """Learn how a request ended at the server."""
+        """Observe the outcome of a request at the server."""
 
 
 class StorageClient(KubeClient):
@@ -190,7 +189,7 @@ class StorageTransport(transport.Transport):
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[bytes] = loop.create_future()
         self._client.pending.append(asked)
-        # From here on it is carried out even if its sender ends before the answer.
+        # From here on, the request is executed even if its sender ends before the answer.
         loop.call_later(fate.uplink_seconds, self._arrive, asked, call, fate, answer)
         try:
             async with asyncio.timeout(request.timeout.total):
@@ -258,7 +257,7 @@ class StorageTransport(transport.Transport):
         self._client.network.check_watch(resource)
 
     def _parse(self, request: transport.Request) -> tuple[Callable[[], Object | None], Request]:
-        """Return the call that carries out a request, and the request in the terms of tests."""
+        """Return the call that executes a request, and the request in the terms of tests."""
         path, _, query = request.path.partition("?")
         target = parse_target(path)
         if target is None:
@@ -323,7 +322,7 @@ class StorageTransport(transport.Transport):
         return lambda: self._storage.delete(rt, target.namespace, name, options), asked
 
     def _discover(self, path: str) -> Object:
-        """Answer discovery of one group and version, the only other path that is read."""
+        """Answer discovery of a group and version, the only other path that is read."""
         _, group, version = path.strip("/").split("/")
         found = Discovery(self._storage.registry.all()).resource_list(group, version)
         if found is None:
@@ -337,7 +336,7 @@ class StorageTransport(transport.Transport):
         fate: Fate,
         answer: asyncio.Future[bytes],
     ) -> None:
-        """Carry out a request at the server, and send its answer back."""
+        """Execute a request at the server, and return its answer."""
         self._client.pending.remove(request)
         result = b""
         error: KubeError | None = None

@@ -1,10 +1,10 @@
 """Runs a command in network, mount and process namespaces of its own.
 
-Whatever the command leaves behind (containers, shims, mounts, bridges, firewall rules) ends with
-it, however it ends: the kernel takes a namespace down with its first process. What it writes under
-/run, /var and /etc goes to a memory file system. Its own folder and control groups are removed at
-the end, or by the next one if this one was killed: both have names of their own and are looked at
-only by who holds the folder's lock.
+Everything that the command leaves (containers, shims, mounts, bridges, firewall rules) ends with
+it, after any end: the kernel removes a namespace with its first process. Files under /run, /var and
+/etc go to a memory file system. The folder and the control groups of the command are removed at the
+end, or by the next command if this one was killed: both have names of their own, and only the
+holder of the folder's lock reads them.
 """
 
 import ctypes
@@ -21,16 +21,16 @@ from pathlib import Path
 
 from tests.support.machine.prerequisites import MissingPrerequisiteError
 
-# Below the top, so that a node this machine may be itself is never meant.
+# Below the top, so that it is never the group of a real node on this machine.
 CGROUP = "frameworkbarrier-node"
 _INSIDE_ENV = "FRAMEWORKBARRIER_NAMESPACES"
 _CGROUPS = Path("/sys/fs/cgroup")
-# Where the programs of a node write whatever folder they are given.
+# Folders to which the programs of a node always write.
 _SHADOWED = ("/run", "/var", "/etc")
 _UNSHARE = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 _PR_SET_PDEATHSIG = 1
 _EMPTY_SECONDS = 240.0
-# The folder's name in there: short, because names of sockets have at most 108 characters.
+# The folder's name inside: short, because names of sockets have at most 108 characters.
 _TEMPORARY = Path("/run/space")
 _LIBC = ctypes.CDLL(None)
 
@@ -41,10 +41,10 @@ def is_inside() -> bool:
 
 
 def run_inside(command: Sequence[str], home: Path, cgroup: str = CGROUP) -> int:
-    """Run a command in new namespaces, its temporary files below `home`; give its exit code.
+    """Run a command in new namespaces, its temporary files below `home`; return its exit code.
 
     Raises:
-        MissingPrerequisiteError: this machine does not let us, or one runs already.
+        MissingPrerequisiteError: this machine forbids it, or another one runs.
     """
     if os.geteuid() != 0:
         raise MissingPrerequisiteError("a node needs root")
@@ -55,7 +55,7 @@ def run_inside(command: Sequence[str], home: Path, cgroup: str = CGROUP) -> int:
         raise MissingPrerequisiteError(f"no namespaces can be made here: {probe.stderr.strip()}")
     init = [sys.executable, "-m", "tests.support.machine.linuxnamespaces", *command]
     with _claim(home, cgroup) as folder:
-        # Ends with us, however we end; and the namespaces with it.
+        # It ends with this process, after any end, and the namespaces end with it.
         return subprocess.run(
             [*_UNSHARE, *init],
             env={**os.environ, _INSIDE_ENV: str(folder)},
@@ -66,7 +66,7 @@ def run_inside(command: Sequence[str], home: Path, cgroup: str = CGROUP) -> int:
 
 @contextmanager
 def _claim(home: Path, cgroup: str) -> Iterator[Path]:
-    """Make an empty folder that is ours alone, and empty control groups; remove both."""
+    """Make an empty folder for this process alone, and empty control groups; remove both."""
     home.mkdir(parents=True, exist_ok=True)
     folder = home / "space"
     with (home / "space.lock").open("w") as lock:
@@ -88,7 +88,7 @@ def _claim(home: Path, cgroup: str) -> Iterator[Path]:
 
 
 def _remove(folder: Path, cgroup: str) -> None:
-    """Remove what a space consists of, ours or one that was killed."""
+    """Remove the parts of a space, of this process or of a killed one."""
     for group in find_cgroups(cgroup):
         _wait_until_empty(group)
         group.rmdir()
@@ -103,7 +103,7 @@ def _wait_until_empty(group: Path) -> None:
 
 
 def _list_hierarchies() -> list[Path]:
-    """List where control groups are made: one place, or one for each controller (version 1)."""
+    """List the folders of control groups: one, or with version 1 one for each controller."""
     tops = [_CGROUPS, *_CGROUPS.glob("*")]
     return [
         top
@@ -120,7 +120,7 @@ def find_cgroups(cgroup: str = CGROUP) -> list[Path]:
 
 
 def be_init(command: Sequence[str]) -> int:
-    """Run a command as the first process of its namespace does: reap what others orphan."""
+    """Run a command as the first process of its namespace, which reaps orphans."""
     folder = Path(os.environ[_INSIDE_ENV])
     _shadow(folder / "shadow")
     _TEMPORARY.mkdir()
@@ -137,7 +137,7 @@ def be_init(command: Sequence[str]) -> int:
 
 
 def _shadow(folder: Path) -> None:
-    """Let what is written into some folders of the machine be seen in here only."""
+    """Mount overlays, so that writes into some folders of the machine are visible only here."""
     folder.mkdir()
     _mount("-t", "tmpfs", "tmpfs", str(folder))
     for name in _SHADOWED:
@@ -153,7 +153,7 @@ def _mount(*arguments: str) -> None:
 
 
 def _die_with_parent() -> None:
-    """Have the kernel kill this process with its parent. Runs between fork and exec."""
+    """Let the kernel kill this process with its parent. Runs between fork and exec."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

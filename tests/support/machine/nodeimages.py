@@ -1,4 +1,4 @@
-"""The images that the node of tests gets: ours, Kubernetes' pause, and training images.
+"""The images for the node of tests: ours, Kubernetes' pause, and training images.
 
 They are built outside the namespaces of the node, because building needs the network. An image
 that was built from the same sources is used again.
@@ -31,7 +31,7 @@ TRAINING_IMAGE = "docker.io/library/python:3.12-slim"
 STACK = "jax"
 STACK_IMAGE = "localhost/jax:1"
 _PAUSE_SOURCE = ROOT / "tests" / "node" / "pause.go"
-# What the three images are made of.
+# The sources of the three images.
 _SOURCES = (
     "LICENSE",
     "barrier",
@@ -42,19 +42,19 @@ _SOURCES = (
     "tools/images.py",
     "tools/sbom.py",
 )
-# Not needed to train.
+# Parts that training does not need.
 _LEFT_OUT = ("pip", "pip-*", "setuptools", "setuptools-*", "pkg_resources", "tests", "__pycache__")
 
 
 def find_cache() -> Path:
-    """Return the folder outside the tree that keeps what was built."""
+    """Return the folder outside the tree for built files."""
     return Path.home() / ".cache" / "frameworkbarrier" / "node"
 
 
 def install_image_tools() -> None:
     """Install buildah where no tool for images works, and debootstrap for a base from Debian.
 
-    A machine that lacks them and cannot install them may still build with what it has:
+    A machine that lacks them and cannot install them may still be able to build:
     ``prepare_images`` decides that.
     """
     with contextlib.suppress(MissingPrerequisiteError):
@@ -66,7 +66,7 @@ def install_image_tools() -> None:
 
 
 def prepare_images() -> dict[str, Path]:
-    """Build all images; give each one's name as Pods write it, and its archive.
+    """Build all images; return the archives by the names that Pods use.
 
     Raises:
         MissingPrerequisiteError: no tool for images, no base, or no Go.
@@ -80,7 +80,7 @@ def prepare_images() -> dict[str, Path]:
 
 
 def prepare_our_images() -> tuple[Tool, dict[str, Path]]:
-    """Build our three images and their base; give the tool, and each one's name and archive.
+    """Build our three images and their base; return the tool, and the archives by name.
 
     Raises:
         MissingPrerequisiteError: no tool for images, or no base.
@@ -95,7 +95,7 @@ def prepare_our_images() -> tuple[Tool, dict[str, Path]]:
 
 
 def _build_ours(tool: Tool, cache: Path) -> dict[str, Path]:
-    """Build our three images, unless those of the same sources are there."""
+    """Build our three images, unless images of the same sources exist."""
     stamp = cache / "images.stamp"
     digest = _digest_files(_list_sources())
     if stamp.exists():
@@ -125,7 +125,7 @@ def _digest_files(files: Iterable[Path]) -> str:
 
 
 def _build_stack(tool: Tool, cache: Path, base: Path) -> Path | None:
-    """Build an image of a training stack; None, and a line, where that cannot be.
+    """Build an image of a training stack; print a line and return None if impossible.
 
     Raises:
         MissingPrerequisiteError: in CI, where the stack must be installed.

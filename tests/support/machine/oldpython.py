@@ -12,7 +12,7 @@ OLDEST = "3.7"
 def find_old_python(version: str = OLDEST) -> str:
     """Find an interpreter of $PYTHON37 and the like, of the PATH, or pyenv's; skip without one.
 
-    It is asked for its version: a version switcher's stub on the PATH may be another's, or none.
+    The interpreter must print its version: the stub of a version switcher may start another one.
     """
     variable = f"PYTHON{version.replace('.', '')}"
     places = [os.environ.get(variable, "")]

@@ -1,8 +1,8 @@
 """Runs a command as an ordinary user, on a host that forbids namespaces or on one that allows them.
 
-The kernel makes no user namespace for a process whose root was changed, so a changed root, onto
-which all of the machine is bound, stands for a host that forbids them. What the tests need from a
-private home (a Python built there, a checkout) is bound over an empty directory that anybody may
+The kernel makes no user namespace for a process whose root was changed. So a changed root, to which
+all of the machine is bound, replaces a host that forbids them. Files that the tests need from a
+private home (a Python built there, a checkout) are bound over an empty directory that all users may
 enter. Mounts are private: they end with the command.
 """
 
@@ -25,7 +25,7 @@ _TOOLS = ("unshare", "mount", "chroot", "setpriv")
 
 
 def find_obstacle() -> str | None:
-    """Return why this machine cannot do it; None if it can."""
+    """Return why this machine cannot run a command as another user; None if it can."""
     if os.geteuid() != 0:
         return "only root can become another user"
     missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
@@ -45,7 +45,7 @@ def wrap(command: Sequence[str], new_root: Path) -> list[str]:
 
 
 def wrap_with_namespaces(command: Sequence[str], stage: Path) -> list[str]:
-    """Build the command that runs ``command`` as nobody, who may make user namespaces.
+    """Build the command that runs ``command`` as nobody, with the right to make user namespaces.
 
     ``stage`` is an empty directory.
     """
@@ -58,13 +58,13 @@ def _build(lines: list[str], enter: str, command: Sequence[str]) -> list[str]:
 
 
 def _cover_private_homes(stage: Path) -> list[str]:
-    """Cover each private directory, and bind into it what the tests need from there."""
+    """Cover each private directory, and bind the needed files into it."""
     lines, covered = [f"mount -t tmpfs tmpfs {shlex.quote(str(stage))}"], set()
     for number, needed in enumerate((ROOT, Path(sys.base_prefix))):
         private = _find_private_ancestor(needed)
         if private is None:
             continue
-        # Aside first: what covers the private directory hides it too.
+        # Bind it elsewhere first, because the cover of the private directory hides it, too.
         aside = shlex.quote(f"{stage}/{number}")
         lines += [f"mkdir {aside}", f"mount --bind {shlex.quote(str(needed))} {aside}"]
         if private not in covered:

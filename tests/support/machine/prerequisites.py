@@ -1,4 +1,4 @@
-"""Installs the Debian packages that a suite of tests needs, and reports what a machine lacks.
+"""Installs the Debian packages that a suite of tests needs, and reports missing ones.
 
 Usage::
 
@@ -33,11 +33,11 @@ TEST_PROGRAMS = {
 
 
 class MissingPrerequisiteError(Exception):
-    """The machine lacks something; the message is one line that says what to install."""
+    """The machine lacks a prerequisite; the message is one line with the remedy."""
 
 
 def report_missing(error: MissingPrerequisiteError) -> int:
-    """Print in one line why a suite does not run; return its exit code: 0, in CI 1."""
+    """Print in one line why a suite does not run; return its exit code: 0, or in CI 1."""
     if is_ci(os.environ):
         print(f"FAILED: {error}; with {CI_ENV}=true no suite is skipped", flush=True)
         return 1
@@ -62,7 +62,7 @@ def install_programs(programs: Mapping[str, str], more_packages: Sequence[str] =
 
 
 def install_packages(packages: Sequence[str]) -> None:
-    """Install Debian packages, or do nothing where dpkg has all of them.
+    """Install Debian packages, or do nothing if dpkg has all of them.
 
     Raises:
         MissingPrerequisiteError: some are missing and cannot be installed here.
@@ -75,7 +75,7 @@ def install_packages(packages: Sequence[str]) -> None:
         raise MissingPrerequisiteError(remedy)
     _update_package_lists()
     print(f"apt-get install {' '.join(missing)}", flush=True)
-    # --no-remove: a package in conflict with another one of this machine is not installed.
+    # --no-remove: a package is not installed if it conflicts with an installed one.
     options = ["--yes", "--no-install-recommends", "--no-remove", "-o", "DPkg::Lock::Timeout=300"]
     done = _apt_get("install", *options, *missing)
     if done.returncode != 0:
@@ -85,9 +85,9 @@ def install_packages(packages: Sequence[str]) -> None:
 
 @functools.cache
 def _update_package_lists() -> None:
-    """Fetch the lists of packages, once a process: a fresh machine has none, or old ones.
+    """Fetch the lists of packages, once per process: a fresh machine has none, or old ones.
 
-    The exit code says nothing: one mirror of several may be out of reach.
+    The exit code is ignored, because one of several mirrors may not be reachable.
     """
     print("apt-get update", flush=True)
     _apt_get("update")

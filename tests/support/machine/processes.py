@@ -1,4 +1,4 @@
-"""What the kernel says of a process, by its id."""
+"""Reads facts about a process from the kernel, by its id."""
 
 from pathlib import Path
 
@@ -14,14 +14,14 @@ def read_stat(pid: int) -> list[str]:
 
 
 def read_peak_bytes(pid: int) -> int:
-    """Read the most memory that a process ever had."""
+    """Read the peak memory of a process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     (peak,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
     return int(peak) * 1024
 
 
 def is_running(pid: int) -> bool:
-    """Return whether there is such a process that has not ended; a zombie has."""
+    """Return whether the process exists and has not ended; a zombie has ended."""
     try:
         return read_stat(pid)[0] not in {"Z", "X"}
     except (FileNotFoundError, ProcessLookupError):

@@ -1,12 +1,12 @@
-"""A real Kubernetes node: control plane, containerd, kubelet, kube-proxy and DNS, our images on it.
+"""A real Kubernetes node: control plane, containerd, kubelet, kube-proxy, DNS and our images.
 
 Usage::
 
     python -m tests.support.machine.realnode run -- COMMAND ...
 
-It builds the images and what else is missing, then runs the command beside the node in
-its own namespaces (``linuxnamespaces``): the machine's network, firewall and mounts
-stay as they are, and nothing outlives the command.
+It builds the images and missing programs, then runs the command beside the node in its own
+namespaces (``linuxnamespaces``): the machine's network, firewall and mounts do not change, and
+nothing outlives the command.
 """
 
 import ipaddress
@@ -65,7 +65,7 @@ FOLDER_ENV = "FRAMEWORKBARRIER_NODE_FOLDER"
 PACKAGES = {"containerd": "containerd", "ctr": "containerd", "runc": "runc", "ip": "iproute2"}
 PACKAGES |= {"iptables": "iptables", "nsenter": "util-linux", "openssl": "openssl"}
 PACKAGES |= {"sysctl": "procps", "unshare": "util-linux"}
-# The bridge and host-local plugins: no program of it is on the PATH.
+# The bridge and host-local plugins; the package has no program on the PATH.
 CNI_PACKAGE = "containernetworking-plugins"
 # Static token of each -> user name and group. CoreDNS would need a role of its own; it is not
 # under test here.
@@ -86,7 +86,7 @@ _APISERVER_FLAGS = (
 
 
 class RealNode:
-    """One machine that is a cluster; its folder is deleted with it."""
+    """A cluster of one machine; its folder is deleted with it."""
 
     def __init__(self, programs: Mapping[str, Path], images: Mapping[str, Path]) -> None:
         self._programs = programs
@@ -108,7 +108,7 @@ class RealNode:
         """Start everything, load the images, wait until the node is Ready.
 
         Raises:
-            ChildError: something ended or did not get ready; with the end of its log.
+            ChildError: a program ended or did not get ready; with the end of its log.
         """
         _set_up_network()
         self._issue_certificates()
@@ -124,7 +124,7 @@ class RealNode:
         return access
 
     def stop(self) -> None:
-        """Kill the processes; mounts and networks go with the namespaces."""
+        """Kill the processes; mounts and networks end with the namespaces."""
         for child in reversed(self._children.values()):
             child.kill()
         self._plane.stop()
@@ -235,7 +235,7 @@ class RealNode:
 
 
 def _set_up_network() -> None:
-    """Give the namespace an address for the node; what leaves it goes nowhere."""
+    """Give the namespace an address for the node, without a route to other machines."""
     for command in (
         "ip link set lo up",
         "ip link add kube0 type bridge",
@@ -256,7 +256,7 @@ def install_node_programs() -> None:
 
 
 def run(command: list[str]) -> int:
-    """Run a command beside a node; give its exit code."""
+    """Run a command beside a node; return its exit code."""
     try:
         if is_inside():
             return _run_beside_node(command)

@@ -1,8 +1,8 @@
 """Seconds of the processor that an operation costs, on slow and on busy machines alike.
 
-Another program can make a try dearer, never cheaper: so the cheapest of some tries counts. Where
-a limit in seconds is passed, a reference loop measures how much slower this machine is than the
-one of the limits.
+Other programs can make a try dearer, never cheaper, so the cheapest of several tries counts. If a
+limit in seconds is exceeded, a reference loop measures how much slower this machine is than the
+machine of the limits.
 """
 
 import gc
@@ -14,7 +14,7 @@ Operation = Callable[[], object]
 
 _TRIES = 5
 _REFERENCE_SECONDS = 0.015
-# A shorter time says nothing.
+# A shorter time is not meaningful.
 _LEAST_SECONDS = 0.005
 
 
@@ -30,7 +30,7 @@ def measure(operation: Operation) -> float:
 
 
 def assert_costs_at_most(seconds: float, operation: Operation) -> float:
-    """Fail if an operation costs more CPU seconds at every try; return what it cost."""
+    """Fail if an operation costs more CPU seconds in every try; return its cost."""
     tries: list[str] = []
     while len(tries) < _TRIES:
         cost = measure(operation)
@@ -44,10 +44,10 @@ def assert_costs_at_most(seconds: float, operation: Operation) -> float:
 def assert_grows_at_most(
     factor: float, small: Operation, large: Operation, *, large_seconds: float = math.inf
 ) -> None:
-    """Fail if the large operation costs more than ``factor`` times what the small one does.
+    """Fail if the large operation costs more than ``factor`` times the small one.
 
     Args:
-        large_seconds: what the large operation cost, if it has been measured already.
+        large_seconds: cost of the large operation, if it is already measured.
     """
     smalls: list[float] = []
     larges = [large_seconds]

@@ -1,6 +1,6 @@
-"""Seconds that pass: tests stretch those that the docs promise by how slow this machine is now.
+"""Elapsed seconds: tests stretch the documented limits by the present slowness of this machine.
 
-Without that they would fail wherever the cores are slower, or busy with other programs.
+Otherwise they would fail on slower cores, or beside other programs.
 """
 
 import math
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# What it takes on the machine of the documented seconds.
+# The time of the reference program on the machine of the documented limits.
 _REFERENCE_SECONDS = 0.05
 _STARTS = 3
 _PROGRAM = "import asyncio, json, ssl"
@@ -20,7 +20,7 @@ _TRIES = 5
 
 
 def measure_slowness(starts: int = _STARTS) -> float:
-    """Return how many times longer than there a program takes to start here, now; at least 1."""
+    """Return how many times longer a program takes to start on this machine now; at least 1."""
     started = time.monotonic()
     for _ in range(starts):
         subprocess.run([sys.executable, "-c", _PROGRAM], check=True)
@@ -28,13 +28,13 @@ def measure_slowness(starts: int = _STARTS) -> float:
 
 
 def stretch(seconds: float) -> int:
-    """Return whole seconds in which this machine does now what the other does in ``seconds``."""
+    """Return the whole seconds that this machine now needs for work of ``seconds``."""
     return math.ceil(seconds * measure_slowness())
 
 
 @contextmanager
 def _sample_slowness() -> Iterator[list[float]]:
-    """Measure the slowness again and again while the block runs, in a tenth of the time."""
+    """Measure the slowness repeatedly while the block runs, in a tenth of the time."""
     samples: list[float] = []
     is_over = threading.Event()
 
@@ -58,12 +58,12 @@ def _sample_slowness() -> Iterator[list[float]]:
 def expect_within(seconds: float, fixed_seconds: float = 0.0) -> Iterator[None]:
     """Fail if the block takes longer than these seconds, stretched by the slowness around it.
 
-    While the block waits for time to pass, the machine is not slow: the mean of what is measured
-    meanwhile does not stretch a wait that is too long.
+    While the block only waits, the machine is not slow: the mean of the measurements does not
+    stretch a wait that is too long.
 
     Args:
-        seconds: what the block may take on the machine of the documented seconds.
-        fixed_seconds: the part of them that is waited and takes as long on every machine.
+        seconds: limit for the block on the machine of the documented limits.
+        fixed_seconds: the part of a wait, which has the same length on every machine.
     """
     slowness = measure_slowness()
     with _sample_slowness() as samples:
@@ -77,14 +77,14 @@ def expect_within(seconds: float, fixed_seconds: float = 0.0) -> Iterator[None]:
 
 
 def expect_usually_within(seconds: float, take: Callable[[], float]) -> None:
-    """Fail if something takes longer than these seconds, stretched by the slowness around it.
+    """Fail if an action takes longer than these seconds, stretched by the slowness around it.
 
-    Other programs may hold it up once. So if the first try takes longer, the median of some
-    further ones counts.
+    Other programs may delay a try. So if the first try takes longer, the median of further tries
+    counts.
 
     Args:
-        seconds: what it may take on the machine of the documented seconds.
-        take: does it, and returns how many seconds it took.
+        seconds: limit on the machine of the documented limits.
+        take: does the action, and returns its duration in seconds.
     """
     slowness = measure_slowness()
     took = take()

@@ -1,7 +1,7 @@
-"""Finds or builds programs in Go: a control plane's, a node's, and those that sign a release.
+"""Finds or builds programs in Go, of a control plane, of a node, and for signing a release.
 
 In this order: the folder $KUBEBUILDER_ASSETS, the cache ($FRAMEWORKBARRIER_CACHE or
-~/.cache/frameworkbarrier/kube), a build from Go modules into the cache. Nothing is written into the
+~/.cache/frameworkbarrier/kube), a build from Go modules into the cache. It writes nothing into the
 tree.
 """
 
@@ -41,12 +41,12 @@ BUILD_TIMEOUT_SECONDS = 1800
 
 
 class BuildError(Exception):
-    """Go failed; the message holds the end of what it said."""
+    """Go failed; the message has the end of its output."""
 
 
 @dataclass(frozen=True)
 class Binaries:
-    """Where each program is."""
+    """Paths of the programs."""
 
     etcd: Path
     kube_apiserver: Path
@@ -97,7 +97,7 @@ def find_kubectl() -> str | None:
 
 
 def find_cache(env: Mapping[str, str]) -> Path:
-    """Return the folder outside the tree that keeps what was built."""
+    """Return the folder outside the tree for built programs."""
     if env.get(CACHE_ENV):
         return Path(env[CACHE_ENV])
     return Path.home() / ".cache" / "frameworkbarrier" / "kube"
@@ -124,7 +124,7 @@ def _require_build(missing: list[str], *, build: bool) -> None:
 
 @contextmanager
 def _lock(cache: Path) -> Iterator[None]:
-    """Let one build at a time write into the cache."""
+    """Lock the cache, so that one build at a time writes into it."""
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "build.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -143,10 +143,10 @@ def _build(cache: Path, missing: list[str]) -> None:
 
 
 def _build_kubernetes(cache: Path, commands: list[str]) -> None:
-    """Build from an own go.mod.
+    """Build from a new go.mod.
 
-    The module's own go.mod points at folders beside it, which the module proxy does not serve:
-    each becomes the published module of the same release.
+    The go.mod of the module refers to folders beside it, which the module proxy does not serve:
+    each is replaced by the published module of the same release.
     """
     source = cache / "src" / f"kubernetes-{KUBERNETES_VERSION}"
     imports = (
@@ -156,7 +156,7 @@ def _build_kubernetes(cache: Path, commands: list[str]) -> None:
     )
     tools = source / "tools.go"
     sums = source / "go.sum"
-    # Also after a command was added here: go.sum then lacks what only that one needs.
+    # Also after a command was added here: go.sum lacks the modules of a new command.
     if not sums.exists() or tools.read_text() != imports:
         sums.unlink(missing_ok=True)
         _write_kubernetes_module(source)
@@ -183,7 +183,7 @@ def _write_kubernetes_module(source: Path) -> None:
 
 
 def _build_module(cache: Path, name: str) -> None:
-    """Build a program from its main package and a go.mod of ours."""
+    """Build a program from its main package and a new go.mod."""
     package, _, version = MODULES[name].partition("@v")
     source = cache / "src" / f"{name}-{version}"
     if not (source / "go.sum").exists():

@@ -1,4 +1,4 @@
-"""Child processes of tests: ended by the id they were started with, never left behind."""
+"""Child processes of tests: ended by their process id, never left behind."""
 
 import contextlib
 import ctypes
@@ -16,18 +16,18 @@ from tests.support.waiting import HANG_SECONDS
 TAIL_BYTES = 2000
 # Below the ports that the kernel chooses, and those of NodePorts.
 _PORTS = range(20_000, 29_000)
-# Processes begin at different places: few ports are tried by two of them.
+# Processes begin at different ports, so few ports are tried by two of them.
 _FIRST = os.getpid() * 97 % len(_PORTS)
 _candidates = itertools.chain(_PORTS[_FIRST:], _PORTS[:_FIRST])
 _PR_SET_PDEATHSIG = 1
 
 
 class ChildError(Exception):
-    """A child ended or was not ready; the message holds the end of its log."""
+    """A child ended or was not ready; the message has the end of its log."""
 
 
 class ChildProcess:
-    """One program in its own process group, so that Ctrl-C reaches it only through us."""
+    """A program in its own process group, so that Ctrl-C reaches it only through the tests."""
 
     def __init__(
         self, name: str, command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None
@@ -54,7 +54,7 @@ class ChildProcess:
         return self._popen.poll() is None
 
     def raise_if_ended(self) -> None:
-        """Raise with the end of the log if the child is no more."""
+        """Raise ChildError with the end of the log if the child has ended."""
         code = self._popen.poll()
         if code is not None:
             raise ChildError(f"{self.name} ended with {code}\n{self.tail()}")
@@ -63,7 +63,7 @@ class ChildProcess:
         return self.log.read_bytes()[-TAIL_BYTES:].decode(errors="replace")
 
     def terminate(self) -> int:
-        """Ask to end, kill when that takes too long; give the exit code."""
+        """Terminate the child, or kill it if that takes too long; return the exit code."""
         if self.is_running():
             self._popen.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -80,8 +80,8 @@ class ChildProcess:
 def find_free_ports(count: int) -> list[int]:
     """Reserve free ports for this process until it ends, all different.
 
-    Nothing takes them before their program does: the kernel gives connections and listeners other
-    ports, and each process of tests on this machine reserves those that it uses.
+    No other program takes them: the kernel gives connections and listeners other ports, and each
+    process of tests on this machine reserves its ports.
     """
     ports = []
     for port in _candidates:
@@ -93,16 +93,16 @@ def find_free_ports(count: int) -> list[int]:
 
 
 def _reserve(port: int) -> bool:
-    """Reserve a port that nothing uses; return whether it is ours now."""
+    """Reserve a port that no program uses; return whether it is reserved."""
     with socket.socket(socket.AF_UNIX) as holder, socket.socket() as listener:
         try:
             listener.bind(("", port))
             if sys.platform == "linux":
-                # An abstract name is of one network namespace, as a port is.
+                # An abstract name belongs to a network namespace, like a port.
                 holder.bind(f"\0frameworkbarrier-test-port-{port}")
         except OSError:
             return False
-        # Never closed: the name is ours as long as this process runs.
+        # Never closed: the name is reserved as long as this process runs.
         holder.detach()
         return True
 
@@ -120,6 +120,6 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def _die_with_parent() -> None:
-    """Have the kernel kill the child if the tests are killed. Runs between fork and exec."""
+    """Let the kernel kill the child if the tests are killed. Runs between fork and exec."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

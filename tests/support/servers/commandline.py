@@ -16,7 +16,7 @@ from tests.support.waiting import HANG_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command printed, and how it ended."""
+    """The output and the exit code of a command."""
 
     code: int
     out: str
@@ -42,8 +42,8 @@ async def call_framework(kubeconfig: str, *arguments: str) -> Answer:
 async def call_in_thread(kubeconfig: str, *arguments: str) -> Answer:
     """Run ``framework ARGUMENTS`` on a cluster in a thread of this process.
 
-    For commands that only send requests, because a thread cannot handle signals: not for those that
-    wait. It saves the start of a Python.
+    Only for commands that send requests and do not wait, because a thread cannot handle signals. It
+    saves the start of a Python.
     """
     words = [*arguments, "--kubeconfig", kubeconfig]
     async with asyncio.timeout(HANG_SECONDS):

@@ -61,15 +61,16 @@ START_TRIES = 3
 # Program -> Debian package.
 PROGRAMS = {"openssl": "openssl"}
 SERVICE_RANGE = "10.96.0.0/16"
-# Without the one that puts a ConfigMap into each namespace: tests count what is there.
+# Without the controller that creates a ConfigMap in each namespace: tests count objects.
 CONTROLLERS = (
     "garbage-collector-controller,namespace-controller,resourcequota-controller,"
     "serviceaccount-controller"
 )
-# Who sets blockOwnerDeletion needs the right to update the owner's finalizers, as in the strictest
-# clusters.
+# A client that sets blockOwnerDeletion needs the right to update the owner's finalizers, as in the
+# strictest clusters.
 ADMISSION_PLUGINS = "OwnerReferencesPermissionEnforcement"
-# What service accounts ask for, for tests of their rights; the administrator's requests are many.
+# Logs the requests of service accounts, for tests of their rights; those of the administrator are
+# too many.
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -83,21 +84,27 @@ AUDIT_POLICY = {
 
 @dataclass(frozen=True)
 class Access:
-    """How tests reach an API server, as its administrator."""
+    """The access of tests to an API server, as its administrator."""
 
     url: str
+    """URL of the server."""
     token: str
+    """Token of the administrator."""
     ca_file: str | None
+    """CA of the server; None for plain HTTP, or a known CA."""
     kubeconfig: str
+    """Path of a kubeconfig with these values."""
     kubectl: str | None
+    """Path of kubectl; None if there is none."""
     audit_log: str | None = None
+    """Path of the audit log; None if the server was not started here."""
 
     def open_http(self) -> JsonHttp:
-        """Make a plain client for what tests arrange around the code under test."""
+        """Make a plain client for the objects around the code under test."""
         return JsonHttp(self.url, self.token, self.ca_file)
 
     def to_env(self) -> dict[str, str]:
-        """Render as the variables that the test suites read."""
+        """Render the variables that the test suites read."""
         values = {env: getattr(self, field) for field, env in _ENV_OF_ACCESS.items()}
         return {env: value for env, value in values.items() if value is not None}
 
@@ -112,27 +119,24 @@ class Access:
 
 @dataclass(frozen=True)
 class Profile:
-    """What differs between an API server for tests of the API and one with a node.
-
-    Attributes:
-        address: where the API server listens, and what Pods reach it by.
-        authorization: its ``--authorization-mode``.
-        admission_plugins: added to those that are on by default.
-        controllers: those of kube-controller-manager.
-        users: further static tokens: token -> (user name, group or "").
-        apiserver_flags: added last, so that they win; ``{pki}`` is the certificates' folder.
-    """
+    """The differences between an API server for tests of the API and one with a node."""
 
     address: str = "127.0.0.1"
+    """Address on which the API server listens, also for Pods."""
     authorization: str = "RBAC"
+    """Its ``--authorization-mode``."""
     admission_plugins: str = ADMISSION_PLUGINS
+    """Plugins in addition to the default ones."""
     controllers: str = CONTROLLERS
+    """The controllers of kube-controller-manager."""
     users: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Further static tokens: token -> (user name, group or "")."""
     apiserver_flags: Sequence[str] = ()
+    """Flags after all others, which override them; ``{pki}`` is the certificates' folder."""
 
 
 class ControlPlane:
-    """The three processes and their folder, which is thrown away with them."""
+    """The three processes and their folder, which is removed with them."""
 
     def __init__(self, binaries: Binaries, profile: Profile | None = None) -> None:
         self._binaries = binaries
@@ -147,20 +151,20 @@ class ControlPlane:
         """Start all three, install the Framework CRD, wait until Pods can be created.
 
         Raises:
-            ChildError: one of them ended or did not get ready; with the end of its log.
+            ChildError: a process ended or did not get ready; with the end of its log.
         """
         for attempt in range(START_TRIES):
             try:
                 return self._start_once()
             except ChildError as e:
-                # A port that was free a moment ago may be taken by now.
+                # Another program may have taken a port that was free before.
                 self._stop_children()
                 if attempt == START_TRIES - 1 or "address already in use" not in str(e):
                     raise
         raise AssertionError("unreachable")
 
     def stop(self) -> None:
-        """Kill the processes: nothing they hold is kept."""
+        """Kill the processes: their data is not kept."""
         atexit.unregister(self.stop)
         self._stop_children()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -298,7 +302,7 @@ def open_control_plane(env: Mapping[str, str], *, build: bool) -> Iterator[Acces
 
 
 def read_existing_cluster(env: Mapping[str, str]) -> Access:
-    """Take the cluster of $KUBECONFIG, whose user must have a token."""
+    """Read the cluster of $KUBECONFIG, whose user must have a token."""
     config = load_kube_config(None, None, env)
     token = config.token
     if config.token_file is not None:
@@ -323,7 +327,7 @@ def read_existing_cluster(env: Mapping[str, str]) -> Access:
 
 
 def run(command: list[str]) -> int:
-    """Run a command beside a control plane; give its exit code."""
+    """Run a command beside a control plane; return its exit code."""
     started = time.monotonic()
     with open_control_plane(os.environ, build=True) as access:
         elapsed = time.monotonic() - started
@@ -332,14 +336,14 @@ def run(command: list[str]) -> int:
 
 
 def build(command: list[str]) -> int:
-    """Run a command whose processes start control planes of their own; give its exit code."""
+    """Run a command whose processes start control planes of their own; return its exit code."""
     if Access.from_env(os.environ) is None and os.environ.get(USE_KUBECONFIG_ENV) != "1":
         find_binaries(os.environ, build=True)
     return run_to_end(command, os.environ)
 
 
 def main(mode: Callable[[list[str]], int], command: list[str]) -> int:
-    """Run a command in a mode; say what this machine lacks for it."""
+    """Run a command in a mode; print a missing prerequisite."""
     try:
         install_programs(PROGRAMS)
         return mode(command)
@@ -351,11 +355,11 @@ def main(mode: Callable[[list[str]], int], command: list[str]) -> int:
 
 
 def run_to_end(command: list[str], env: Mapping[str, str]) -> int:
-    """Wait for the command whatever signal comes: it ends first, then the control plane."""
+    """Wait for the command, through signals: it must end before the control plane."""
     with subprocess.Popen(command, env=env) as child:
 
         def pass_on(number: int, _frame: FrameType | None) -> None:
-            # Ctrl-C on a terminal has reached the child already.
+            # Ctrl-C on a terminal has already reached the child.
             if number == signal.SIGTERM:
                 child.terminate()
 

@@ -1,7 +1,7 @@
-"""Our controller as deploy/ ships it: its Deployment's arguments, its service account's rights.
+"""The controller as deployed by deploy/, with its arguments and the rights of its service account.
 
-What it asked for and what it was refused is read from the audit log of a control plane that this
-project has started.
+Its requests and refusals are read from the audit log of a control plane that the tests have
+started.
 """
 
 import sys
@@ -32,13 +32,13 @@ ROLES = ("cluster", "namespaced")
 
 
 def apply_role(access: Access, role: str, namespace: str, folder: Path) -> list[Object]:
-    """Apply what gives the controller its rights: everywhere, or in one namespace.
+    """Apply the rights of the controller: in all namespaces, or in one.
 
     Args:
         access: the server, with kubectl.
         role: one of ROLES.
-        namespace: where a namespaced controller works, and runs.
-        folder: for an overlay, as a user would write it.
+        namespace: the namespace in which a namespaced controller works and runs.
+        folder: for an overlay in the form of a user.
     """
     if role == "cluster":
         return apply_kustomization(access, BASE)
@@ -59,7 +59,7 @@ class Deployed:
 
         Args:
             access: the server, with an audit log.
-            objects: what was applied.
+            objects: the applied objects.
             folder: for log, kubeconfig and config file.
             config: content of a config file; None for the defaults.
         """
@@ -77,7 +77,7 @@ class Deployed:
         self.audit = AuditLog.open(access, self.namespace, ACCOUNT)
 
     def launch(self, *options: str) -> ChildProcess:
-        """Start it, with no other right than its service account's; ``options`` come last."""
+        """Start it with only the rights of its service account; ``options`` come last."""
         arguments = [
             text.replace("$(POD_NAMESPACE)", self.namespace) for text in self._container["args"]
         ]

@@ -44,10 +44,10 @@ def _write_crd(http: JsonHttp, crd: dict[str, Any]) -> bool:
 
 
 def wait_ready(http: JsonHttp, path: str, *children: ChildProcess) -> None:
-    """Wait until a GET answers 200, as long as the children that should make it so run.
+    """Wait until a GET answers 200, while the children run.
 
     Raises:
-        ChildError: it does not, or a child ended.
+        ChildError: a child ended, or the wait reached its limit.
     """
 
     def is_ready() -> bool:

@@ -1,4 +1,4 @@
-"""An API server that knows Frameworks, and our controller beside it.
+"""An API server with the CRD of Frameworks, and the controller.
 
 Both are started as processes, as users start them.
 """
@@ -66,7 +66,7 @@ def read_kubeconfig(path: Path) -> Access:
 
 
 def build_env() -> dict[str, str]:
-    """Build the environment of a program under test: no cluster of the caller's shell in it."""
+    """Build the environment of a program under test, without clusters of the caller's shell."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("KUBE", "FRAMEWORK"))}
     env["PYTHONPATH"] = str(ROOT)
     return env

@@ -1,4 +1,4 @@
-"""Gangs on a local cluster with everything in it, and a record of all that its API said.
+"""Gangs on a complete local cluster, and a record of all changes in its API.
 
 The cluster's API server and kubelet share the test's event loop; controller, barriers and the
 Tasks' own programs are processes.
@@ -29,15 +29,15 @@ from tests.support.waiting import HANG_SECONDS, wait_until_async
 
 NAMESPACE = "default"
 MADE_BY_TESTS = "metadata.name!=kube-root-ca.crt"
-"""Selects what no cluster has by itself."""
+"""Excludes the ConfigMap that each namespace has by itself."""
 BARRIER = "barrier"
 MAIN = "main"
-# The node has none: a Pod that asks for it stays Pending until a test binds it.
+# The node has none: a Pod that requests it stays Pending until a test binds it.
 SCARCE = "nvidia.com/gpu"
-# Programs end as soon as they are asked to; those of a busy machine need time for that.
+# Programs end at once on SIGTERM, but on a busy machine they need time for that.
 GRACE_SECONDS = 60
 
-# Ends when a file says so, with the code that stands in it.
+# Ends when a file appears, with the code in it.
 MEMBER_SCRIPT = """
 trap 'echo terminated; exit 143' TERM
 echo "started $FC_TASKROLE_NAME/$FC_TASK_INDEX"
@@ -101,10 +101,10 @@ def build_gang(*roles: Object, name: str = "gang", max_retries: int = 0) -> Obje
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One event of a watch."""
+    """An event of a watch."""
 
     at: float
-    """When it was seen, on the monotonic clock."""
+    """Time at which it was seen, on the monotonic clock."""
     resource: Resource
     type: str
     body: Object
@@ -124,14 +124,14 @@ class Change:
 
 
 class _Sink:
-    """Writes what one list-watch says into the record."""
+    """Writes the changes of a list-watch into the record."""
 
     def __init__(self, resource: Resource, take: Callable[[Change], None]) -> None:
         self._resource = resource
         self._take = take
 
     def replace(self, items: list[Object], resource_version: str) -> None:
-        """Take what a list shows: nothing is made before the first one, and none may follow."""
+        """Check that the list is empty: it comes before all creates, and there is no other one."""
         assert not items, f"{self._resource.plural} listed again at {resource_version}: {items}"
 
     def apply(self, event_type: str, obj: Object) -> None:
@@ -145,8 +145,8 @@ class GangCluster:
     """A running local cluster, its client, and all changes of Frameworks, ConfigMaps and Pods.
 
     Attributes:
-        changes: in the order they were seen.
-        on_change: called with each change at once, before anybody who waits for it.
+        changes: the changes in the order in which they were seen.
+        on_change: called with each change at once, before the waiting tests see it.
     """
 
     def __init__(self, cluster: LocalCluster, client: KubeClient, gate: Path) -> None:
@@ -162,10 +162,10 @@ class GangCluster:
         self._changed.set()
         self.on_change(change)
 
-    # --- What tests do --------------------------------------------------------------------------
+    # --- Actions of tests -----------------------------------------------------------------------
 
     def place_gate(self, framework: Object) -> Object:
-        """Let the Tasks' volume ``gate`` be this cluster's directory."""
+        """Set this cluster's directory as the Tasks' volume ``gate``."""
         for role in framework["spec"]["taskRoles"]:
             for volume in role["task"]["pod"]["spec"].get("volumes") or ():
                 if "hostPath" in volume:
@@ -176,13 +176,13 @@ class GangCluster:
         return await self.client.create(FRAMEWORKS, NAMESPACE, self.place_gate(framework))
 
     async def patch_spec(self, framework: str, *operations: Object) -> None:
-        """Apply a JSON patch, as users do who scale."""
+        """Apply a JSON patch, like a user who scales."""
         await self.client.patch(
             FRAMEWORKS, NAMESPACE, framework, operations, content=PatchContent.JSON
         )
 
     async def bind(self, *pods: str, number: int = 0) -> None:
-        """Be the scheduler: put Pods on the node, whether they fit or not."""
+        """Bind Pods to the node, like a scheduler, even if they do not fit."""
         for name in pods:
             uid = await self.wait_for_pod(name, number)
             binding = {
@@ -209,7 +209,7 @@ class GangCluster:
 
     @contextlib.contextmanager
     def paused_controller(self) -> Iterator[None]:
-        """Let the controller see and do nothing in this block."""
+        """Stop the controller's process during the block."""
         pid = self._find_controller()
         os.kill(pid, signal.SIGSTOP)
         try:
@@ -223,7 +223,7 @@ class GangCluster:
         assert supervisor.pid is not None, "the controller does not run"
         return supervisor.pid
 
-    # --- What tests look at ---------------------------------------------------------------------
+    # --- Observations of tests ------------------------------------------------------------------
 
     async def wait_for(
         self,
@@ -233,7 +233,7 @@ class GangCluster:
         since: int = 0,
         seconds: float = HANG_SECONDS,
     ) -> Change:
-        """Return the first change, of all seen since, that is as wanted."""
+        """Return the first wanted change of those seen since ``since``."""
         seen = since
         try:
             async with asyncio.timeout(seconds):
@@ -281,7 +281,7 @@ class GangCluster:
         return earlier[-1]
 
     def list_pods(self, framework: str = "gang") -> dict[str, list[str]]:
-        """List the UIDs of all Pods there ever were, by name, in order."""
+        """List the UIDs of all present and past Pods, by name, in order."""
         found: dict[str, list[str]] = {}
         for change in self.changes:
             if change.resource is PODS and change.name.startswith(f"{framework}-"):
@@ -291,7 +291,7 @@ class GangCluster:
         return found
 
     def list_starts(self) -> dict[str, list[str]]:
-        """List the UIDs of the Pods whose program was started, by Task and attempts."""
+        """List the UIDs of the Pods whose program started, by Task and attempts."""
         return {
             path.name.removeprefix("started-"): path.read_text().split()
             for path in sorted(self._gate.glob("started-*"))
@@ -310,7 +310,7 @@ class GangCluster:
     async def wait_for_log(
         self, pod: str, *texts: str, container: str = BARRIER, number: int = 0
     ) -> str:
-        """Wait until one line of a running container's log holds all these texts; return it."""
+        """Wait until a line of a running container's log has all these texts; return it."""
         uid = await self.wait_for_pod(pod, number)
         await self.wait_for(f"start of {container} of {pod}", is_started(uid, container))
         pieces = self.cluster.logs.stream(
@@ -334,7 +334,7 @@ class GangCluster:
         )
 
     def describe(self) -> str:
-        """Describe how things stand, for the message of a failure."""
+        """Describe the last changes, for the message of a failure."""
         lines = []
         for change in {(c.resource.plural, c.name): c for c in self.changes}.values():
             state = change.status.get("state") or change.status.get("phase") or ""
@@ -348,7 +348,7 @@ class GangCluster:
 async def open_gang_cluster(
     directory: Path, *, isolation: Isolation = Isolation.AUTO
 ) -> AsyncGenerator[GangCluster]:
-    """Run a local cluster and record what happens in it."""
+    """Run a local cluster and record its changes."""
     clock, random = SystemClock(), SystemRandom()
     options = ClusterOptions(directory=directory / "cluster", isolation=isolation)
     gate = directory / "gate"

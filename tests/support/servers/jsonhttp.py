@@ -1,4 +1,4 @@
-"""A blocking JSON client of an API server, for what tests arrange and look at.
+"""A blocking JSON client of an API server, for the preparations and checks of tests.
 
 It does not use ``framework.kube``, because it checks that client.
 """
@@ -13,7 +13,7 @@ from tests.support.waiting import HANG_SECONDS
 
 
 class JsonHttp:
-    """Requests with a bearer token; no proxy, since all servers of tests are near."""
+    """Requests with a bearer token; without a proxy, because servers of tests are local."""
 
     def __init__(self, url: str, token: str, ca_file: str | None) -> None:
         self._url = url.rstrip("/")
@@ -32,9 +32,9 @@ class JsonHttp:
         *,
         content_type: str = "application/json",
     ) -> tuple[int, Any]:
-        """Send one request; give status code and decoded body (text if Python cannot decode it).
+        """Send a request; return status code and decoded body (text if Python cannot decode it).
 
-        A body of bytes is sent as it is.
+        A body of bytes is sent unchanged.
 
         Raises:
             OSError: no answer.

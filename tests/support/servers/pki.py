@@ -1,6 +1,6 @@
-"""Keys and certificates of one control plane, and of a node.
+"""Keys and certificates of a control plane, and of a node.
 
-Made by the openssl program, because the standard library makes none.
+The openssl program creates them, because the standard library cannot.
 """
 
 import shutil
@@ -25,21 +25,27 @@ NAMES = (
 
 @dataclass(frozen=True)
 class Pki:
-    """The files of one folder."""
+    """The files of a folder."""
 
     folder: Path
+    """The folder."""
     ca_cert: Path
+    """Certificate of the authority."""
     server_cert: Path
+    """Serving certificate of the API server."""
     server_key: Path
+    """Its private key."""
     service_account_key: Path
+    """Private key that signs the tokens of service accounts."""
     service_account_public_key: Path
+    """Its public key."""
 
 
 def create_pki(folder: Path, *more_names: str) -> Pki:
     """Make a certificate authority, a serving certificate and the service accounts' key pair.
 
     Args:
-        folder: made again.
+        folder: removed and created again.
         more_names: further names of the server, for example ``IP:10.250.0.1``.
     """
     if shutil.which("openssl") is None:
@@ -68,11 +74,11 @@ def issue_certificate(folder: Path, name: str, subject: str, usage: str, *names:
     """Write NAME.key and NAME.crt, signed by the folder's authority.
 
     Args:
-        folder: of a ``Pki``.
-        name: of the two files.
+        folder: the folder of a ``Pki``.
+        name: name of the two files.
         subject: for example ``/O=system:masters/CN=admin``.
         usage: serverAuth or clientAuth.
-        names: of a server, for example ``DNS:localhost``.
+        names: names of a server, for example ``DNS:localhost``.
     """
     _create_key(folder, name)
     _openssl(folder, f"req -new -key {name}.key -subj {subject} -out {name}.csr")

@@ -1,6 +1,6 @@
 """A namespace under the policies of deploy/admission, and clients with chosen rights in it.
 
-The policies hold in the whole cluster, so a module applies them for its own tests only.
+The policies apply to the whole cluster, so a module applies them only for its own tests.
 """
 
 import json
@@ -28,12 +28,12 @@ OWN, OTHER = "gang-worker-0", "gang-worker-1"
 ACKNOWLEDGED = constants.ACKNOWLEDGED_GENERATION_ANNOTATION
 MERGE = "application/merge-patch+json"
 FC = constants.FRAMEWORK_NAME
-# Creates Pods for whoever writes a Deployment; it has its rights in every cluster.
+# Creates Pods for every user with a Deployment; it has its rights in every cluster.
 WORKLOADS = "system:serviceaccount:kube-system:replicaset-controller"
 
 
 class Policed(NamedTuple):
-    """A namespace of a cluster that has the policies; ``path`` is that of its core objects."""
+    """A namespace of a cluster with the policies; ``path`` is the path of its core objects."""
 
     admin: JsonHttp
     access: Access
@@ -62,7 +62,7 @@ class Policed(NamedTuple):
         return str(answer["status"]["token"])
 
     def open_tenant(self, name: str, *rules: Object) -> JsonHttp:
-        """Make a service account that has these rules of RBAC and no others; open a client."""
+        """Make a service account with only these rules of RBAC; open a client."""
         roles = self.path.replace("/api/v1", "/apis/rbac.authorization.k8s.io/v1")
         self.create("serviceaccounts", {"metadata": {"name": name}})
         create(self.admin, f"{roles}/roles", {"metadata": {"name": name}, "rules": list(rules)})
@@ -126,7 +126,7 @@ def create(client: JsonHttp, path: str, body: Object) -> Object:
 
 @contextmanager
 def apply_policies(access: Access, *folders: Path) -> Iterator[None]:
-    """Have the policies of these folders in the whole cluster."""
+    """Apply the policies of these folders to the whole cluster."""
     if access.kubectl is None:
         pytest.skip("needs kubectl: let make test-kube start the control plane")
     for folder in folders:
@@ -140,7 +140,7 @@ def apply_policies(access: Access, *folders: Path) -> Iterator[None]:
 
 
 def _is_any_in_force(access: Access) -> bool:
-    """Return whether a policy that was deleted is still active, which it is for a moment."""
+    """Return whether a deleted policy is still active, as it is for a moment."""
     role = build_role_wire()
     role["task"]["pod"]["metadata"] = {"labels": {FC: "gang"}}
     framework = {**build_framework_wire(role), "metadata": {"name": "probe"}}
@@ -158,7 +158,7 @@ def _denies_pod(access: Access, namespace: str) -> bool:
 def create_as(
     access: Access, namespace: str, body: Object, account: str | None, *options: str
 ) -> str:
-    """Create an object as another account, or as the administrator; give what kubectl printed."""
+    """Create an object as another account, or the administrator; return kubectl's output."""
     assert access.kubectl is not None
     words = ["create", "-f", "-", "-n", namespace, *options]
     if account is not None:

@@ -1,4 +1,4 @@
-"""Carries out the remedies of ``framework why``, as a user does: the printed lines, in a shell."""
+"""Executes the remedies of ``framework why`` like a user: the printed lines, in a shell."""
 
 import asyncio
 import json
@@ -27,14 +27,14 @@ class Done(NamedTuple):
 
 @dataclass(frozen=True)
 class ExpectedAnswer:
-    """What an answer must have before its remedy is carried out."""
+    """The required content of an answer before its remedy is executed."""
 
     kind: str
     """Kind of the root cause."""
     words: tuple[str, ...] = ()
     """Texts of the answer."""
     remedy: str = ""
-    """Begin of the remedy; "" for the first."""
+    """Start of the remedy; "" for the first remedy."""
 
     def find_commands(self, answer: str) -> list[str] | None:
         """Find the command lines of the remedy; None if the answer is not as expected (yet)."""
@@ -87,7 +87,7 @@ class Shell:
         return answer
 
     async def ask_until(self, name: str, kind: str | None, *options: str) -> Answer:
-        """Ask until the root cause is of this kind; None: until nothing is wrong."""
+        """Ask until the root cause has this kind; None: until there is no cause."""
         answer: Answer | None = None
         try:
             async with asyncio.timeout(HANG_SECONDS):
@@ -128,7 +128,7 @@ class Shell:
             raise AssertionError(f"not {expected}:\n{answer}") from e
 
     async def carry_out(self, commands: list[str], values: Mapping[str, str]) -> None:
-        """Run the lines of a remedy, with the user's values for its words in capitals."""
+        """Run the lines of a remedy; ``values`` replace its words in capitals."""
         for command in commands:
             for word, value in values.items():
                 command = re.sub(rf"\b{word}\b", value, command)  # noqa: PLW2901 each word in turn

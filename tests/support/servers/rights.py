@@ -1,7 +1,7 @@
-"""Service accounts of deploy/ on a real API server: what they may do, and what they did.
+"""Service accounts of deploy/ on a real API server: their rights and their requests.
 
-What an account did is read from the server's audit log, which
-``tests.support.servers.controlplane`` keeps for service accounts only.
+The requests are read from the server's audit log, which ``tests.support.servers.controlplane``
+keeps only for service accounts.
 """
 
 import fnmatch
@@ -30,7 +30,7 @@ _CONFLICT = "the object has been modified"
 
 
 class Right(NamedTuple):
-    """One verb on one resource, ``plural`` or ``plural/subresource``."""
+    """A verb on a resource, ``plural`` or ``plural/subresource``."""
 
     group: str
     resource: str
@@ -38,7 +38,7 @@ class Right(NamedTuple):
 
 
 def expand_rules(objects: Iterable[Object]) -> set[Right]:
-    """Return what the Roles and ClusterRoles among some objects grant."""
+    """Return the rights that the Roles and ClusterRoles among some objects grant."""
     return {
         Right(group, resource, verb)
         for body in objects
@@ -55,14 +55,14 @@ def is_allowed(
 ) -> bool:
     """Ask the server whether an account has a right now.
 
-    The server takes a changed role or binding a moment after it is stored.
+    The server applies a changed role or binding a moment after it is stored.
 
     Args:
-        http: asks, as the administrator.
-        namespace: of the account.
+        http: a client of the administrator.
+        namespace: the namespace of the account.
         account: name of the ServiceAccount.
-        right: in the namespace of the account, if ``attributes`` name no other one.
-        attributes: further ones of the request, as in a SubjectAccessReview.
+        right: the right, in the namespace of the account if ``attributes`` have no other one.
+        attributes: further attributes of the request, as in a SubjectAccessReview.
     """
     resource, _, subresource = right.resource.partition("/")
     asked = {
@@ -81,7 +81,7 @@ def is_allowed(
 
 
 def run_kubectl(access: Access, *arguments: str) -> str:
-    """Run kubectl as the administrator; give what it printed."""
+    """Run kubectl as the administrator; return its output."""
     assert access.kubectl is not None
     return run_until_no_conflict([access.kubectl, "--kubeconfig", access.kubeconfig, *arguments])
 
@@ -89,10 +89,10 @@ def run_kubectl(access: Access, *arguments: str) -> str:
 def run_until_no_conflict(
     command: Sequence[str], *, env: Mapping[str, str] | None = None, folder: Path | None = None
 ) -> str:
-    """Run a command that calls kubectl; give what it printed.
+    """Run a command that calls kubectl; return its output.
 
-    The API server writes the status of a CRD by itself, also between kubectl's read and write:
-    then kubectl asks to try again.
+    The API server writes the status of a CRD by itself, also between kubectl's read and write. Then
+    kubectl fails with a conflict, and the command is run again.
     """
     deadline = time.monotonic() + HANG_SECONDS
     while True:
@@ -111,13 +111,13 @@ def run_until_no_conflict(
 
 
 def apply_kustomization(access: Access, folder: Path) -> list[Object]:
-    """Apply a folder as a user does; give the objects it consists of."""
+    """Apply a folder like a user; return its objects."""
     run_kubectl(access, "apply", "--server-side", "--force-conflicts", "-k", str(folder))
     return list(yaml.safe_load_all(run_kubectl(access, "kustomize", str(folder))))
 
 
 def wait_until_granted(access: Access, objects: Iterable[Object]) -> None:
-    """Wait for the authorizer, which knows a role and its binding a moment after they are stored.
+    """Wait for the authorizer, which applies a role and its binding a moment after the write.
 
     Without that, the first request of a program may be refused.
     """
@@ -138,7 +138,7 @@ def wait_until_granted(access: Access, objects: Iterable[Object]) -> None:
 
 
 def write_overlay(folder: Path, base: Path, namespace: str) -> Path:
-    """Write a user's own overlay that puts a kustomization into a namespace."""
+    """Write an overlay of a user, with the kustomization in another namespace."""
     folder.mkdir()
     content = {"namespace": namespace, "resources": [os.path.relpath(base, folder)]}
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(content))
@@ -146,7 +146,7 @@ def write_overlay(folder: Path, base: Path, namespace: str) -> Path:
 
 
 def create_account_access(access: Access, folder: Path, namespace: str, account: str) -> Access:
-    """Get a token for a service account, and write a kubeconfig with it and nothing else."""
+    """Get a token for a service account, and write a kubeconfig with only this token."""
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
     status, answer = access.open_http().request("POST", path, {"spec": {}})
     assert status == 201, answer
@@ -158,12 +158,12 @@ def create_account_access(access: Access, folder: Path, namespace: str, account:
 
 @dataclass(frozen=True)
 class AuditLog:
-    """What one service account asked for since this object was made.
+    """The requests of a service account since the creation of this object.
 
     Attributes:
         path: the server's log.
-        user: the account's name as a user; a pattern of ``fnmatch`` stands for several.
-        start: where in the file to begin.
+        user: the user name of the account, or a pattern of ``fnmatch`` for several.
+        start: offset in the file from which to read.
     """
 
     path: Path
@@ -172,21 +172,21 @@ class AuditLog:
 
     @classmethod
     def open(cls, access: Access, namespace: str, account: str) -> "AuditLog":
-        """Begin to look at an account's requests."""
+        """Start to observe an account's requests."""
         assert access.audit_log is not None
         path = Path(access.audit_log)
         return cls(path, f"system:serviceaccount:{namespace}:{account}", path.stat().st_size)
 
     def read_used(self) -> set[Right]:
-        """Read what it asked for and was allowed."""
+        """Read the rights of its allowed requests."""
         return {_read_right(e) for e in self._read() if not _is_refused(e)}
 
     def read_refused(self) -> set[Right]:
-        """Read what it asked for and was refused for want of a right."""
+        """Read the rights that it lacked for refused requests."""
         return {_read_right(e) for e in self._read() if _is_refused(e)}
 
     def count_writes(self, begin: datetime, end: datetime) -> Counter[Right]:
-        """Count the writes that were received in a time, apart from Events and Leases."""
+        """Count the writes that were received in a period, without Events and Leases."""
         return Counter(
             _read_right(event)
             for event in self._read()

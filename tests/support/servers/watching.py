@@ -24,8 +24,8 @@ async def watch_until(
 ) -> T:
     """Watch until ``find`` returns something for an event (type, object); return that.
 
-    A busy server may refuse a watch, also while it prepares the storage of a kind that has changed,
-    or end it early: the next one begins with all objects again.
+    A busy server may refuse a watch, also while it prepares the storage of a changed kind, or end
+    it early: the next watch begins with all objects again.
     """
     last: Object = {}
     deadline = time.monotonic() + HANG_SECONDS

@@ -53,26 +53,38 @@ class _Recorded:
 
 @dataclass(slots=True)
 class Auditor:
-    """What was seen so far. ``faults`` are the violations."""
+    """The observations so far."""
 
     storage: Storage
+    """The storage of the simulated server."""
     clock: LoopClock
+    """The clock of the server."""
     ledger: Ledger
+    """Checks ends and retries."""
     rosters: Rosters
+    """Checks rosters and drains."""
     epochs: Epochs
+    """Checks restarts in place."""
     trainings: Trainings
+    """Checks the training progress."""
     faults: list[str] = field(default_factory=list)
+    """The violations."""
     frameworks: dict[str, Framework] = field(default_factory=dict)
+    """By key: the Frameworks that exist now."""
     last: dict[str, Framework] = field(default_factory=dict)
     """By UID: the last stored form, also of deleted Frameworks."""
     pods: dict[str, PodView] = field(default_factory=dict)
+    """By UID: the Pods that exist now."""
     configmaps: dict[str, ConfigMapView] = field(default_factory=dict)
+    """By UID: the ConfigMaps that exist now."""
     owned: set[str] = field(default_factory=set)
+    """UIDs of the Pods and ConfigMaps that the controller has created."""
     recorded: dict[str, _Recorded] = field(default_factory=dict)
+    """By UID of a Pod: the Task attempt that recorded it."""
     late: set[str] = field(default_factory=set)
     """Identities of Pods whose create was applied after its controller had ended."""
     created: dict[str, int] = field(default_factory=dict)
-    """How often a Pod of one Task attempt was created."""
+    """By identity of a Task attempt: number of its created Pods."""
     orphaned: set[str] = field(default_factory=set)
     """UIDs of ConfigMaps that are deleted without their Pods."""
     kept: set[str] = field(default_factory=set)
@@ -84,7 +96,7 @@ class Auditor:
     keyed: set[str] = field(default_factory=set)
     """UIDs of ConfigMaps for which the create of a gang key was sent."""
     unsure: set[str] = field(default_factory=set)
-    """UIDs of ConfigMaps that met a Secret without an owner: perhaps not with their own key."""
+    """UIDs of ConfigMaps that met a Secret without an owner, which may not be their own key."""
     changes: int = 0
     """Number of writes of Frameworks, Pods and ConfigMaps."""
     retain_seconds: float | None = None
@@ -157,7 +169,7 @@ class Auditor:
         self._check_gang_key(request, pod)
 
     def _check_gang_key(self, request: Request, pod: PodView) -> None:
-        """The Secret that a Pod mounts exists before the Pod, for the same attempt."""
+        """Check that the Secret that a Pod mounts exists before the Pod, for the same attempt."""
         configmap = self.configmaps.get(pod.owner.uid if pod.owner else "")
         if configmap is None or configmap.is_terminating:
             return  # the garbage collector may have taken the Secret first
@@ -182,10 +194,10 @@ class Auditor:
         self._note_key_without_owner(request.body["metadata"]["name"], uid)
 
     def _note_key_without_owner(self, name: str, uid: str) -> None:
-        """A controller may take an orphaned Secret for the key if an answer may be lost.
+        """Record that a controller may use an orphaned Secret as the key.
 
-        It may not read Secrets. So after a lost answer, or in another process than the one that
-        made the ConfigMap, it does not know its own Secret (docs/rendezvous.md, "Gang key").
+        It may not read Secrets. So after a lost answer, or in another process than the creator of
+        the ConfigMap, it does not know its own Secret (docs/rendezvous.md, "Gang key").
         """
         found = self._find_secret(name)
         is_orphan = found is not None and not _list_owners(found)
@@ -198,7 +210,7 @@ class Auditor:
         return next((body for body in found if body["metadata"]["name"] == name), None)
 
     def list_gang_keys(self) -> list[str]:
-        """List the UIDs of the ConfigMaps that own the Secrets that are there."""
+        """List the UIDs of the ConfigMaps that own the existing Secrets."""
         found = self.storage.list(find_type(self.storage, SECRETS), "default").items
         return [uid for body in found for uid in _list_owners(body)]
 
@@ -238,7 +250,7 @@ class Auditor:
         if status.state is not FrameworkState.COMPLETED:
             self.fail(f"I2: {request} while it is {status.state}")
         if request.resource_version != framework.metadata.resource_version:
-            # The server refuses it: the TTL may be another one.
+            # The server refuses the request, so the TTL may have changed.
             return
         ttl = framework.spec.ttl_seconds_after_finished
         seconds = self.retain_seconds or 0 if ttl is None else ttl
@@ -274,7 +286,7 @@ class Auditor:
             self.fail(f"I12: {request} wastes the Pod its Task waits for")
 
     def _check_forced(self, request: Request, framework: Framework, pod: PodView) -> None:
-        """Only after the role's force-deletion timeout."""
+        """Check that the role's force-deletion timeout has passed."""
         assert framework.status is not None
         parsed = naming.parse_pod_name(pod.name)
         role = framework.status.attempt_status.find_role(parsed[1].role if parsed else "")
@@ -328,7 +340,7 @@ class Auditor:
     def _check_end(
         self, framework: Framework, before: FrameworkStatus | None, after: FrameworkStatus
     ) -> None:
-        """An attempt is over only when its ConfigMap is gone, or stays after the last one."""
+        """Check that the ConfigMap of an ended attempt is gone, or kept after the last attempt."""
         uid = after.attempt_status.configmap_uid
         was_ended = before is not None and before.state in _ENDED
         if was_ended or after.state not in _ENDED or uid not in self.configmaps:
@@ -340,7 +352,7 @@ class Auditor:
     def _check_ends(
         self, framework: Framework, before: FrameworkStatus | None, after: FrameworkStatus
     ) -> None:
-        """A Task's attempt is over only when its Pod is gone, or has ended and stays."""
+        """Check that the Pod of an ended Task attempt is gone, or has ended and is kept."""
         ended = {
             task.attempt_status.pod_uid
             for _, task in (before.attempt_status.walk_tasks() if before else ())
@@ -367,7 +379,7 @@ class Auditor:
         return is_late or pod.owner is None or pod.owner.uid in self.orphaned
 
     def _check_recorded(self, framework: Framework) -> None:
-        """I6: each recorded Pod UID belongs to exactly one Task attempt."""
+        """Check I6: each recorded Pod UID belongs to exactly one Task attempt."""
         assert framework.status is not None
         attempt = framework.status.attempt_status
         if attempt.configmap_uid in self.forged:
@@ -408,7 +420,7 @@ class Auditor:
     def _check_new_pod(self, pod: PodView) -> None:
         identity = f"{pod.task_uid}/{pod.task_attempt_id}"
         if pod.owner is not None and pod.owner.uid not in self.configmaps:
-            # It was on its way when its ConfigMap went; the garbage collector takes it.
+            # Its create was in flight when its ConfigMap was removed; the collector deletes it.
             self.late.add(identity)
         self.created[identity] = self.created.get(identity, 0) + 1
         mine = pod.annotations.get(constants.FRAMEWORK_UID)
@@ -441,7 +453,7 @@ class Auditor:
     # --- at the end
 
     def walk_owned_pods(self) -> Iterator[PodView]:
-        """Walk the Pods that exist now and are the controller's."""
+        """Walk the existing Pods of the controller."""
         for pod in self.pods.values():
             if pod.owner is not None and pod.owner.kind == constants.CONFIGMAP_KIND:
                 yield pod

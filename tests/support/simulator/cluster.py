@@ -1,6 +1,6 @@
 """Users, kubelets, the garbage collector and other clients, all on one storage.
 
-Each method is a step that the simulation may draw. The server may refuse it; the trace says so.
+Each method is a step that the simulation may draw. The server may refuse it, as the trace shows.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ NODE_NAMES = ("node", "other")
 
 
 class Cluster:
-    """The storage and all of its clients but the controllers."""
+    """The storage and all of its clients except the controllers."""
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)  # seeded: the only source of random numbers
@@ -43,15 +43,15 @@ class Cluster:
         self.storage = open_storage(self.clock, seed)
         self.trace: list[str] = []
         self.clocks = [self.clock]
-        """All wall clocks: that of the server, and those of the controllers."""
+        """All wall clocks, of the server and of the controllers."""
         self.is_clock_set = self.draw.random() < 0.15
-        """Whether clocks are set in this run, so that times prove nothing."""
+        """Whether clocks are set in this run, so that times are no evidence."""
         self._latest_skew = 0.0
         self.foreign_pods: set[str] = set()
         self.orphaned: set[str] = set()
         """UIDs of ConfigMaps that are deleted without their Pods."""
         self.requested: set[str] = set()
-        """UIDs of Pods whose Tasks a user wanted to be retried."""
+        """UIDs of Pods whose Tasks a user requested to retry."""
         self.cordoned: set[str] = set()
         """Nodes that are cordoned now."""
         self.ever_cordoned: set[str] = set()
@@ -91,7 +91,7 @@ class Cluster:
         self._edit(lambda spec: spec.update({constants.SUSPEND_FIELD: is_suspended}))
 
     def request_retry(self) -> None:
-        """A user lists a Pod of the gang; earlier requests stay or go."""
+        """Request the retry of a Pod of the gang; keep earlier requests, or not."""
         pods = self._list_pods()
         if not pods:
             return
@@ -212,7 +212,7 @@ class Cluster:
     # --- agents that restart processes in place
 
     def fail_process(self) -> None:
-        """The process of a Pod fails, or of a Pod that has another epoch; its agent reports it."""
+        """Let an agent report a failed process, of this or of another epoch."""
         roster, pods = self._find_restartable()
         if roster is None or roster.recovery is None or not pods:
             return
@@ -224,7 +224,7 @@ class Cluster:
             self._report(pod, constants.PROCESS_ENDED_ANNOTATION, end)
 
     def advance_agents(self) -> None:
-        """Agents that are refused end; the first member reports that the epoch has started."""
+        """End the agents that are refused; the first member reports the start of the epoch."""
         roster, pods = self._find_restartable()
         if roster is None or roster.recovery is None:
             return
@@ -237,7 +237,7 @@ class Cluster:
         self._report_start(roster, pods, EpochStart(*target))
 
     def report_missing(self) -> None:
-        """The first member reports that another one has not come."""
+        """Let the first member report that another member has not come."""
         roster, pods = self._find_restartable()
         if roster is None or roster.recovery is None or not pods:
             return
@@ -246,7 +246,7 @@ class Cluster:
         self._report_start(roster, pods, EpochStart(*target, (missing,)))
 
     def report_training(self) -> None:
-        """A Pod says how far its training is: as its agent would, or whoever has its token."""
+        """Report training progress from a Pod, like its agent or another holder of its token."""
         pods = [pod for pod in self._list_pods() if pod["status"].get("phase") == "Running"]
         if pods:
             generation = self.draw.choice((1, 1, 2, 3, 999_999_999))
@@ -326,7 +326,7 @@ class Cluster:
             self._attempt(lambda: self._delete(PODS, name, options))
 
     def evict_pod(self) -> None:
-        """The eviction API sets the condition, and deletes the Pod; or only the first."""
+        """Set the condition of the eviction API, and delete the Pod, or only set the condition."""
         pods = self._list_pods()
         if not pods:
             return
@@ -345,7 +345,7 @@ class Cluster:
         self.storage.patch(rt, NAMESPACE, name, body, MERGE_PATCH, subresource="status")
 
     def cordon_node(self) -> None:
-        """A node is cordoned, or uncordoned."""
+        """Cordon or uncordon a node."""
         name = self.draw.choice(NODE_NAMES)
         self._set_cordon(name, is_cordoned=name not in self.cordoned)
 
@@ -370,7 +370,7 @@ class Cluster:
             return None
 
     def remove_label(self) -> None:
-        """Remove the controller's label: the watch says DELETED, but the object exists.
+        """Remove the controller's label: the watch sends DELETED, but the object exists.
 
         Not from a terminating object: for it, the controller believes DELETED
         (docs/design/state-machines.md, "Absence").

@@ -1,4 +1,4 @@
-"""Whole controllers on one storage, in virtual time. The tests play user and kubelet."""
+"""Whole controllers on one storage, in virtual time. The tests act as user and kubelet."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -170,7 +170,7 @@ class World:
     async def wait_for(
         self, what: str, is_met: Callable[[], bool], *, seconds: float = 60.0
     ) -> float:
-        """Wait until a condition is met; return how long that took."""
+        """Wait until a condition is met; return the duration."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         while not is_met():

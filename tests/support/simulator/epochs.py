@@ -22,7 +22,9 @@ class Epochs:
     """The reports and restarts so far; calls ``fail`` for violations."""
 
     fail: Callable[[str], None]
+    """Records a violation."""
     is_time_steady: bool = True
+    """False if clocks are set, so that times are no evidence."""
     reported: dict[tuple[str, int], set[str]] = field(default_factory=dict)
     """By UID of the ConfigMap and epoch: fingerprints of the Pods that reported."""
     owners: dict[str, str] = field(default_factory=dict)
@@ -30,9 +32,9 @@ class Epochs:
     named: set[str] = field(default_factory=set)
     """Fingerprints of Pods that an agent reported as missing."""
     started: set[tuple[str, int, int]] = field(default_factory=set)
-    """Start barriers that agents reported: UID of the ConfigMap, since, epoch."""
+    """Start barriers that agents reported as started: UID of the ConfigMap, since, epoch."""
     times: dict[tuple[str, str], list[datetime]] = field(default_factory=dict)
-    """By UID of the ConfigMap and role: when restarts were counted."""
+    """By UID of the ConfigMap and role: times of counted restarts."""
 
     def note_pod(self, pod: PodView) -> None:
         end = parse_end(pod.annotations.get(constants.PROCESS_ENDED_ANNOTATION, ""))
@@ -90,7 +92,7 @@ class Epochs:
     def list_unanswered(
         self, attempt: FrameworkAttemptStatus, pods: dict[str, PodView]
     ) -> Iterator[str]:
-        """List the reports of the attempt's live Pods that led to nothing."""
+        """List the reports of the attempt's live Pods that had no effect."""
         epoch = (attempt.recovery or _NONE).epoch
         for role, task in attempt.walk_tasks():
             pod = pods.get(task.attempt_status.pod_uid or "")

@@ -1,7 +1,7 @@
-"""The state that a simulation must reach without faults: I8, and what P8 says of the spec.
+"""The state that a simulation must reach without faults: I8, and P8 for the spec.
 
-Computed from the stored objects and from what the auditor saw. The codes are those of
-docs/design/invariants.md.
+It is computed from the stored objects and from the observations of the auditor. The codes are those
+of docs/design/invariants.md.
 """
 
 import base64
@@ -28,12 +28,12 @@ _SUSPENDED = (FrameworkState.ATTEMPT_COMPLETED, FrameworkState.ATTEMPT_CREATION_
 def list_unreached(
     framework: Framework | None, configmap: Object | None, auditor: Auditor
 ) -> Iterator[str]:
-    """List the differences from the state that the spec asks for.
+    """List the differences from the state of the spec.
 
     Args:
-        framework: as it is stored; None if it is gone.
-        configmap: of its attempt; None if there is none.
-        auditor: knows the Pods and ConfigMaps that are left.
+        framework: the stored Framework; None if it is deleted.
+        configmap: the ConfigMap of its attempt; None without one.
+        auditor: has the existing Pods and ConfigMaps.
     """
     if framework is None:
         yield from _list_leftovers(auditor, "without a Framework")
@@ -66,7 +66,7 @@ def list_unreached(
 def _check_lifetime(
     framework: Framework, status: FrameworkStatus, auditor: Auditor
 ) -> Iterator[str]:
-    """A suspended Framework rests without an attempt; an active one ends at its deadline."""
+    """Check that a suspended Framework has no attempt, and that an active one ends in time."""
     conditions = {c.type: c.status for c in status.conditions or ()}
     is_wanted = is_suspended(framework.spec) and status.state is not FrameworkState.COMPLETED
     if is_wanted and status.state not in _SUSPENDED:
@@ -117,7 +117,7 @@ def _find_alive(status: FrameworkStatus) -> dict[Key, TaskStatus]:
 
 
 def _check_tasks(framework: Framework, status: FrameworkStatus, auditor: Auditor) -> Iterator[str]:
-    """The Tasks are those of the spec; each is Completed or runs in its own Pod."""
+    """Check that the Tasks are those of the spec, and each is Completed or runs in its own Pod."""
     wanted = {
         (role.name, index)
         for role in framework.spec.task_roles
@@ -147,7 +147,7 @@ def _check_tasks(framework: Framework, status: FrameworkStatus, auditor: Auditor
 
 
 def _check_roster(members: dict[Key, TaskStatus], configmap: Object | None) -> Iterator[str]:
-    """The published roster is complete and has exactly the members, if there are any."""
+    """Check that the published roster is complete and has exactly the members."""
     if not members:
         return
     stored = ((configmap or {}).get("binaryData") or {}).get(constants.ROSTER_KEY)

@@ -1,4 +1,4 @@
-"""What must hold between two stored statuses of one Framework, whatever was stored between them.
+"""The invariants between two stored statuses of a Framework, with any statuses between them.
 
 The codes are those of docs/design/invariants.md: I5 (times, ids and counts, states along the
 tables, completions never change), P2, P3.
@@ -68,7 +68,7 @@ def check_shape(status: FrameworkStatus, *, is_time_steady: bool = True) -> None
 
 
 def is_reachable(source: S, target: S, table: Mapping[S, frozenset[S]]) -> bool:
-    """Return whether steps along the table lead from one state to another, or none is needed."""
+    """Return whether steps of the table lead from one state to another, or both are equal."""
     seen, waiting = {source}, [source]
     while waiting:
         for following in table[waiting.pop()] - seen:
@@ -77,7 +77,7 @@ def is_reachable(source: S, target: S, table: Mapping[S, frozenset[S]]) -> bool:
     return target in seen
 
 
-# Within one attempt nothing leads from its end to a new beginning.
+# Within an attempt, no step leads from its end to a new start.
 _FRAMEWORK_STEPS = {
     **FRAMEWORK_TRANSITIONS,
     FrameworkState.ATTEMPT_COMPLETED: frozenset({FrameworkState.COMPLETED}),

@@ -1,11 +1,11 @@
-"""The books of a simulation: which ends and retries the policies allow.
+"""The ledger of a simulation: checks ends and retries against the policies.
 
-The auditor passes each status that is stored. The ledger knows how Pods ended and what the server
-refused, and computes the policies itself, without code of the controller. I6 is about counts, I9
+The auditor passes each status that is stored. The ledger has the ends of Pods and the refusals of
+the server, and computes the policies itself, without code of the controller. I6 is about counts, I9
 about the completion policy, I13 about reasons (docs/design/invariants.md).
 
-A status write names its base as precondition, so the spec that is stored beside a status is the
-spec that it was decided from.
+A status write has its base as precondition, so the spec that is stored beside a status is the spec
+of its decision.
 """
 
 from collections.abc import Callable, Iterator
@@ -57,7 +57,7 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """A fulfilled completion policy, and since when."""
+    """A fulfilled completion policy, with the time."""
 
     role: str
     word: str
@@ -69,19 +69,21 @@ class Ledger:
     """How Pods ended; calls ``fail`` for ends and retries that no policy allows."""
 
     fail: Callable[[str], None]
+    """Records a violation."""
     late: AbstractSet[str] = frozenset()
     """Fingerprints of Pods that did not come to a start barrier."""
     is_time_steady: bool = True
-    """False if clocks are set: times prove nothing then."""
+    """False if clocks are set, so that times are no evidence."""
     conflict_delay_seconds: tuple[int, int] = (0, 0)
+    """Minimum and maximum of the delay of a retry after a conflict of resources."""
     ends: dict[str, int] = field(default_factory=dict)
-    """By UID: the code with which a Pod ended."""
+    """By UID: the exit code of a Pod."""
     left: set[str] = field(default_factory=set)
     """UIDs of Pods and ConfigMaps that were seen terminating, or gone."""
     refused: dict[str, set[int]] = field(default_factory=dict)
     """By identity of the Task attempt: codes of the refusals of its Pod."""
     requested: set[str] = field(default_factory=set)
-    """UIDs of Pods whose Tasks a user wanted to be retried."""
+    """UIDs of Pods whose Tasks a user requested to retry."""
     disrupted: set[str] = field(default_factory=set)
     """UIDs of Pods that had the condition DisruptionTarget."""
     cordoned: AbstractSet[str] = frozenset()
@@ -101,7 +103,7 @@ class Ledger:
         self.ends[pod.uid] = 0 if pod.phase == "Succeeded" else failed
 
     def note_refusal(self, pod: PodView, code: int) -> None:
-        """Record that the server refused a Pod for good, and with which HTTP status."""
+        """Record that the server refused a Pod for good, with the HTTP status."""
         kind = -200 if code in {413, 422} else -310
         self.refused.setdefault(f"{pod.task_uid}/{pod.task_attempt_id}", set()).add(kind)
 
@@ -146,7 +148,7 @@ class Ledger:
     def _check_leaving(
         self, name: str, role: TaskRoleSpec | None, before: TaskStatus | None, after: TaskStatus
     ) -> None:
-        """A Task leaves for a reason, and within its budget (I21)."""
+        """Check that a Task leaves for a reason, and within its budget (I21)."""
         mark, old = after.attempt_status.leaving, before.attempt_status if before else None
         if mark is None or (old and old.id == after.attempt_status.id and old.leaving is not None):
             return
@@ -181,7 +183,7 @@ class Ledger:
         *,
         is_retried: bool,
     ) -> None:
-        """A retry, an end, or a wait for a retry must be what the policy says."""
+        """Check that a retry, an end, or a wait for a retry follows the policy."""
         state, was = str(after.state), str(before.state)
         if not is_retried and (state == was or state not in ("AttemptCompleted", "Completed")):
             return
@@ -205,7 +207,7 @@ class Ledger:
     def _check_pause(
         self, name: str, before: TaskStatus, after: FrameworkStatus | TaskStatus
     ) -> None:
-        """The retry of a Task waits only after quick ends in a row."""
+        """Check that the retry of a Task waits only after quick ends in a row."""
         delay = before.retry_policy_status.retry_delay_seconds
         if delay is None:
             return
@@ -220,7 +222,7 @@ class Ledger:
     def _check_delay(
         self, framework: Framework, before: FrameworkStatus, after: FrameworkStatus
     ) -> None:
-        """The retry of a Framework waits only after a conflict or quick ends in a row."""
+        """Check that the retry of a Framework waits only after a conflict or quick ends."""
         completion, policy = before.attempt_status.completion_status, framework.spec.retry_policy
         delay = before.retry_policy_status.retry_delay_seconds
         if delay is not None:
@@ -329,7 +331,7 @@ class Ledger:
 def decide_retry(
     policy: RetryPolicySpec | None, counted: int, code: int, kind: CompletionType
 ) -> tuple[bool, bool]:
-    """Return whether an attempt is to be retried, and whether that would count."""
+    """Return whether an attempt is retried, and whether the retry counts."""
     if policy is None or code in _FINAL:
         return False, True
     if code in (-250, -260, -280):
@@ -345,7 +347,7 @@ def decide_retry(
 
 
 def is_suspended(spec: FrameworkSpec) -> bool:
-    """Return whether the Framework is to have no Pods for now."""
+    """Return whether the Framework must have no Pods."""
     return spec.suspend and spec.execution_type is not ExecutionType.STOP
 
 
@@ -401,6 +403,6 @@ def index_tasks(attempt: FrameworkAttemptStatus) -> dict[Key, TaskStatus]:
 
 
 def _find_pause(status: FrameworkStatus | TaskStatus) -> int:
-    """The pause that docs/api.md gives for a retry: none, then 1, 2, 4 and at last 300 s."""
+    """The pause of docs/api.md before a retry: none, then 1, 2, 4 and at last 300 s."""
     row = status.retry_policy_status.quick_end_count + 1
     return min(300, 2 ** (row - 3)) if row >= 3 else 0

@@ -30,9 +30,9 @@ class FaultyNetwork(Network):
     def __init__(self, draw: random.Random, trace: Callable[[str], None]) -> None:
         self.rate = 0.0
         self.held: dict[str, float] = {}
-        """Resources whose watch events are delayed, and until when."""
+        """By resource: the time until which its watch events are delayed."""
         self.broken: dict[str, Exception] = {}
-        """Resources whose next watch event is this error."""
+        """By resource: the error that replaces its next watch event."""
         self.crash_after: int | None = None
         """Number of writes after which a controller is killed."""
         self.on_crash: Callable[[], None] = lambda: None
@@ -72,7 +72,7 @@ class FaultyNetwork(Network):
         }
 
     def _refuse(self, request: Request) -> StatusError:
-        """Refuse a Pod: for good, or for now because of a quota."""
+        """Refuse a Pod: for good, or temporarily because of a quota."""
         code = self._draw.choice((400, 403, 413, 422, 403))
         is_quota = code == 403 and self._draw.random() < 0.5
         if not is_quota:

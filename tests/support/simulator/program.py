@@ -65,7 +65,7 @@ class Link(Network):
 
 
 class Program:
-    """A running controller; ``on_end`` is called when it has ended for any reason."""
+    """A running controller; ``on_end`` is called after any end."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Program:
         self.task.add_done_callback(self._end)
 
     def kill(self) -> None:
-        """Kill the process; requests that it has sent are still carried out."""
+        """Kill the process; requests in flight are still executed."""
         self._end(self.task)
         self.task.cancel()
 

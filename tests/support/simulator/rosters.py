@@ -1,7 +1,8 @@
 """Checks of the rosters (I4) and drains (I17) of a simulation.
 
-The auditor passes each roster when it is sent, which must agree with the stored status, and when it
-is stored, which must follow the one before; and each status that ends a drain.
+The auditor passes each roster when it is sent, when it must agree with the stored status, and when
+it is stored, when it must be a valid successor of the last one. It also passes each status that
+ends a drain.
 """
 
 import base64
@@ -25,15 +26,17 @@ class Rosters:
     """The rosters and Pods so far; calls ``fail`` for violations."""
 
     fail: Callable[[str], None]
+    """Records a violation."""
     now: Callable[[], datetime]
+    """Returns the time of the server."""
     news_seconds: Callable[[], float] = lambda: 0.0
-    """Age in seconds of the Pods that a controller may decide from."""
+    """Maximum age in seconds of the Pods in a decision of a controller."""
     stored: dict[str, Roster] = field(default_factory=dict)
-    """By UID of the ConfigMap."""
+    """By UID of the ConfigMap: its stored roster."""
     known: dict[str, PodView] = field(default_factory=dict)
-    """By fingerprint: all Pods, with those that are gone."""
+    """By fingerprint: all Pods, including deleted ones."""
     answering_since: dict[str, datetime] = field(default_factory=dict)
-    """By UID: when a Pod's agent acknowledged a generation for the first time."""
+    """By UID: time of the first acknowledgement of a Pod's agent."""
 
     def note_pod(self, pod: PodView) -> None:
         self.known[fingerprint_uid(pod.uid)] = pod
@@ -109,7 +112,7 @@ class Rosters:
                     self.fail(f"I17: {name} is a member and leaves")
 
     def _check_failed(self, roster: Roster, last: Roster | None, configmap_uid: str) -> None:
-        """A failed member is a Pod of this attempt, and listed since the same generation."""
+        """Check that failed members are Pods of this attempt, with the same first generation."""
         since = {entry.fingerprint: entry.since for entry in last.failed} if last else {}
         members = {(role.name, m.index) for role in roster.roles for m in role.members}
         for entry in roster.failed:
@@ -126,7 +129,7 @@ class Rosters:
     def check_drains(
         self, framework: Framework, before: FrameworkAttemptStatus | None, pods: dict[str, PodView]
     ) -> None:
-        """A drain ends when all agents have acknowledged, or at its deadline."""
+        """Check that a drain ends when all agents have acknowledged, or at its deadline."""
         status = framework.status
         if before is None or status is None or _is_drain_skipped(framework):
             return
@@ -230,7 +233,7 @@ def _is_drain_over(before: TaskStatus, after: TaskStatus) -> bool:
 
 
 def _find_deadline(task: TaskStatus) -> datetime | None:
-    """Find until when a Task may drain or leave; None if it does neither."""
+    """Find the deadline of a drain or of leaving; None if a Task does neither."""
     if task.deletion_pending:
         return task.drain_deadline_time
     leaving = task.attempt_status.leaving

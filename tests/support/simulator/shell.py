@@ -1,6 +1,6 @@
 """The controller's shell on a storage, part by part, for tests in virtual time.
 
-Nothing runs until a test says so.
+No part runs until a test starts it.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ class ScriptedNetwork(Network):
 
 
 def refuse(code: int, reason: str = "", retry_after: int | None = None) -> Fate:
-    """The server says no."""
+    """The fate of a request that the server refuses."""
     error = StatusError(code, reason or "Injected", "injected")
     error.retry_after = retry_after
     return Fate(error=error)
@@ -90,7 +90,7 @@ class Shell:
         memory: MemoryLedger = UNLIMITED,
         write_gate: WriteGate = ALWAYS_OPEN,
     ) -> None:
-        """Start with nothing known; ``after``: on the server of another one, which is no more."""
+        """Start with an empty store; ``after``: on the server of another shell, which has ended."""
         self.clock = LoopClock()
         self.storage: Storage = after.storage if after else open_storage(self.clock)
         self.network = ScriptedNetwork()
@@ -105,7 +105,7 @@ class Shell:
         self.writer = Writer(runtime, self.store, compression_min_bytes=None)
         self.recorder = EventRecorder(runtime, "test")
         self.worker = Worker(
-            # The gate closes for executor and writer only, so that tests see what they do then.
+            # The gate closes only for executor and writer, so that tests see their behaviour.
             replace(runtime, write_gate=ALWAYS_OPEN),
             store=self.store,
             queue=self.queue,
@@ -132,12 +132,12 @@ class Shell:
 
     @property
     def known(self) -> Observed:
-        """What the store knows about the gang."""
+        """The gang in the store."""
         return self.entry.observed
 
     @property
     def framework(self) -> Framework:
-        """The Framework as the store knows it."""
+        """The Framework in the store."""
         assert self.known.framework is not None
         return self.known.framework
 
@@ -153,7 +153,7 @@ class Shell:
         return tasks
 
     def find_condition(self, name: str = FRAMEWORK, condition_type: str = "Blocked") -> Object:
-        """A condition as the server has it; empty if there is none."""
+        """A condition in the server; empty if there is none."""
         status = self.get(FRAMEWORKS, name).get("status") or {}
         found = (c for c in status.get("conditions") or () if c["type"] == condition_type)
         return next(found, {})
@@ -172,7 +172,7 @@ class Shell:
         return created
 
     def show(self) -> None:
-        """Let the store see what the server has now, as a list would."""
+        """Give the store the present objects of the server, like a list."""
         for kind in (ObjectKind.POD, ObjectKind.CONFIGMAP, ObjectKind.FRAMEWORK):
             listed = self.storage.list(self.type(RESOURCES[kind]), NAMESPACE)
             self.store.replace(kind, listed.items, listed.resource_version)
@@ -211,7 +211,7 @@ class Shell:
         return find_type(self.storage, resource)
 
     def sent(self, *verbs: str) -> list[str]:
-        """What the controller sent so far, in words; events left out."""
+        """The requests of the controller so far, in words; without Events."""
         return [
             f"{r.verb} {r.resource.plural} {r.name}"
             for r in self.client.sent
@@ -219,7 +219,7 @@ class Shell:
         ]
 
     async def run(self, seconds: float, *, workers: int = 1) -> None:
-        """Run executor, recorder and workers for so long."""
+        """Run executor, recorder and workers for some seconds."""
 
         async def stop() -> None:
             await asyncio.sleep(seconds)

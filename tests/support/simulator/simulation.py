@@ -46,7 +46,7 @@ class Simulation(Cluster):
         super().__init__(seed)
         self.seed = seed
         self.is_elected = self.draw.random() < ELECTED_SHARE
-        """Whether two controllers run, of which one leads."""
+        """Whether two controllers run, one of them as the leader."""
         self.config = _draw_config(self.draw)
         self.network = FaultyNetwork(self.draw, self.note)
         self.network.on_crash = self.crash
@@ -126,7 +126,7 @@ class Simulation(Cluster):
             self.note(f"!! {fault}")
 
     def _check_pace(self, request: Request) -> None:
-        """I11: no request is repeated too often within a second."""
+        """Check I11: no request is repeated too often within a second."""
         now = asyncio.get_running_loop().time()
         times = self._sent.setdefault(f"{request}", deque(maxlen=MAX_PER_SECOND))
         if len(times) == MAX_PER_SECOND and now - times[0] < 1.0:
@@ -169,7 +169,7 @@ class Simulation(Cluster):
             self.acknowledge(pod)
 
     async def _settle(self) -> None:
-        """Switch off the faults: the state that the spec asks for must be reached, and stay."""
+        """Switch off the faults: the state of the spec must be reached, and stay."""
         self.note("faults off")
         network = self.network
         network.rate, network.crash_after = 0.0, None
@@ -205,7 +205,7 @@ class Simulation(Cluster):
         return self.auditor.changes + self._writes
 
     def _restore_names(self) -> None:
-        """Undo what other clients did: taken names, finalizers, objects without an owner.
+        """Undo the actions of other clients: taken names, finalizers, objects without an owner.
 
         A gang key without an owner is left if a client deletes the ConfigMap and orphans it. The
         controller may neither read nor delete Secrets, so a user must delete it: the condition
@@ -229,7 +229,7 @@ class Simulation(Cluster):
             self._fail(self.auditor.faults[0])
 
     def check_rest(self) -> None:
-        """Fail with the trace if the final state is not what the spec asks for."""
+        """Fail with the trace if the final state is not the state of the spec."""
         wire = self._find(FRAMEWORKS, FRAMEWORK)
         framework = None if wire is None else codec.decode_framework(wire)
         configmap = self._find(CONFIGMAPS, build_configmap_name(FRAMEWORK))

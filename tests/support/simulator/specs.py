@@ -1,6 +1,6 @@
 """Draws the specs of Frameworks, and edits of them.
 
-Together they cover each field of the contract that changes what the controller does.
+Together they cover each field of the contract that has an effect on the controller.
 """
 
 import random
