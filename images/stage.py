@@ -3,7 +3,7 @@
 usage: python3 images/stage.py NAME ROOT
 
 Called in the root of a checkout; standard library only, because the base has nothing else. Writes
-``ROOT/opt/frameworkbarrier`` (locked packages, the packages in ``images/NAME/contents.toml``, a
+``ROOT/opt/frameworkbarrier`` (locked packages, the paths in ``images/NAME/contents.toml``, a
 ``__main__.py`` to run them, all byte-compiled; and ``wheels.sha256``, which lists the packages'
 wheels with their hashes, for the provenance statement) and ``ROOT/usr/local/bin/framework-NAME``.
 Wheels in ``build/wheels`` are used instead of an index. Equal input gives equal bytes, because no
@@ -56,8 +56,8 @@ def main(arguments: list[str]) -> None:
     home = root / _HOME.relative_to("/")
     home.mkdir(parents=True)
     _install_locked(folder / "requirements.txt", home)
-    for room in ["LICENSE", *contents["rooms"]]:
-        _copy_package(Path(room), home / room)
+    for path in ["LICENSE", *contents["paths"]]:
+        _copy_path(Path(path), home / path)
     (home / "__main__.py").write_text(_MAIN.format(program=contents["program"]))
     _compile(home, root)
     _write_launcher(root, contents["program"])
@@ -95,7 +95,7 @@ def _render_wheel_list(report: dict[str, Any]) -> str:
     return "".join(sorted(lines, key=lambda line: line.split()[1]))
 
 
-def _copy_package(source: Path, target: Path) -> None:
+def _copy_path(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
         shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))

@@ -143,7 +143,7 @@ def _load_in_cluster(env: Mapping[str, str]) -> KubeConfig:
 
 
 def _load_service_account(directory: Path) -> KubeConfig:
-    """Read what a kubelet mounts; each of the three files may be absent."""
+    """Read the files that a kubelet mounts; each of the three may be absent."""
     token, ca, namespace = directory / "token", directory / "ca.crt", directory / "namespace"
     return KubeConfig(
         server="",

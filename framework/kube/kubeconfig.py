@@ -29,8 +29,8 @@ class ConfigError(Exception):
 
     Attributes:
         field: the file or the field.
-        problem: what is wrong with it.
-        remedy: what to do about it.
+        problem: the fault.
+        remedy: the remedy of the user.
     """
 
     def __init__(self, field_name: str, problem: str, remedy: str) -> None:
@@ -223,7 +223,7 @@ def parse_user(merged: Merged, context: Context) -> User:
     )
 
 
-def read_text(path: Path, what: str) -> str:
+def read_text(path: Path, subject: str) -> str:
     """Read a small file.
 
     Raises:
@@ -233,10 +233,12 @@ def read_text(path: Path, what: str) -> str:
         return path.read_text("utf-8")
     except OSError as e:
         raise ConfigError(
-            str(path), f"cannot read {what}: {e.strerror}", "check that it exists and is readable"
+            str(path),
+            f"cannot read {subject}: {e.strerror}",
+            "check that it exists and is readable",
         ) from e
     except UnicodeDecodeError as e:
-        raise ConfigError(str(path), f"{what} is not UTF-8 text", "check the file") from e
+        raise ConfigError(str(path), f"{subject} is not UTF-8 text", "check the file") from e
 
 
 def find_proxy(server: str, env: Mapping[str, str]) -> str | None:

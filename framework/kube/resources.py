@@ -68,10 +68,10 @@ class Resource:
         return "/".join(parts)
 
 
-def _quote_segment(segment: str, what: str) -> str:
+def _quote_segment(segment: str, part: str) -> str:
     """Quote a path segment; refuse a segment that a server or a proxy would remove."""
     if segment in {"", ".", ".."}:
-        raise ValueError(f"{segment!r} is not a valid {what}")
+        raise ValueError(f"{segment!r} is not a valid {part}")
     return quote(segment, safe="")
 
 

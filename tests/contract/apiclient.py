@@ -1,4 +1,4 @@
-"""A bare client of an API server for the contract suite: what goes over the wire, not more."""
+"""A bare client of an API server for the contract suite: it changes no request and no answer."""
 
 import asyncio
 import io
@@ -161,7 +161,7 @@ class Api:
             method, self.url + path, data=sent, headers=headers, params=params
         ) as response:
             raw = await response.read()
-            # Some documents of the real server are JSON whatever their type says.
+            # Some documents of the real server are JSON with another content type.
             decoded = json.loads(raw) if raw.startswith(b"{") else raw.decode(errors="replace")
             return Answer(response.status, decoded, response.headers)
 

@@ -22,7 +22,7 @@ STATUS = {
 
 
 def original() -> Object:
-    """What the Go original says of names, types and roles; the rest of its limits is ours too."""
+    """The rules of the Go original for names, types and roles; its other limits are also ours."""
     name = {"type": "string", "pattern": "^[a-z0-9]{1,63}$"}
     kept = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     role = {

@@ -116,7 +116,7 @@ async def test_value_out_of_bounds_is_refused_with_its_field(
     async with defined(api, define(name)) as kind:
         answer = await kind.create(kind.build(spec=spec))
     assert answer.status == 422
-    # After such a fault, a real server checks no rules, and says so by the field "<nil>".
+    # After such a fault, a real server checks no rules, and adds a cause with the field "<nil>".
     is_unchecked = (
         request.node.callspec.params["api"] == "kube"
         and name in WITH_RULES

@@ -1,4 +1,4 @@
-"""What an update may leave unchanged when a definition became stricter."""
+"""Values that an update may leave unchanged after a definition became stricter."""
 
 from typing import Any
 

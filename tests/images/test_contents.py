@@ -40,11 +40,11 @@ def load_contents(name: str) -> dict[str, Any]:
     return tomllib.loads((ROOT / "images" / name / "contents.toml").read_text(encoding="utf-8"))
 
 
-def import_rooms(name: str, folder: Path, *options: str) -> set[str]:
-    """Import every module of an image's rooms; give the top-level modules that came with them."""
+def import_contents(name: str, folder: Path, *options: str) -> set[str]:
+    """Import every module of an image; return the top-level modules that came with them."""
     stage = load_stage()
-    for room in load_contents(name)["rooms"]:
-        stage._copy_package(ROOT / room, folder / room)
+    for path in load_contents(name)["paths"]:
+        stage._copy_path(ROOT / path, folder / path)
     command = [sys.executable, "-I", *options, "-c", IMPORT_ALL, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -52,17 +52,17 @@ def import_rooms(name: str, folder: Path, *options: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", ["barrier", "rendezvous"])
-def test_agents_import_the_standard_library_and_their_rooms_alone(
+def test_agents_import_only_the_standard_library_and_their_contents(
     name: str, tmp_path: Path
 ) -> None:
     # -S: nothing that is installed can be found.
-    modules = import_rooms(name, tmp_path, "-S")
+    modules = import_contents(name, tmp_path, "-S")
     assert "aiohttp" not in modules
     assert name in modules
 
 
 def test_controller_imports_what_its_lock_file_installs(tmp_path: Path) -> None:
-    modules = import_rooms("controller", tmp_path)
+    modules = import_contents("controller", tmp_path)
     locked = (ROOT / "images" / "controller" / "requirements.txt").read_text(encoding="utf-8")
     installed = {line.partition("==")[0] for line in locked.splitlines() if "==" in line}
     assert {"aiohttp", "cryptography", "msgspec", "uvloop"} <= installed
@@ -78,7 +78,7 @@ def test_image_has_neither_the_local_cluster_nor_the_packages_it_alone_needs(nam
     locked = (folder / "requirements.txt").read_text(encoding="utf-8")
     assert own
     assert [package for package in own if f"{package}==" in locked] == []
-    assert not any(room.startswith("localcluster") for room in load_contents(name)["rooms"])
+    assert not any(path.startswith("localcluster") for path in load_contents(name)["paths"])
     assert "localcluster" not in (folder / "Dockerfile").read_text(encoding="utf-8")
 
 

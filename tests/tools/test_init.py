@@ -1,4 +1,4 @@
-"""`make init` says how far it is while pip works, which takes minutes on a fresh machine."""
+"""`make init` prints its progress while pip works, which takes minutes on a fresh machine."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Lock files are installed as they are, whatever is newer in the package index."""
+"""Lock files are installed unchanged, even if the package index has newer versions."""
 
 import base64
 import hashlib

@@ -21,7 +21,7 @@ MANIFEST = krew.build_manifest(krew.build_archive(LICENSE), "https://host.exampl
 
 
 def find_faults(name: str, plugin: dict[str, Any]) -> list[str]:
-    """What krew's validation of a plugin (internal/index/validation) refuses."""
+    """The faults that krew's validation of a plugin (internal/index/validation) refuses."""
     spec = plugin["spec"]
     checks = {
         "apiVersion": plugin["apiVersion"] == "krew.googlecontainertools.github.com/v1alpha2",

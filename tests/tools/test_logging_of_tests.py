@@ -1,4 +1,4 @@
-"""Each test has the root logger of Python's defaults, whatever ran in its process before."""
+"""Each test has the root logger of Python's defaults, after any other test in its process."""
 
 import logging
 

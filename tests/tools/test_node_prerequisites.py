@@ -1,4 +1,4 @@
-"""On a machine that cannot run a node, `make test-node` says why in one line.
+"""On a machine that cannot run a node, `make test-node` prints the reason in one line.
 
 It succeeds then, but in CI it fails.
 """

@@ -17,7 +17,7 @@ UNRELEASED = "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- a thing\n"
         (UNRELEASED, []),
         ("# Changelog\n", ["no section [Unreleased]"]),
         ("# Changelog\n\n## [Unreleased]\n\n### Added\n", [f"no section [{VERSION}]"]),
-        # What stands under an older version does not count.
+        # Entries of an older version do not count.
         (
             "## [Unreleased]\n\n## [0.0.1] - 2020-01-01\n\n- old\n",
             [f"nothing under [Unreleased], and no section [{VERSION}]"],

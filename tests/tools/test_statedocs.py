@@ -1,4 +1,4 @@
-"""docs/design/state-machines.md says what the transition tables say."""
+"""docs/design/state-machines.md agrees with the transition tables."""
 
 import re
 from collections.abc import Mapping

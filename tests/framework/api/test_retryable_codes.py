@@ -1,4 +1,4 @@
-"""The annotation of a Pod template that says which exit codes of a container are retried."""
+"""The annotation of a Pod template with the exit codes of a container that are retried."""
 
 from typing import Any
 

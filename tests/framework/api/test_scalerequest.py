@@ -1,4 +1,4 @@
-"""Requests and results of scalers: what is written is read again, and nothing else is."""
+"""Requests and results of scalers: encoded values are decoded again, all others are refused."""
 
 import base64
 import json

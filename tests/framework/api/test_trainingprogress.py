@@ -1,4 +1,4 @@
-"""The annotation in which the agent of rank 0 says how far the training is."""
+"""The annotation with the training progress, from the agent of rank 0."""
 
 import pytest
 from hypothesis import given

@@ -29,7 +29,7 @@ FORBIDDEN, GONE = refuse(403), refuse(410)
 
 
 class Times:
-    """A ListWatch whose client answers as the test says, and the times of its requests."""
+    """A ListWatch with answers of the test, and the times of its requests."""
 
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         self._client = KubeClient(KubeConfig(server="http://h"), user_agent="t", clock=bench.clock)

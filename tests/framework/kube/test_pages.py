@@ -1,4 +1,4 @@
-"""Pages of lists: few for ordinary objects, and small for large ones, whatever their order."""
+"""Pages of lists: few for ordinary objects, and small for large ones, in any order."""
 
 import json
 import tracemalloc
@@ -24,7 +24,7 @@ MIB = 2**20
 
 
 class Pods:
-    """Stands for a server's Pods of given sizes, and notes what was asked and read."""
+    """The Pods of a server, with given sizes; records the requests and the read bytes."""
 
     def __init__(self, sizes: Sequence[int], *, expired: Sequence[int] = ()) -> None:
         self._sizes = sizes

@@ -20,7 +20,7 @@ async def server() -> AsyncGenerator[ForkServerProcess]:
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncGenerator[Node]:
-    """A kubelet with whatever isolation this host allows."""
+    """A kubelet with the isolation that this host allows."""
     async with open_node(tmp_path) as node:
         yield node
 

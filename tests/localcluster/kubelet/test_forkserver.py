@@ -111,7 +111,7 @@ def count_open_files() -> int:
 
 async def test_failed_start_leaves_no_open_file(server: ForkServerProcess) -> None:
     assert await start(server, "true").wait() == 0
-    # What earlier tests left is not to be closed between the two counts.
+    # Files that earlier tests left must not be closed between the two counts.
     gc.collect()
     before = count_open_files()
 

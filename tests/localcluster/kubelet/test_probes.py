@@ -74,7 +74,7 @@ async def test_probe_once_tcp_open_port_is_ok_and_closed_is_not() -> None:
         action = {"tcpSocket": {"port": port}}
         assert (await probe_once(action, Target(), HANG_SECONDS)).ok
     with socket.socket() as closed:
-        # Bound, so that nobody else listens there.
+        # Bound, so that no other program listens there.
         closed.bind(("127.0.0.1", 0))
         action = {"tcpSocket": {"port": closed.getsockname()[1]}}
         assert not (await probe_once(action, Target(), HANG_SECONDS)).ok

@@ -90,7 +90,7 @@ async def test_socket_without_room_for_it_in_this_process_is_an_error() -> None:
     hub, filling = await start(), list[int]()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, limits[0]), limits[1]))
-    # What earlier tests left is not to be closed while there is no room.
+    # Files that earlier tests left must not be closed while no descriptor is free.
     gc.collect()
     try:
         with contextlib.suppress(OSError):

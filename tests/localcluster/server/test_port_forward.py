@@ -299,7 +299,7 @@ async def test_many_frames_in_one_message_do_not_hold_up_other_clients() -> None
 async def test_a_connection_that_breaks_in_the_pod_is_reset() -> None:
     async def break_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
-        # Closed without lingering, the connection ends with a reset, whatever was read of it.
+        # Closed without lingering, the connection ends with a reset, after any read.
         connection = writer.get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         writer.transport.abort()
