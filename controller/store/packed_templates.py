@@ -1,30 +1,41 @@
 """Packed Pod templates: kept as JSON, because as Python objects they take many times the memory.
 
 Any tenant may store a template of 1.4 MB that has only empty objects, which take 33 MB in Python.
-Templates are read seldom, when a Pod is created or a gang starts, and unpacked for each reading.
+Decisions read only the facts of a template, which are read when it is packed. The
+template itself is unpacked, each time, when a Pod is created or a history line is written.
 """
 
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
 from framework.api.objectmeta import ObjectMeta
+from framework.api.templatefacts import TemplateFacts, TemplateWithFacts, read_facts
 from framework.api.types import FrameworkSpec, TaskRoleSpec
 
-# The templates of a spec are not packed if they are smaller in all.
-_LEAST_BYTES = 4096
 
+class PackedTemplate(TemplateWithFacts):
+    """A mapping that holds its JSON and its facts. Use ``items`` to read several keys."""
 
-class PackedTemplate(Mapping[str, Any]):
-    """A mapping that holds its JSON. Use ``items`` to read several keys."""
+    __slots__ = ("_facts", "_packed", "_size")
 
-    __slots__ = ("_packed",)
-
-    def __init__(self, packed: bytes) -> None:
-        """Keep the JSON of an object."""
+    def __init__(self, packed: bytes, facts: TemplateFacts, size: int) -> None:
+        """Keep the JSON of an object, its facts, and the number of its keys."""
         self._packed = packed
+        self._facts = facts
+        self._size = size
+
+    @classmethod
+    def pack(cls, template: Mapping[str, Any]) -> Self:
+        """Read and pack a template."""
+        return cls(msgspec.json.encode(template), read_facts(template), len(template))
+
+    @property
+    def facts(self) -> TemplateFacts:
+        """What decisions read."""
+        return self._facts
 
     def _unpack(self) -> dict[str, Any]:
         unpacked: dict[str, Any] = msgspec.json.decode(self._packed)
@@ -39,8 +50,8 @@ class PackedTemplate(Mapping[str, Any]):
         return iter(self._unpack())
 
     def __len__(self) -> int:
-        """Count the keys."""
-        return len(self._unpack())
+        """Return the number of keys, without unpacking."""
+        return self._size
 
     def items(self) -> ItemsView[str, Any]:
         """Return keys and values, unpacked once for all of them."""
@@ -58,13 +69,11 @@ def pack_metadata(metadata: ObjectMeta) -> ObjectMeta:
 
 
 def pack_templates(spec: FrameworkSpec) -> FrameworkSpec:
-    """Pack the Pod templates of a spec, if they are large together."""
-    packed = [msgspec.json.encode(role.task.pod) for role in spec.task_roles]
-    if sum(map(len, packed)) < _LEAST_BYTES:
-        return spec
-    roles = (_pack_role(role, json) for role, json in zip(spec.task_roles, packed, strict=True))
-    return replace(spec, task_roles=tuple(roles))
+    """Pack the Pod templates of a spec."""
+    return replace(spec, task_roles=tuple(map(_pack_role, spec.task_roles)))
 
 
-def _pack_role(role: TaskRoleSpec, packed: bytes) -> TaskRoleSpec:
-    return replace(role, task=replace(role.task, pod=PackedTemplate(packed)))
+def _pack_role(role: TaskRoleSpec) -> TaskRoleSpec:
+    if isinstance(role.task.pod, PackedTemplate):
+        return role
+    return replace(role, task=replace(role.task, pod=PackedTemplate.pack(role.task.pod)))

@@ -6,18 +6,33 @@ projected volume, ``env`` or ``envFrom``.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from framework.api import constants, naming
 
-_PLACEHOLDER_NAME = naming.build_gang_key_name("{{" + constants.FRAMEWORK_NAME + "}}")
+PLACEHOLDER_NAME = naming.build_gang_key_name("{{" + constants.FRAMEWORK_NAME + "}}")
+_SUFFIX = naming.build_gang_key_name("")
+# A longer text is no name of an object.
+_MAX_NAME_CHARS = 253
 
 
 def refers_to_gang_key(template: Mapping[str, Any], framework: str) -> bool:
     """Return whether a Pod template refers to the gang key of the Framework of this name."""
-    names = (naming.build_gang_key_name(framework), _PLACEHOLDER_NAME)
+    names = (naming.build_gang_key_name(framework), PLACEHOLDER_NAME)
+    return any(name in names for name in walk_gang_keys(template))
+
+
+def walk_gang_keys(template: Mapping[str, Any]) -> Iterator[str]:
+    """Walk the places where a Pod template may refer to a gang key, of any Framework.
+
+    Yields:
+        The name of a gang key; "" for each volume, variable and container that refers to none.
+    """
     spec = _mapping(template.get("spec"))
-    return any(name in names for name in (*_walk_volumes(spec), *_walk_variables(spec)))
+    for name in chain(_walk_volumes(spec), _walk_variables(spec)):
+        is_name = isinstance(name, str) and len(name) <= _MAX_NAME_CHARS
+        yield name if is_name and name.endswith(_SUFFIX) else ""
 
 
 def _walk_volumes(spec: Mapping[str, Any]) -> Iterator[Any]:
@@ -30,6 +45,7 @@ def _walk_volumes(spec: Mapping[str, Any]) -> Iterator[Any]:
 def _walk_variables(spec: Mapping[str, Any]) -> Iterator[Any]:
     for field in ("containers", "initContainers"):
         for container in _walk(spec.get(field)):
+            yield None
             for variable in _walk(container.get("env")):
                 source = _mapping(variable.get("valueFrom"))
                 yield _mapping(source.get("secretKeyRef")).get("name")

@@ -22,10 +22,18 @@ _ANNOTATION = re.compile(
 
 def find_in_place(role: TaskRoleSpec) -> InPlaceSpec | None:
     """Find the restart in place of a role; None if it has none that can be read."""
-    if role.recovery is not None and role.recovery.in_place is not None:
-        return role.recovery.in_place
-    text = find_text(role.task.pod)
-    return None if text is None else parse_annotation(text)
+    return choose_in_place(role, find_annotated(role.task.pod))
+
+
+def choose_in_place(role: TaskRoleSpec, annotated: InPlaceSpec | None) -> InPlaceSpec | None:
+    """Choose the restart in place of a role: the field overrides what is annotated."""
+    field = None if role.recovery is None else role.recovery.in_place
+    return annotated if field is None else field
+
+
+def find_annotated(template: Mapping[str, Any] | None) -> InPlaceSpec | None:
+    """Find the restart in place that a Pod template has as an annotation that can be read."""
+    return parse_annotation(find_text(template))
 
 
 def find_text(template: Mapping[str, Any] | None) -> object:

@@ -4,11 +4,11 @@ Parsing never fails: a field with a wrong type counts as absent. Everything is b
 account that may write nodes could fill the memory of each controller.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from framework.api.wire import format_time, parse_time
 
@@ -39,6 +39,17 @@ class Taint:
     def matches(self, rule: "Taint") -> bool:
         """Return whether a rule names this taint; a rule without an effect names all effects."""
         return self.key == rule.key and rule.effect in ("", self.effect)
+
+
+class Toleration(NamedTuple):
+    """Which taints a Pod tolerates without a limit of time."""
+
+    key: str
+    """Of the taint; "" for each key."""
+    effect: str
+    """Of the taint; "" for each effect."""
+    value: str | None = None
+    """Of the taint; None for each value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,29 +115,26 @@ def parse_taint(text: str) -> Taint | None:
     return Taint(key, effect)
 
 
-def list_tolerations(template: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
-    """List the tolerations of a Pod template."""
-    spec = (template or {}).get("spec")
+def walk_tolerations(template: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Walk the tolerations of a Pod template."""
+    spec = template.get("spec")
     tolerations = spec.get("tolerations") if isinstance(spec, Mapping) else None
-    if not isinstance(tolerations, (list, tuple)):
-        return []
-    return [each for each in tolerations if isinstance(each, Mapping)]
+    if isinstance(tolerations, (list, tuple)):
+        yield from (each for each in tolerations if isinstance(each, Mapping))
 
 
-def tolerates(toleration: Mapping[str, Any], taint: Taint, *, by_key: bool) -> bool:
-    """Return whether a toleration lets a Pod stay at a taint without a limit of time.
-
-    ``by_key``: whether it must name the key. A toleration without a key tolerates all taints.
-    """
-    key, effect = toleration.get("key") or "", toleration.get("effect") or ""
-    is_timed = toleration.get("tolerationSeconds") is not None
-    if is_timed or effect not in ("", taint.effect) or (not key and by_key):
-        return False
-    if toleration.get("operator") == "Exists":
-        return key in ("", taint.key)
-    is_equal = toleration.get("operator") in (None, "", "Equal")
-    value = toleration.get("value") or ""
-    return bool(is_equal and key and key == taint.key and value == taint.value)
+def parse_toleration(wire: Mapping[str, Any]) -> Toleration | None:
+    """Parse a toleration; None if it lets no Pod stay at a taint without a limit of time."""
+    key, effect, value = (wire.get(field) or "" for field in ("key", "effect", "value"))
+    operator = wire.get("operator") or "Equal"
+    if wire.get("tolerationSeconds") is not None or operator not in ("Exists", "Equal"):
+        return None
+    is_any_value = operator == "Exists"
+    if not (_is_text(key, MAX_KEY_CHARS) and _is_text(effect, _MAX_EFFECT_CHARS)):
+        return None
+    if is_any_value:
+        return Toleration(key, effect)
+    return Toleration(key, effect, value) if key and _is_text(value, _MAX_VALUE_CHARS) else None
 
 
 def _parse_taints(taints: Any) -> Iterable[Taint]:
@@ -144,6 +152,10 @@ def _parse_time(value: Any) -> datetime | None:
         return parse_time(value) if isinstance(value, str) else None
     except ValueError:
         return None
+
+
+def _is_text(value: Any, limit: int) -> bool:
+    return isinstance(value, str) and len(value) <= limit
 
 
 def _cut(value: Any, limit: int) -> str:

@@ -1,11 +1,14 @@
 """Annotations and containers of Pod templates that are not validated."""
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from framework.api import images
 
 _RUN = "run"
+# With more, it is not clear which one runs the program.
+MAX_CONTAINERS = 256
 
 
 def find_annotation(template: Mapping[str, Any] | None, name: str) -> object:
@@ -24,7 +27,9 @@ def find_runner(template: Mapping[str, Any] | None) -> str | None:
     Returns:
         Its name; the only container if no container shows the agent; None if several could be it.
     """
-    containers = list(_walk_containers(template))
+    containers = list(islice(_walk_containers(template), MAX_CONTAINERS + 1))
+    if len(containers) > MAX_CONTAINERS:
+        return None
     found = [each for each in containers if _runs_agent(each)] or containers
     return str(found[0].get("name")) if len(found) == 1 else None
 

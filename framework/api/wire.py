@@ -213,13 +213,18 @@ def _identity(value: Any) -> Any:
     return value
 
 
+def _encode_template(value: Any) -> Any:
+    """Unpack a template that is packed, once for all reads of its fields."""
+    return dict(value.items()) if isinstance(value, Mapping) else value
+
+
 INT = Kind("integer", _decode_int, _identity)
 STR = Kind("string", _decode_str, _identity)
 BOOL = Kind("boolean", _decode_bool, _identity)
 OBJECT = Kind("object", _decode_mapping, _identity)
 TIME = Kind("time", _decode_time, format_time)
 # A Pod template: an object with any fields.
-TEMPLATE = Kind("object", _decode_template, _identity)
+TEMPLATE = Kind("object", _decode_template, _encode_template)
 
 
 def enum_kind(cls: type[StrEnum]) -> Kind:

@@ -23,13 +23,13 @@ a toleration without a key: it stays.
 Rules: docs/design/leaving.md, "When a Task leaves".
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from controller.core.draft import Draft, RoleDraft
 from framework.api.leaving import NODE_CORDONED, NODE_TAINTED, POD_DISRUPTED
-from framework.api.nodes import NodeNotice, list_tolerations, tolerates
+from framework.api.nodes import NodeNotice
 from framework.api.pods import PodView
+from framework.api.templatefacts import find_facts
 from framework.api.types import TaskStatus
 
 _MAX_MESSAGE_CHARS = 256
@@ -55,16 +55,11 @@ def find_reason(
     notices = draft.snapshot.nodes.get(pod.node_name, ()) if pod.node_name else ()
     # Times in a status are whole seconds: an attempt of the same second may be older.
     recent = [notice for notice in notices if task.attempt_status.start_time <= notice.since]
-    template = role.spec.task.pod if role.spec is not None else None
-    tolerations = list_tolerations(template) if recent else []
+    facts = find_facts(role.spec.task.pod if role.spec is not None else None)
     for notice in recent:
-        if not _stays(notice, tolerations):
+        if not facts.tolerates(notice.taint, by_key=notice.is_dated):
             return _describe(pod.node_name, notice)
     return None
-
-
-def _stays(notice: NodeNotice, tolerations: list[Mapping[str, Any]]) -> bool:
-    return any(tolerates(t, notice.taint, by_key=notice.is_dated) for t in tolerations)
 
 
 def _describe(name: str, notice: NodeNotice) -> Reason:

@@ -64,6 +64,7 @@ from framework.api.completion import (
 from framework.api.naming import TaskKey
 from framework.api.pods import PodPhase, PodView
 from framework.api.states import TaskState
+from framework.api.templatefacts import find_facts
 from framework.api.types import TaskAttemptCompletionStatus, TaskStatus
 
 _ENDING = (TaskState.ATTEMPT_DELETION_PENDING, TaskState.ATTEMPT_DELETION_REQUESTED)
@@ -200,8 +201,8 @@ def _refresh_fields(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodVie
 def _complete_pod(draft: Draft, role: RoleDraft, pod: PodView) -> TaskAttemptCompletionStatus:
     if pod.phase is PodPhase.SUCCEEDED:
         return complete_succeeded_pod(pod)
-    template = role.spec.task.pod if role.spec else None
-    return complete_failed(template, pod, draft.settings.code_rules)
+    facts = find_facts(role.spec.task.pod if role.spec else None)
+    return complete_failed(facts.retryable_codes, pod, draft.settings.code_rules)
 
 
 def _delete_pod(

@@ -14,14 +14,15 @@ Rules: docs/rendezvous.md, "Gang key"; docs/design/invariants.md, I16.
 
 from controller.core.actions import CreateGangKey, find_urgency
 from controller.core.draft import Draft
-from framework.api.gang_key import refers_to_gang_key
 from framework.api.naming import build_gang_key_name
+from framework.api.templatefacts import find_facts
 
 
 def is_gang_key_wanted(draft: Draft) -> bool:
     """Return whether a Pod template of the Framework refers to the gang key."""
     name = draft.snapshot.framework.metadata.name
-    return any(refers_to_gang_key(role.task.pod, name) for role in draft.spec.task_roles)
+    facts = (find_facts(role.task.pod) for role in draft.spec.task_roles)
+    return any(each.refers_to_gang_key(name) for each in facts)
 
 
 def ensure_gang_key(draft: Draft) -> bool:

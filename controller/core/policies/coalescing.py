@@ -14,13 +14,12 @@ succeed one by one. The successes share writes; the failure is written at once, 
 Rules: docs/design/state-machines.md, "When a status is written".
 """
 
-from collections.abc import Mapping
-
 from controller.core.draft import Draft, RoleDraft
 from controller.core.policies.retry_policy import decide_retry
 from framework.api.pods import PodPhase
 from framework.api.roster import STATE_SUCCEEDED, RoleRoster, Roster
 from framework.api.states import TASK_ALIVE, TaskState
+from framework.api.templatefacts import find_facts
 from framework.api.types import FrameworkStatus, TaskStatus
 
 _GOING_ON = TASK_ALIVE | {TaskState.ATTEMPT_CREATION_PENDING}
@@ -58,9 +57,8 @@ def may_coalesce_generation(draft: Draft, wanted: Roster, published: Roster | No
 
 def _may_coalesce_start(draft: Draft) -> bool:
     """Return whether a Pod is about to run, and none has init containers that may read it."""
-    templates = [role.spec.task.pod for role in draft.roles if role.spec]
-    specs = [template.get("spec") for template in templates]
-    if any(isinstance(spec, Mapping) and spec.get("initContainers") for spec in specs):
+    facts = (find_facts(role.spec.task.pod) for role in draft.roles if role.spec)
+    if any(each.has_init_containers for each in facts):
         return False
     return any(pod.phase is PodPhase.PENDING for pod in draft.snapshot.pods.values())
 

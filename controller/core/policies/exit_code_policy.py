@@ -24,9 +24,8 @@ Rules: docs/design/failure-handling.md, "Retryable exit codes".
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from framework.api import constants
 from framework.api.completion import (
@@ -40,7 +39,7 @@ from framework.api.completion import (
 )
 from framework.api.constants import HUNG_EXIT_CODE
 from framework.api.pods import PodView, Terminated, extract_completion
-from framework.api.retryable_codes import RetryableCodes, find_retryable_codes
+from framework.api.retryable_codes import RetryableCodes
 from framework.api.types import CompletionType, TaskAttemptCompletionStatus
 
 OOM_KILLED = "OOMKilled"
@@ -61,16 +60,15 @@ _PHRASES = {TRANSIENT: "ContainerExitCodeRetryable", PERMANENT: "ContainerExitCo
 
 
 def complete_failed(
-    template: Mapping[str, Any] | None, pod: PodView, rules: Sequence[CompletionCodeRule]
+    codes: RetryableCodes | None, pod: PodView, rules: Sequence[CompletionCodeRule]
 ) -> TaskAttemptCompletionStatus:
     """Build the completion of a Task whose Pod failed.
 
     Args:
-        template: the Pod template in the spec; None if its role left the spec.
+        codes: those of the Pod template; None if it has none, or its role left the spec.
         pod: the Pod that failed.
         rules: podFailureSpec.
     """
-    codes = find_retryable_codes(template)
     ended = None if codes is None else _find_end(pod, codes.container)
     if codes is None or ended is None or ended.code == 0:
         return complete_failed_pod(pod, rules)

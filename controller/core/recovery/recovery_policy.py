@@ -34,11 +34,10 @@ from framework.api.constants import PROCESS_ENDED_ANNOTATION
 from framework.api.epochreports import parse_end
 from framework.api.naming import TaskKey
 from framework.api.pods import ContainerView, PodView, Terminated
-from framework.api.podtemplates import find_runner
 from framework.api.recovery import FailedProcess, RecoveryStatus, RoleRestarts
-from framework.api.retryable_codes import find_retryable_codes
 from framework.api.roster import fingerprint_uid
 from framework.api.states import FrameworkState
+from framework.api.templatefacts import find_facts
 
 _RUNNING = (FrameworkState.ATTEMPT_PREPARING, FrameworkState.ATTEMPT_RUNNING)
 
@@ -101,12 +100,13 @@ def _is_permanent(draft: Draft, role: str, pod: PodView, code: int) -> bool:
         container if container.terminated else replace(container, terminated=ended)
         for container in pod.containers or (ContainerView(""),)
     )
-    template = next((each.task.pod for each in draft.spec.task_roles if each.name == role), None)
-    codes = find_retryable_codes(template)
-    if codes is not None and codes.container != find_runner(template):
-        template = None
+    spec = draft.spec.find_role(role)
+    facts = find_facts(spec.task.pod if spec is not None else None)
+    codes = facts.retryable_codes
+    if codes is not None and codes.container != facts.runner:
+        codes = None
     ended_pod = replace(pod, containers=containers)
-    completion = complete_failed(template, ended_pod, draft.settings.code_rules)
+    completion = complete_failed(codes, ended_pod, draft.settings.code_rules)
     return PERMANENT in (completion.type.attributes or ())
 
 

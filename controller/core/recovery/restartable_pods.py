@@ -6,11 +6,12 @@ Rules: docs/design/recovery.md, "Restart in place".
 from collections.abc import Collection, Mapping
 
 from controller.core.draft import Draft
-from framework.api.inplace import find_in_place
+from framework.api.inplace import choose_in_place
 from framework.api.pods import PodView
 from framework.api.recovery import InPlaceSpec
 from framework.api.states import TASK_ALIVE
-from framework.api.types import TaskStatus
+from framework.api.templatefacts import find_facts
+from framework.api.types import TaskRoleSpec, TaskStatus
 
 
 def list_policies(draft: Draft) -> Mapping[str, InPlaceSpec]:
@@ -18,12 +19,16 @@ def list_policies(draft: Draft) -> Mapping[str, InPlaceSpec]:
     policies = {
         role.name: in_place
         for role in draft.spec.task_roles
-        if (in_place := find_in_place(role)) is not None
+        if (in_place := _find_in_place(role)) is not None
     }
     known = find_roles(draft)
     if known is None:
         return policies
     return {name: policy for name, policy in policies.items() if name in known}
+
+
+def _find_in_place(role: TaskRoleSpec) -> InPlaceSpec | None:
+    return choose_in_place(role, find_facts(role.task.pod).in_place)
 
 
 def find_roles(draft: Draft) -> Collection[str] | None:

@@ -33,7 +33,7 @@ from tests.support.builders.worlds import build_snapshot
 
 @given(st.dictionaries(st.text(), json_values, max_size=5))
 def test_packed_template_equals_the_template(template: dict[str, Any]) -> None:
-    packed = PackedTemplate(msgspec.json.encode(template))
+    packed = PackedTemplate.pack(template)
     assert dict(packed) == template
     assert dict(packed.items()) == template
     assert list(packed.values()) == list(template.values())
@@ -47,15 +47,18 @@ def test_pod_of_a_packed_template_is_the_pod_of_the_template(size: int) -> None:
     pod["metadata"] = {"labels": {"a": "b"}, "annotations": {"text": "x" * size}}
     spec = build_spec(build_role(task=TaskSpec(pod=pod)))
     packed = pack_templates(spec)
-    assert isinstance(packed.task_roles[0].task.pod, PackedTemplate) is (size > 4096)
+    assert isinstance(packed.task_roles[0].task.pod, PackedTemplate)
     key = TaskKey("worker", 0)
     pods = [build_pod(build_framework(s, build_status()), key) for s in (spec, packed)]
     assert pods[0] == pods[1]
 
 
-def test_small_templates_stay_as_they_are() -> None:
-    spec = build_spec()
-    assert pack_templates(spec) is spec
+def test_packed_templates_are_not_packed_again() -> None:
+    packed = pack_templates(build_spec(build_role(), build_role("server")))
+    again = pack_templates(packed)
+    assert [id(role.task.pod) for role in again.task_roles] == [
+        id(role.task.pod) for role in packed.task_roles
+    ]
 
 
 @pytest.mark.parametrize("is_list", [False, True])

@@ -1,13 +1,15 @@
 """Retryable exit codes: docs/design/failure-handling.md, "Retryable exit codes"."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from controller.config.config_file import load_config
 from controller.config.pod_failure import Regex
-from controller.core.policies.exit_code_policy import AGENT_CODES, complete_failed
+from controller.core.policies import exit_code_policy
+from controller.core.policies.exit_code_policy import AGENT_CODES
 from controller.core.policies.retry_policy import decide_retry
 from framework.agent.exitcodes import ExitCode
 from framework.agent.termination import render_termination_message
@@ -22,6 +24,7 @@ from framework.api.completion import (
     complete_failed_pod,
 )
 from framework.api.pods import PodView
+from framework.api.templatefacts import find_facts
 from framework.api.types import (
     CompletionType,
     RetryPolicySpec,
@@ -36,6 +39,13 @@ NAME = "tensorflow"
 TEMPLATE = {"metadata": {"annotations": {constants.RETRYABLE_CODES_ANNOTATION: f"{NAME}=128-255"}}}
 CODES = range(1, 256)
 RULES = pytest.mark.parametrize("rules", [DEFAULT, ()], ids=["default config", "no rules"])
+
+
+def complete_failed(
+    template: Any, pod: PodView, rules: Sequence[CompletionCodeRule]
+) -> TaskAttemptCompletionStatus:
+    codes = find_facts(template).retryable_codes
+    return exit_code_policy.complete_failed(codes, pod, rules)
 
 
 def annotate(text: str) -> Wire:
