@@ -29,9 +29,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from controller.core.actions import Action, Verb
+from controller.execute.build_turns import BuildTurns
 from controller.execute.failure_record import FailureHistory, build_failure
 from controller.execute.operations import Operations
 from controller.queues.action_queue import ActionQueue
+from controller.queues.body_bytes import measure_body
 from controller.report.repeat_filter import RepeatFilter
 from controller.runtime import Runtime
 from controller.store.entry import Entry
@@ -87,6 +89,7 @@ class Executor:
         self._unsent = ActionQueue(MAX_CONCURRENT_ACTIONS, MAX_NAMESPACE_ACTIONS)
         self._operations = Operations(runtime, store, keys or SystemKeys(), signer)
         self._failure_log = RepeatFilter(runtime.clock)
+        self._build_turns = BuildTurns()
         self._tasks: asyncio.TaskGroup | None = None
         self._idle = asyncio.Event()
         self._idle.set()
@@ -170,6 +173,7 @@ class Executor:
     async def _run(self, entry: Entry, action: Action) -> None:
         is_failed = False
         try:
+            await self._build_turns.wait(measure_body(action))
             # Check the gate here: this task may start long after it was created.
             if self._write_gate.may_write():
                 logger.debug("action", extra={"framework": entry.key, **_describe(action)})
@@ -186,7 +190,8 @@ class Executor:
         finally:
             entry.outcomes.in_flight.discard(action.key)
             is_read = action.key.verb is Verb.GET
-            self._unsent.finish(entry.key, is_failed=is_failed, is_read=is_read)
+            size = measure_body(action)
+            self._unsent.finish(entry.key, is_failed=is_failed, is_read=is_read, body_bytes=size)
             if not self._unsent.running:
                 self._idle.set()
             self._on_answer(entry.key)

@@ -15,14 +15,17 @@ namespace whose requests hang leaves slots to the others.
    whose time all namespaces share, and a namespace with few errors is not slowed. The namespace may
    keep as many workers busy (``controller.controller``), because each worker sends a request, too:
    the write of a status.
+5. A namespace sends nothing while the bodies of its requests have too many bytes together, because
+   a Pod of 1.4 MB costs as much as hundreds of small ones (``body_bytes``). All namespaces together
+   have such a limit, too.
 
 A refused create is followed by a GET of the name, whose success must not enlarge the windows. So
 after each error of a create or a delete, one successful read does not count. All other reads count,
 because otherwise the Pods to be looked up after an outage would be read one after the other.
 
-Invariant: a namespace is in the turns if and only if it is below its window and one of its flows
-has an unsent action and is below its window. So every operation is O(1) in the number of
-namespaces and of Frameworks.
+Invariant: a namespace is in the turns if and only if it is below its window and its limit of bytes,
+and one of its flows has an unsent action and is below its window. So every operation is O(1) in the
+number of namespaces and of Frameworks.
 
 Example: a/x has 100 actions, a/y and b/z have one each. They are sent in the order a/x, b/z, a/y,
 a/x, a/x and so on.
@@ -33,6 +36,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from controller.core.actions import Action, ActionKey
+from controller.queues.body_bytes import (
+    MAX_BODY_BYTES,
+    MAX_NAMESPACE_BODY_BYTES,
+    measure_body,
+)
 from controller.queues.workqueue import split_namespace
 
 MAX_WINDOW = 64
@@ -73,6 +81,13 @@ class _Namespace:
     running: int = 0
     window: int = 1
     """How many of its requests may run at once."""
+    body_bytes: int = 0
+    """The bytes of the bodies of its requests that run."""
+
+    @property
+    def may_send(self) -> bool:
+        """Return whether one more of its requests may run."""
+        return self.running < self.window and self.body_bytes < MAX_NAMESPACE_BODY_BYTES
 
 
 class ActionQueue:
@@ -83,6 +98,7 @@ class ActionQueue:
         self._limit = limit
         self._namespace_limit = namespace_limit or limit
         self._running = 0
+        self._body_bytes = 0
         self._namespaces: dict[str, _Namespace] = {}
         self._turns: OrderedDict[str, _Namespace] = OrderedDict()
 
@@ -144,14 +160,13 @@ class ActionQueue:
 
     def take(self) -> tuple[str, Action] | None:
         """Take the next action to send; None while nothing may be sent."""
-        if self._running >= self._limit or not self._turns:
+        if self._running >= self._limit or self._body_bytes >= MAX_BODY_BYTES or not self._turns:
             return None
         name, namespace = next(iter(self._turns.items()))
         key, flow = next(iter(namespace.turns.items()))
         _, action = flow.waiting.popitem(last=False)
         flow.running += 1
-        namespace.running += 1
-        self._running += 1
+        self._count(namespace, 1, measure_body(action))
         flow.taken += 1
         if flow.taken >= self._get_turn_length(namespace):
             flow.taken = 0
@@ -160,12 +175,13 @@ class ActionQueue:
         self._update(key)
         return key, action
 
-    def finish(self, key: str, *, is_failed: bool, is_read: bool = False) -> None:
-        """Record that an action was answered."""
+    def finish(
+        self, key: str, *, is_failed: bool, is_read: bool = False, body_bytes: int = 0
+    ) -> None:
+        """Record that an action was answered; ``body_bytes`` as ``measure_body`` says."""
         namespace = self._namespaces[split_namespace(key)]
         flow = namespace.flows[key]
-        self._running -= 1
-        namespace.running -= 1
+        self._count(namespace, -1, -body_bytes)
         flow.running -= 1
         if is_failed:
             flow.window = 1
@@ -190,6 +206,13 @@ class ActionQueue:
         namespace = self._namespaces.get(split_namespace(key))
         return namespace.flows.get(key) if namespace else None
 
+    def _count(self, namespace: _Namespace, requests: int, body_bytes: int) -> None:
+        """Count requests that begin or end."""
+        namespace.running += requests
+        namespace.body_bytes += body_bytes
+        self._running += requests
+        self._body_bytes += body_bytes
+
     def _get_turn_length(self, namespace: _Namespace) -> int:
         limit = min(self._limit, self._namespace_limit)
         return 1 if len(namespace.flows) <= limit else _LONG_TURN
@@ -207,7 +230,7 @@ class ActionQueue:
             flow.taken = 0
         if flow is not None and flow.is_idle:
             del namespace.flows[key]
-        if namespace.turns and namespace.running < namespace.window:
+        if namespace.turns and namespace.may_send:
             self._turns.setdefault(name, namespace)
         else:
             self._turns.pop(name, None)

@@ -1,16 +1,17 @@
 """Packed Pod templates: kept as JSON, because as Python objects they take many times the memory.
 
 Any tenant may store a template of 1.4 MB that has only empty objects, which take 33 MB in Python.
-Decisions read only the facts of a template, which are read when it is packed. The
-template itself is unpacked, each time, when a Pod is created or a history line is written.
+Decisions read only the facts of a template, which are read when it is packed. Pods are built from
+its text (``template_text``). It is unpacked only when a history line is written.
 """
 
-from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from dataclasses import replace
 from typing import Any, Self
 
 import msgspec
 
+from controller.store.template_text import has_placeholder, open_template, replace_placeholders
 from framework.api.objectmeta import ObjectMeta
 from framework.api.templatefacts import TemplateFacts, TemplateWithFacts, read_facts
 from framework.api.types import FrameworkSpec, TaskRoleSpec
@@ -19,13 +20,14 @@ from framework.api.types import FrameworkSpec, TaskRoleSpec
 class PackedTemplate(TemplateWithFacts):
     """A mapping that holds its JSON and its facts. Use ``items`` to read several keys."""
 
-    __slots__ = ("_facts", "_packed", "_size")
+    __slots__ = ("_facts", "_has_placeholder", "_packed", "_size")
 
     def __init__(self, packed: bytes, facts: TemplateFacts, size: int) -> None:
         """Keep the JSON of an object, its facts, and the number of its keys."""
         self._packed = packed
         self._facts = facts
         self._size = size
+        self._has_placeholder = has_placeholder(packed)
 
     @classmethod
     def pack(cls, template: Mapping[str, Any]) -> Self:
@@ -36,6 +38,20 @@ class PackedTemplate(TemplateWithFacts):
     def facts(self) -> TemplateFacts:
         """What decisions read."""
         return self._facts
+
+    @property
+    def json_bytes(self) -> int:
+        """The length of the JSON."""
+        return len(self._packed)
+
+    def render(
+        self, names: Mapping[str, str], count_growth: Callable[[int], None]
+    ) -> dict[str, Any]:
+        """Replace the placeholders, and open the parts from which a Pod is built."""
+        text = self._packed
+        if self._has_placeholder:
+            text = replace_placeholders(text, names, count_growth)
+        return open_template(text)
 
     def _unpack(self) -> dict[str, Any]:
         unpacked: dict[str, Any] = msgspec.json.decode(self._packed)

@@ -11,7 +11,7 @@ facts. Facts are small whatever the template contains:
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -82,6 +82,20 @@ class TemplateWithFacts(Mapping[str, Any]):
     @abstractmethod
     def facts(self) -> TemplateFacts:
         """Its facts."""
+
+    @property
+    @abstractmethod
+    def json_bytes(self) -> int:
+        """The length of its JSON."""
+
+    @abstractmethod
+    def render(
+        self, names: Mapping[str, str], count_growth: Callable[[int], None]
+    ) -> dict[str, Any]:
+        """Replace the placeholders by ``names``; values that no code reads may stay JSON.
+
+        ``count_growth`` is called with the characters by which the JSON becomes longer.
+        """
 
 
 def find_facts(template: Mapping[str, Any] | None) -> TemplateFacts:

@@ -122,6 +122,19 @@ def write_bombs(tenant: Tenant) -> Iterator[None]:
         yield
 
 
+def create_large_templates(tenant: Tenant) -> Iterator[None]:
+    """Pod templates of 1.2 MB of empty lists, of which Python would copy each for each Pod."""
+    role = build_role_wire("worker", 60)
+    role["task"]["pod"]["junk"] = [[[[]]]] * 150_000
+    role["task"]["retryPolicy"] = {"fancyRetryPolicy": False, "maxRetryCount": -1}
+    for number in itertools.count():
+        # Four at a time: the tenant's quota of stored bytes is not what is tested.
+        if number >= 4:
+            tenant.send("DELETE", f"{tenant.frameworks}/template{number - 4}")
+        tenant.send("POST", tenant.frameworks, build_submission(f"template{number}", role))
+        yield
+
+
 def edit_hot_frameworks(tenant: Tenant) -> Iterator[None]:
     """Hundreds of Frameworks, each edit of which makes the controller decide and write a status."""
     names = [f"hot{number}" for number in range(300)]
@@ -175,6 +188,7 @@ ATTACKS: dict[str, Callable[[Tenant], Iterator[None]]] = {
     "absent": edit_absent_indexes,
     "bomb": write_bombs,
     "health": hold_half_requests,
+    "templates": create_large_templates,
     "hot": edit_hot_frameworks,
     "retries": retry_without_end,
 }

@@ -14,6 +14,7 @@ from typing import Any
 
 from framework.api import constants, naming
 from framework.api.naming import TaskKey
+from framework.api.templatefacts import TemplateWithFacts
 from framework.api.types import Framework, FrameworkAttemptStatus
 
 Object = dict[str, Any]
@@ -226,6 +227,9 @@ def _build_owner(api_version: str, kind: str, name: str, uid: str | None) -> Obj
 def _replace_placeholders(
     template: Mapping[str, Any], names: Mapping[str, str], growth: _Growth
 ) -> Object:
+    if isinstance(template, TemplateWithFacts):
+        return template.render(names, lambda chars: growth.add(chars, "placeholders"))
+
     def replace_one(found: re.Match[str]) -> str:
         value = names[found[1]]
         growth.add(max(0, len(value) - len(found[0])), "placeholders")

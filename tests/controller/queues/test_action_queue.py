@@ -2,12 +2,18 @@
 
 import pytest
 
-from controller.core.actions import DeleteObject, ObjectKind
+from controller.core.actions import CreatePod, DeleteObject, ObjectKind
 from controller.queues.action_queue import MAX_WINDOW, ActionQueue
+from controller.queues.body_bytes import measure_body
+from controller.store.packed_templates import pack_templates
+from framework.api.naming import TaskKey
+from framework.api.types import TaskSpec
+from tests.support.builders import build_framework, build_role, build_spec, build_template_wire
 from tests.support.builders.cases import cases
 from tests.support.measuring.cost import assert_costs_at_most
 
 FAILED, OK = True, False
+MEBIBYTE = 1024 * 1024
 
 
 def actions(count: int, prefix: str = "p") -> list[DeleteObject]:
@@ -240,3 +246,43 @@ def test_take_of_any_number_of_flows_costs_the_same() -> None:
 
     # Copying a list of all flows for each that is taken costs about 5 s.
     assert_costs_at_most(1.5, take_all)
+
+
+def create_pods(count: int, template_bytes: int) -> list[CreatePod]:
+    """The creates of Pods whose template has about so many bytes."""
+    pod = build_template_wire(args=["x" * template_bytes])
+    spec = pack_templates(build_spec(build_role(number=count, task=TaskSpec(pod=pod))))
+    framework = build_framework(spec, None)
+    return [
+        CreatePod(framework, TaskKey("worker", n), f"p{n}", f"{n}/0", "why") for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("template_bytes", "sent"),
+    [(1_000, 32), (100_000, 32), (MEBIBYTE, 4), (3 * MEBIBYTE, 2), (9 * MEBIBYTE, 1)],
+)
+def test_namespace_sends_fewer_requests_with_large_bodies(
+    queue: Queue, template_bytes: int, sent: int
+) -> None:
+    queue.replace("hot/a", create_pods(40, template_bytes))
+    queue.add("calm/a", 3)
+    taken = queue.take_keys()
+    assert taken.count("hot/a") == sent
+    assert taken.count("calm/a") == 3
+
+
+def test_namespace_with_large_bodies_sends_the_next_after_an_answer(queue: Queue) -> None:
+    queue.replace("hot/a", actions := create_pods(9, 2 * MEBIBYTE))
+    for _ in range(4):
+        assert queue.take_keys() == ["hot/a"] * 2
+        assert queue.take() is None
+        for _ in range(2):
+            queue.finish("hot/a", is_failed=False, body_bytes=measure_body(actions[0]))
+    assert queue.take_keys() == ["hot/a"]
+
+
+def test_bodies_of_all_namespaces_together_are_limited(queue: Queue) -> None:
+    for number in range(6):
+        queue.replace(f"n{number}/a", create_pods(2, 4 * MEBIBYTE))
+    assert queue.take_keys() == [f"n{number}/a" for number in range(4)]
