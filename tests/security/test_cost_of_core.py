@@ -169,6 +169,12 @@ def returning(gang: LargeGang) -> Snapshot:
     return scaled_away(gang, gang.build_spec(absent_task_indices=tuple(range(gang.share // 10))))
 
 
+def returning_beside_others(gang: LargeGang) -> Snapshot:
+    """All Tasks that were absent are wanted again; the spec lists many indexes that do not exist."""
+    beyond = tuple(range(gang.share, gang.share + 50_000))
+    return scaled_away(gang, gang.build_spec(absent_task_indices=beyond))
+
+
 def stopped(gang: LargeGang) -> Snapshot:
     spec = replace(gang.build_spec(), execution_type=ExecutionType.STOP)
     return build_snapshot(spec, build_running(gang), gang.build_pods())
@@ -218,6 +224,7 @@ STAGES: dict[str, Stage] = {
     "made_absent": lambda gang: absent(gang, build_running(gang)),
     "absent_for_long": absent_for_long,
     "returning": returning,
+    "returning_beside_others": returning_beside_others,
     "stopped": stopped,
     "tasks_retried": tasks_retried,
     "framework_retried": framework_retried,

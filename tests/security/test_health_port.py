@@ -99,6 +99,18 @@ def test_flood_from_one_source_leaves_connections_of_others_alone(
         assert slow.recv(15) == b"HTTP/1.1 200 OK"
 
 
+def test_probes_among_floods_from_many_sources_are_all_answered(
+    port: int, held: contextlib.ExitStack
+) -> None:
+    """Each source stays below its own limit, so only the limit in all closes connections."""
+    answers = []
+    for number in range(ATTACKERS):
+        attack(port, held, HALF_REQUEST, source=f"127.0.{number // 200 + 1}.{number % 200 + 1}")
+        if number % 250 == 249:
+            answers += [probe(port), probe(port, "/readyz")]
+    assert answers == [b"HTTP/1.1 200 OK"] * 16
+
+
 def serve(metrics: Metrics | None = None, seconds: float = 10.0) -> HealthServer:
     limits = HealthLimits(ConnectionLimit(in_all=8, per_source=4), seconds=seconds)
     return HealthServer(

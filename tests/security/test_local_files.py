@@ -22,7 +22,12 @@ from cli.local.state import read_state
 from cli.main import main
 from framework.clock import SystemClock, SystemRandom, SystemUids
 from localcluster.cluster import ClusterOptions, LocalCluster, LocalClusterError
-from localcluster.private_files import ExposedError, make_private_directory, write_private_file
+from localcluster.private_files import (
+    ExposedError,
+    make_private_directory,
+    read_regular_file,
+    write_private_file,
+)
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = [
@@ -260,6 +265,13 @@ def test_private_file_that_others_could_replace_is_refused(shared: Path) -> None
     shared.chmod(0o777)
     with pytest.raises(ExposedError, match="directory of your own"):
         write_private_file(shared / "file", "secret")
+
+
+def test_file_is_not_read_through_a_link(victim: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic links"):
+        read_regular_file(tmp_path / "link", 100)
+    assert read_regular_file(victim, 100).decode() == VICTIM_TEXT
 
 
 WHOSE = {

@@ -35,6 +35,41 @@ def test_write_atomically_planted_link_is_replaced_not_followed(tmp_path: Path) 
     assert not (tmp_path / "f").is_symlink()
 
 
+@pytest.mark.parametrize("is_link", [True, False])
+def test_write_atomically_file_planted_at_the_temporary_name_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_link: bool
+) -> None:
+    target = tmp_path / "target"
+    target.write_text("precious")
+    monkeypatch.setattr(os, "urandom", bytes)
+    planted = tmp_path / f"f.{bytes(6).hex()}.tmp"
+    if is_link:
+        planted.symlink_to(target)
+    else:
+        planted.hardlink_to(target)
+    with pytest.raises(FileExistsError):
+        write_atomically(str(tmp_path / "f"), b"new", 0o644)
+    assert target.read_text() == "precious"
+    assert not (tmp_path / "f").exists()
+
+
+def test_write_atomically_follows_no_link_where_exclusive_creates_are_not_honoured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some network file systems ignore O_EXCL."""
+    opened = os.open
+    monkeypatch.setattr(os, "urandom", bytes)
+    monkeypatch.setattr(
+        os, "open", lambda path, flags, mode: opened(path, flags & ~os.O_EXCL, mode)
+    )
+    target = tmp_path / "target"
+    target.write_text("precious")
+    (tmp_path / f"f.{bytes(6).hex()}.tmp").symlink_to(target)
+    with pytest.raises(OSError, match="symbolic links"):
+        write_atomically(str(tmp_path / "f"), b"new", 0o644)
+    assert target.read_text() == "precious"
+
+
 class StopNowError(BaseException):
     """Stands for SIGTERM's exception."""
 
