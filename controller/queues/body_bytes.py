@@ -3,10 +3,11 @@
 from controller.core.actions import Action, CreatePod
 from framework.api.templatefacts import TemplateWithFacts
 
-# A request starts while fewer bytes are in flight, so a single one of any size may be sent. An API
-# server accepts 3 MiB at most.
-MAX_NAMESPACE_BODY_BYTES = 4 * 1024 * 1024
-MAX_BODY_BYTES = 4 * MAX_NAMESPACE_BODY_BYTES
+# A request starts while fewer bytes are in flight, so a single one of any size may be sent. The API
+# server needs more CPU time for such a request than the controller. The limit of all namespaces
+# bounds the memory.
+MAX_NAMESPACE_BODY_BYTES = 1024 * 1024
+MAX_BODY_BYTES = 16 * MAX_NAMESPACE_BODY_BYTES
 
 
 def measure_body(action: Action) -> int:
