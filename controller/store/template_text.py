@@ -61,12 +61,10 @@ def open_template(text: bytes) -> dict[str, Any]:
 
 def _open(value: msgspec.Raw) -> Any:
     """Open one level of a value; its parts stay JSON."""
-    match bytes(memoryview(value)[:1]):
-        case b"{":
-            return _open_object(value)
-        case b"[":
-            return _open_list(value)
-    return _decode(value)
+    start = bytes(memoryview(value)[:1])
+    if start == b"{":
+        return _open_object(value)
+    return _open_list(value) if start == b"[" else _decode(value)
 
 
 def _decode(value: msgspec.Raw) -> Any:

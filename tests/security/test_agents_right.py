@@ -1,4 +1,4 @@
-"""The right of agents on a real API server: five annotations of their own Pod, under any account."""
+"""The right of agents on a real API server: five annotations of their own Pod, in any account."""
 
 from typing import Any
 

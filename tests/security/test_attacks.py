@@ -26,11 +26,11 @@ from framework.kube.resources import FRAMEWORKS
 from tests.security import attacks
 from tests.support.builders import build_role_wire, build_submission
 from tests.support.fakes.kubelet import FakeKubelet, run_for
-from tests.support.measuring.probing import measure_silence
 from tests.support.servers.childprocess import ChildProcess, find_free_ports
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkcrd import ROOT
 from tests.support.servers.frameworkserver import build_env
+from tests.support.servers.healthprobe import measure_silence
 from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.servers.policed import Policed, allow, create
 from tests.support.servers.rights import create_account_access

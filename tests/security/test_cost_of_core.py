@@ -170,7 +170,7 @@ def returning(gang: LargeGang) -> Snapshot:
 
 
 def returning_beside_others(gang: LargeGang) -> Snapshot:
-    """All Tasks that were absent are wanted again; the spec lists many indexes that do not exist."""
+    """All absent Tasks are wanted again; the spec lists many indexes that do not exist."""
     beyond = tuple(range(gang.share, gang.share + 50_000))
     return scaled_away(gang, gang.build_spec(absent_task_indices=beyond))
 

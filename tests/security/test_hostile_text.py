@@ -47,6 +47,7 @@ from tests.support.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).parents[2]
 BATCH = 1000
+MANY = 100_000
 # Characters that a terminal obeys, hides or reorders.
 BAD_CATEGORIES = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 PIECES = [
@@ -61,9 +62,9 @@ PIECES = [
 ]  # fmt: skip
 
 
-def make_strings(seed: int) -> Iterator[str]:
+def make_strings(seed: int, count: int = CASES) -> Iterator[str]:
     draw = random.Random(seed)
-    for _ in range(CASES):
+    for _ in range(count):
         parts = draw.choices(PIECES, k=draw.randint(1, 6))
         if draw.random() < 0.2:
             parts.append(chr(draw.randrange(0x110000)))
@@ -77,13 +78,13 @@ def find_bad(shown: str, allowed: str) -> set[str]:
     return {c for c in set(shown) - set(allowed) if unicodedata.category(c) in BAD_CATEGORIES}
 
 
-def show(render: Callable[[Sequence[str]], object]) -> str:
+def show(render: Callable[[Sequence[str]], object], strings: Sequence[str] = STRINGS) -> str:
     """Render all strings, a thousand at a time; return what would be on the terminal."""
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, "utf-8", newline="")
     with redirect_stdout(stream), redirect_stderr(stream):
-        for start in range(0, CASES, BATCH):
-            render(STRINGS[start : start + BATCH])
+        for start in range(0, len(strings), BATCH):
+            render(strings[start : start + BATCH])
         stream.flush()
     return raw.getvalue().decode()
 
@@ -202,13 +203,22 @@ PRINTERS: dict[str, Callable[[Sequence[str]], object]] = {
 
 @pytest.mark.parametrize("name", PRINTERS)
 def test_hostile_text_is_printed_without_control_characters(name: str) -> None:
-    render = PRINTERS[name]
+    assert_harmless(name, STRINGS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PRINTERS)
+def test_many_hostile_texts_are_printed_without_control_characters(name: str) -> None:
+    assert_harmless(name, list(make_strings(11, MANY)))
+
+
+def assert_harmless(name: str, strings: Sequence[str]) -> None:
     allowed = "\n\t" if name in {"logs", "run-last-lines", "get-jsonpath"} else "\n"
-    shown = show(render)
+    shown = show(PRINTERS[name], strings)
     assert find_bad(shown, allowed) == set()
     # The text is shown, not dropped, and is no markup.
-    assert shown.count("plain") >= sum(text.count("plain") for text in STRINGS)
-    assert shown.count("[red]") >= sum(text.count("[red]") for text in STRINGS)
+    assert shown.count("plain") >= sum(text.count("plain") for text in strings)
+    assert shown.count("[red]") >= sum(text.count("[red]") for text in strings)
 
 
 def test_hostile_text_adds_no_line() -> None:

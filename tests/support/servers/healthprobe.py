@@ -1,4 +1,4 @@
-"""How long a health port is silent: the longest time that an answer takes, asked as a kubelet does."""
+"""How long a health port is silent: the longest time that an answer to a probe takes."""
 
 import threading
 import time
