@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from framework.api import constants
+from framework.api.avoidingcodec import NODE_FAILURE
 from framework.api.fielderrors import FieldError, FieldErrors
 from framework.api.leavingcodec import LEAVE_COUNT, LEAVING_STATUS
 from framework.api.objectmeta import ObjectMeta
@@ -235,6 +236,7 @@ _TASK_ATTEMPT_STATUS = Struct(
     Field(
         constants.LEAVING_FIELD, "leaving", LEAVING_STATUS.kind(), nullable=True, omit_value=None
     ),
+    Field(constants.AVOIDED_NODES_FIELD, "avoided_nodes", list_kind(STR), omit_empty=True),
 )
 
 TASK_STATUS = Struct(
@@ -257,6 +259,12 @@ TASK_STATUS = Struct(
         omit_empty=True,
     ),
     Field(constants.LEAVES_FIELD, "leaves", LEAVE_COUNT.kind(), nullable=True, omit_value=None),
+    Field(
+        constants.NODE_FAILURES_FIELD,
+        "node_failures",
+        list_kind(NODE_FAILURE.kind()),
+        omit_empty=True,
+    ),
 )
 
 TASK_ROLE_STATUS = Struct(

@@ -121,6 +121,15 @@ MAX_LEAVE_SECONDS = 86_400  # of timeoutSeconds
 MAX_LEAVES = 1000
 LEAVING_FIELD = "leaving"  # attemptStatus of a Task: why it leaves
 LEAVES_FIELD = "leaves"  # taskStatuses[]: how often the Task has left
+AVOID_NODES_FIELD = "avoidNodes"  # recovery: {failures, withinSeconds, maxNodes}
+FAILURES_FIELD = "failures"
+MAX_NODES_FIELD = "maxNodes"
+MAX_AVOIDED_FAILURES = 10  # of failures
+MAX_AVOIDED_NODES = 16  # of maxNodes
+# Of all Tasks of a Framework together. In a compressed status, 10 of them take about 200 bytes.
+MAX_NODE_FAILURES = 20_000
+NODE_FAILURES_FIELD = "nodeFailures"  # taskStatuses[]: where the Task failed, and when
+AVOIDED_NODES_FIELD = "avoidedNodes"  # attemptStatus of a Task: nodes that its Pod avoids
 MAX_RESTARTS_FIELD = "maxRestarts"
 WITHIN_SECONDS_FIELD = "withinSeconds"
 # On a Pod template, written by programs that cannot write the field:

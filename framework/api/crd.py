@@ -42,6 +42,7 @@ _TASK = f"{_ROLE}.task"
 _COUNTS = f"{_ROLE}.frameworkAttemptCompletionPolicy"
 _IN_PLACE = f"{_ROLE}.{constants.RECOVERY_FIELD}.{constants.IN_PLACE_FIELD}"
 _LEAVE_NODES = f"{_ROLE}.{constants.RECOVERY_FIELD}.{constants.LEAVE_NODES_FIELD}"
+_AVOID_NODES = f"{_ROLE}.{constants.RECOVERY_FIELD}.{constants.AVOID_NODES_FIELD}"
 _ATTEMPT = "status.attemptStatus"
 
 # Not validated: with a schema, a status write of 1,100 Tasks took 230 ms at the API server, without
@@ -159,6 +160,18 @@ _RULES: dict[str, dict[str, Any]] = {
         "minimum": 1,
         "maximum": constants.MAX_IN_PLACE_SECONDS,
     },
+    f"{_AVOID_NODES}.{constants.FAILURES_FIELD}": {
+        "minimum": 1,
+        "maximum": constants.MAX_AVOIDED_FAILURES,
+    },
+    f"{_AVOID_NODES}.{constants.WITHIN_SECONDS_FIELD}": {
+        "minimum": 1,
+        "maximum": constants.MAX_IN_PLACE_SECONDS,
+    },
+    f"{_AVOID_NODES}.{constants.MAX_NODES_FIELD}": {
+        "minimum": 1,
+        "maximum": constants.MAX_AVOIDED_NODES,
+    },
     f"{_TASK}.retryPolicy.maxRetryCount": {"minimum": constants.EXTENDED_UNLIMITED},
     f"spec.{constants.ACTIVE_DEADLINE_FIELD}": {"minimum": 0},
     f"spec.{constants.TTL_FIELD}": {"minimum": 0},
@@ -233,6 +246,16 @@ _DESCRIPTIONS = {
     ),
     f"{_LEAVE_NODES}.{constants.WITHIN_SECONDS_FIELD}": (
         "Seconds in which a Task leaves at most maxLeaves times. Default: 86400."
+    ),
+    _AVOID_NODES: "Pods are not created on nodes on which their Task failed before.",
+    f"{_AVOID_NODES}.{constants.FAILURES_FIELD}": (
+        "Failures of a Task on a node within withinSeconds, after which it avoids it. Default: 2."
+    ),
+    f"{_AVOID_NODES}.{constants.WITHIN_SECONDS_FIELD}": (
+        "Seconds in which failures are counted. Default: 86400."
+    ),
+    f"{_AVOID_NODES}.{constants.MAX_NODES_FIELD}": (
+        "Maximum of nodes that a Task avoids; the latest failures count. Default: 3."
     ),
     f"spec.{constants.COMPLETED_POD_POLICY_FIELD}": (
         "Delete: the Pod of a Completed Task is deleted. RetainUntilEnd: it is deleted when the "

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from framework.api.avoiding import AvoidNodesSpec
 from framework.api.leaving import LeaveNodesSpec
 
 # Why an epoch was decided: the reasons in the status.
@@ -29,6 +30,7 @@ class RecoverySpec:
 
     in_place: InPlaceSpec | None = None
     leave_nodes: LeaveNodesSpec | None = None
+    avoid_nodes: AvoidNodesSpec | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

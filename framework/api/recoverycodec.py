@@ -1,6 +1,7 @@
 """Names in JSON of the types of restarts in place."""
 
 from framework.api import constants
+from framework.api.avoidingcodec import AVOID_NODES_SPEC
 from framework.api.leavingcodec import LEAVE_NODES_SPEC
 from framework.api.recovery import (
     FailedProcess,
@@ -32,6 +33,13 @@ RECOVERY_SPEC = Struct(
         constants.LEAVE_NODES_FIELD,
         "leave_nodes",
         LEAVE_NODES_SPEC.kind(),
+        nullable=True,
+        omit_value=None,
+    ),
+    Field(
+        constants.AVOID_NODES_FIELD,
+        "avoid_nodes",
+        AVOID_NODES_SPEC.kind(),
         nullable=True,
         omit_value=None,
     ),

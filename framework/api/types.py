@@ -10,6 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from framework.api.avoiding import NodeFailure
 from framework.api.leaving import LeaveCount, LeavingStatus
 from framework.api.objectmeta import ObjectMeta
 from framework.api.recovery import RecoverySpec, RecoveryStatus
@@ -310,6 +311,8 @@ class TaskAttemptStatus:
     """Whether a Pod without a creation proof is adopted. Not in the original."""
     leaving: LeavingStatus | None = None
     """Why it leaves before its node goes; None if it does not. Not in the original."""
+    avoided_nodes: tuple[str, ...] = ()
+    """Nodes on which its Pod does not run. Never changes in an attempt. Not in the original."""
     extra: Extra = field(default_factory=dict)
     """Wire fields that this version does not know; they are written back."""
 
@@ -342,6 +345,8 @@ class TaskStatus:
     """When the drain of the Task ends; None without one. Not in the original."""
     leaves: LeaveCount | None = None
     """How often the Task has left nodes; None: never. Not in the original."""
+    node_failures: tuple[NodeFailure, ...] = ()
+    """Recent failures of the Task on nodes, the oldest first. Not in the original."""
     extra: Extra = field(default_factory=dict)
     """Wire fields that this version does not know; they are written back."""
 

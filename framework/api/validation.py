@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from framework.api import constants
+from framework.api.avoiding import AvoidNodesSpec
 from framework.api.fielderrors import FieldError, join_path
 from framework.api.leaving import LeaveNodesSpec
 from framework.api.naming import is_framework_name, is_role_name
@@ -215,6 +216,30 @@ def _check_extensions(role: TaskRoleSpec, path: str) -> Iterator[FieldError]:
     if role.recovery is not None and role.recovery.leave_nodes is not None:
         leave_nodes = f"{path}.{constants.RECOVERY_FIELD}.{constants.LEAVE_NODES_FIELD}"
         yield from _check_leave_nodes(role.recovery.leave_nodes, leave_nodes)
+    if role.recovery is not None and role.recovery.avoid_nodes is not None:
+        avoid_nodes = f"{path}.{constants.RECOVERY_FIELD}.{constants.AVOID_NODES_FIELD}"
+        yield from _check_avoid_nodes(role.recovery.avoid_nodes, avoid_nodes)
+
+
+def _check_avoid_nodes(spec: AvoidNodesSpec, path: str) -> Iterator[FieldError]:
+    for field, value, most, meaning in (
+        (
+            constants.FAILURES_FIELD,
+            spec.failures,
+            constants.MAX_AVOIDED_FAILURES,
+            "failures on a node; leave avoidNodes out to avoid none",
+        ),
+        (
+            constants.MAX_NODES_FIELD,
+            spec.max_nodes,
+            constants.MAX_AVOIDED_NODES,
+            "the nodes that a Task avoids at most",
+        ),
+    ):
+        yield from _check_range(f"{path}.{field}", value, 1, most, meaning)
+    most, window = constants.MAX_IN_PLACE_SECONDS, f"{path}.{constants.WITHIN_SECONDS_FIELD}"
+    meaning = "the seconds in which failures are counted"
+    yield from _check_range(window, spec.within_seconds, 1, most, meaning)
 
 
 def _check_leave_nodes(spec: LeaveNodesSpec, path: str) -> Iterator[FieldError]:

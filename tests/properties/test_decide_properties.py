@@ -20,6 +20,7 @@ from controller.core.decision import Decision
 from controller.core.settings import Settings
 from controller.core.snapshot import PublishedRoster, Snapshot
 from framework.api import codec
+from framework.api.avoiding import AvoidNodesSpec
 from framework.api.completion import complete_framework, complete_task
 from framework.api.fielderrors import FieldErrors
 from framework.api.leaving import LeaveNodesSpec
@@ -69,7 +70,9 @@ _roles = st.builds(
     absent_task_indices=st.sampled_from([(), (), (0,), (1, 2)]),
     min_member_count=st.sampled_from([None, None, 1]),
     completed_pod_policy=st.sampled_from([None, None, *CompletedPodPolicy]),
-    recovery=st.sampled_from([None, RecoverySpec(leave_nodes=LeaveNodesSpec(10, 2, 60))]),
+    recovery=st.sampled_from(
+        [None, RecoverySpec(leave_nodes=LeaveNodesSpec(10, 2, 60), avoid_nodes=AvoidNodesSpec(1))]
+    ),
 )
 _specs = st.builds(
     FrameworkSpec,

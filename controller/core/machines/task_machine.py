@@ -13,7 +13,8 @@ Steps of ``sync_task``, which the Framework's machine calls for each Task in sta
      late for the start of an epoch (``late_members``), with -270; if it has left its node
      (``leaving_policy``), with -280.
 3. AttemptCompleted: move to Completed, or to AttemptCreationPending with the next attempt when the
-   end is stored, and the pause is over or ended by a user.
+   end is stored, and the pause is over or ended by a user. ``avoiding_policy`` chooses the nodes
+   that the attempt avoids.
 4. AttemptCreationPending: create the Pod. A Task that is scaled down, or whose Pod the server will
    never create, ends without a Pod.
 
@@ -40,6 +41,7 @@ original.
 from dataclasses import replace
 
 from controller.core.actions import CreatePod, DeleteObject, ObjectKind, Urgency, find_urgency
+from controller.core.avoiding import avoiding_policy
 from controller.core.draft import Draft, RoleDraft
 from controller.core.history import object_snapshots
 from controller.core.leaving import leaving_policy
@@ -142,6 +144,7 @@ def _observe_live(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView)
     task = leaving_policy.mark_leaving(draft, role, task, pod)
     end = _find_requested_end(draft, role, task, pod)
     if end is not None:
+        task = avoiding_policy.record_failure(draft, role, task, pod, end)
         task = completing.begin_task_end(draft, role, task, end)
         _delete_pod(draft, role, task)
     return task
@@ -176,6 +179,7 @@ def _observe_ended(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView
     if pod.disruption and not completion.type.is_succeeded:
         task = leaving_policy.mark_leaving(draft, role, task, pod)
     completion = leaving_policy.replace_completion(task, completion)
+    task = avoiding_policy.record_failure(draft, role, task, pod, completion)
     if not draft.is_completing and retention.should_retain(draft, role, task, completion):
         return completing.end_task(draft, role, task, completion)
     task = completing.begin_task_end(draft, role, task, completion)
@@ -269,6 +273,7 @@ def _retry(
     name = draft.snapshot.framework.metadata.name
     attempt = initial_status.new_task_attempt_status(name, role.name, task.index, total, draft.now)
     task = draft.put_task(role, replace(task, retry_policy_status=retries, attempt_status=attempt))
+    task = avoiding_policy.begin_attempt(draft, role, task)
     draft.raise_urgency(Urgency.NOW)
     return draft.move_task(role, task, TaskState.ATTEMPT_CREATION_PENDING)
 

@@ -1,9 +1,9 @@
 """The attempt ConfigMap, the gang key and the Pods, rendered from a Framework and its status.
 
 The executor calls this module when it sends a create. A Pod is its role's template, unchanged,
-plus the documented additions: name, owner, labels, annotations, environment and
-terminationMessagePolicy. Rules: docs/api.md, "Objects of an attempt"; ``NewConfigMap`` and
-``NewPod`` of the Go original.
+plus the documented additions: name, owner, labels, annotations, environment,
+terminationMessagePolicy, and the node affinity of a Task that avoids nodes. Rules: docs/api.md,
+"Objects of an attempt"; ``NewConfigMap`` and ``NewPod`` of the Go original.
 """
 
 import base64
@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from controller.core.objects.node_affinity import avoid_nodes
 from framework.api import constants, naming
 from framework.api.naming import TaskKey
 from framework.api.templatefacts import TemplateWithFacts
-from framework.api.types import Framework, FrameworkAttemptStatus
+from framework.api.types import Framework, FrameworkAttemptStatus, TaskRoleStatus, TaskStatus
 
 Object = dict[str, Any]
 _FALLBACK_TO_LOGS = "FallbackToLogsOnError"
@@ -118,11 +119,13 @@ def build_pod(framework: Framework, key: TaskKey) -> Object:
     if role is None:
         raise LookupError(f"role {key.role} is not in the spec")
     template = _replace_placeholders(role.task.pod, names, growth)
+    spec = _augment_spec(template.get("spec"), names, growth)
+    _, task = _find_entries(framework, key)
     return {
         "apiVersion": "v1",
         "kind": constants.POD_KIND,
         "metadata": _augment_metadata(template.get("metadata"), framework, names),
-        "spec": _augment_spec(template.get("spec"), names, growth),
+        "spec": avoid_nodes(spec, task.attempt_status.avoided_nodes),
     }
 
 
@@ -156,10 +159,7 @@ def _augment_spec(template: Any, names: Mapping[str, str], growth: _Growth) -> O
 
 def _build_names(framework: Framework, key: TaskKey) -> dict[str, str]:
     meta, attempt = framework.metadata, _attempt(framework)
-    role = attempt.find_role(key.role)
-    if role is None or key.index >= len(role.tasks):
-        raise LookupError(f"Task {key} is not in the status")
-    task = role.tasks[key.index]
+    role, task = _find_entries(framework, key)
     return {
         constants.FRAMEWORK_NAMESPACE: meta.namespace,
         constants.FRAMEWORK_NAME: meta.name,
@@ -175,6 +175,14 @@ def _build_names(framework: Framework, key: TaskKey) -> dict[str, str]:
         constants.TASK_UID: task.instance_uid,
         constants.TASK_ATTEMPT_ID: str(task.attempt_status.id),
     }
+
+
+def _find_entries(framework: Framework, key: TaskKey) -> tuple[TaskRoleStatus, TaskStatus]:
+    """Find the role and the Task in the status."""
+    role = _attempt(framework).find_role(key.role)
+    if role is None or key.index >= len(role.tasks):
+        raise LookupError(f"Task {key} is not in the status")
+    return role, role.tasks[key.index]
 
 
 def _build_env(names: Mapping[str, str]) -> list[Object]:

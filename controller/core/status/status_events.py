@@ -6,10 +6,11 @@
 2. the Pods that were created;
 3. the Tasks that failed by themselves: Warnings;
 4. the Tasks that leave, with the reason;
-5. a new epoch of the processes: a Warning with the first failed process;
-6. the gang that became complete;
-7. a requested end: Stop, suspension, deadline; and the resumption of the Framework;
-8. the state that the Framework entered: AttemptRunning, AttemptCompleted, Completed.
+5. the Tasks that avoid another node from now on;
+6. a new epoch of the processes: a Warning with the first failed process;
+7. the gang that became complete;
+8. a requested end: Stop, suspension, deadline; and the resumption of the Framework;
+9. the state that the Framework entered: AttemptRunning, AttemptCompleted, Completed.
 
 Invariants: the Events are reported after the status is stored, so each change is reported once,
 unless the controller crashes in between. One change of a thousand Tasks gives a few Events: Tasks
@@ -56,6 +57,7 @@ from framework.api.types import (
 POD_CREATED = "PodCreated"
 TASK_FAILED = "TaskFailed"
 TASK_LEAVING = "TaskLeaving"
+NODE_AVOIDED = "NodeAvoided"
 SCALED = "Scaled"
 STOPPING = "Stopping"
 RESTART_REFUSED = "RestartRefused"
@@ -94,6 +96,7 @@ def list_events(before: FrameworkStatus | None, after: FrameworkStatus) -> Itera
     yield from _list_created(changed)
     yield from _list_failed(changed)
     yield from _list_leaving(select_new_marks(changed))
+    yield from _list_avoided(changed)
     yield from _list_epochs(old, after.attempt_status)
     is_new = before is None or not _is_gang_ready(before)
     # A Framework without Tasks is complete, too, but there is nothing to report.
@@ -158,6 +161,21 @@ def _list_leaving(marks: list[Mark]) -> Iterator[Event]:
     if len(marks) > _NAMED:
         message = f"{len(marks) - _NAMED} more Tasks leave"
         yield Event(EventType.NORMAL, TASK_LEAVING, message)
+
+
+def _list_avoided(changed: list[Change]) -> Iterator[Event]:
+    found = [
+        (name, node)
+        for name, old, new in changed
+        for node in new.attempt_status.avoided_nodes
+        if old is None or node not in old.attempt_status.avoided_nodes
+    ]
+    for name, node in found[:_NAMED]:
+        message = f"{name} avoids node {node}, on which it failed"
+        yield Event(EventType.NORMAL, NODE_AVOIDED, message)
+    if len(found) > _NAMED:
+        message = f"Tasks avoid {len(found) - _NAMED} more nodes"
+        yield Event(EventType.NORMAL, NODE_AVOIDED, message)
 
 
 def _list_epochs(

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from framework.api import codec
+from framework.api.avoiding import AvoidNodesSpec
 from framework.api.fielderrors import FieldError, FieldErrors
 from framework.api.leaving import LeaveNodesSpec
 from framework.api.packed import STATUS_BOUNDS
@@ -146,6 +147,7 @@ def test_extensions_decode_to_their_attributes() -> None:
         "recovery": {
             "inPlace": {"maxRestarts": 3, "withinSeconds": 600},
             "leaveNodes": {"timeoutSeconds": 60, "maxLeaves": 2, "withinSeconds": 90},
+            "avoidNodes": {"failures": 3, "withinSeconds": 600, "maxNodes": 4},
         },
     }
     role = {"name": "a", **extensions, "completedPodPolicy": "RetainUntilEnd"}
@@ -163,6 +165,7 @@ def test_extensions_decode_to_their_attributes() -> None:
     assert decoded.recovery is not None
     assert decoded.recovery.in_place == InPlaceSpec(3, 600)
     assert decoded.recovery.leave_nodes == LeaveNodesSpec(60, 2, 90)
+    assert decoded.recovery.avoid_nodes == AvoidNodesSpec(3, 600, 4)
     assert spec.completed_pod_policy is CompletedPodPolicy.RETAIN
     assert decoded.completed_pod_policy is CompletedPodPolicy.RETAIN_UNTIL_END
     [wire] = codec.encode_spec(spec)["taskRoles"]

@@ -86,6 +86,10 @@ LIMITS_OF_ROLE = {
     "recovery.leaveNodes.timeoutSeconds": {"minimum": 0, "maximum": 86_400},
     "recovery.leaveNodes.maxLeaves": {"minimum": 1, "maximum": 1000},
     "recovery.leaveNodes.withinSeconds": {"minimum": 1, "maximum": 999_999_999},
+    "recovery.avoidNodes": {"nullable": True},
+    "recovery.avoidNodes.failures": {"minimum": 1, "maximum": 10},
+    "recovery.avoidNodes.withinSeconds": {"minimum": 1, "maximum": 999_999_999},
+    "recovery.avoidNodes.maxNodes": {"minimum": 1, "maximum": 16},
 }
 
 

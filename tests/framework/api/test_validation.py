@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from framework.api import codec
+from framework.api.avoiding import AvoidNodesSpec
 from framework.api.leaving import LeaveNodesSpec
 from framework.api.recovery import InPlaceSpec, RecoverySpec
 from framework.api.types import (
@@ -52,6 +53,10 @@ def with_leave_nodes(**fields: Any) -> TaskRoleSpec:
     return build_role(recovery=RecoverySpec(leave_nodes=LeaveNodesSpec(**fields)))
 
 
+def with_avoid_nodes(**fields: Any) -> TaskRoleSpec:
+    return build_role(recovery=RecoverySpec(avoid_nodes=AvoidNodesSpec(**fields)))
+
+
 def with_metadata(metadata: object) -> TaskRoleSpec:
     return with_task(pod=build_template_wire() | {"metadata": metadata})
 
@@ -84,6 +89,9 @@ def with_policy(failed: int, succeeded: int) -> TaskRoleSpec:
         build_role(recovery=RecoverySpec()),
         with_leave_nodes(),
         with_leave_nodes(timeout_seconds=86_400, max_leaves=1000, within_seconds=999_999_999),
+        with_avoid_nodes(),
+        with_avoid_nodes(failures=1, within_seconds=1, max_nodes=1),
+        with_avoid_nodes(failures=10, within_seconds=999_999_999, max_nodes=16),
     ],
 )
 def test_role_that_is_legal_has_no_fault(role: TaskRoleSpec) -> None:
@@ -170,6 +178,18 @@ NO_CONTAINERS = "task.pod.spec.containers: is required: list at least one contai
         (
             with_leave_nodes(within_seconds=0),
             "recovery.leaveNodes.withinSeconds: must be from 1 to 999999999, not 0: the seconds in",
+        ),
+        (
+            with_avoid_nodes(failures=0),
+            "recovery.avoidNodes.failures: must be from 1 to 10, not 0: failures on a node; leave",
+        ),
+        (
+            with_avoid_nodes(max_nodes=17),
+            "recovery.avoidNodes.maxNodes: must be from 1 to 16, not 17: the nodes that a Task",
+        ),
+        (
+            with_avoid_nodes(within_seconds=0),
+            "recovery.avoidNodes.withinSeconds: must be from 1 to 999999999, not 0: the seconds in",
         ),
         (
             with_in_place(101, 60),

@@ -11,6 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from framework.api.avoiding import AvoidNodesSpec, NodeFailure
 from framework.api.completion import (
     DELETE_TASK_REQUESTED,
     PREDEFINED,
@@ -108,6 +109,9 @@ in_places = st.none() | st.builds(
 leave_nodes = st.none() | st.builds(
     LeaveNodesSpec, st.integers(0, 600), st.integers(1, 3), st.integers(1, 3600), extra=extras
 )
+avoid_nodes = st.none() | st.builds(
+    AvoidNodesSpec, st.integers(1, 10), st.integers(1, 3600), st.integers(1, 16), extra=extras
+)
 
 
 # --- Written by users ----------------------------------------------------------------------------
@@ -143,7 +147,7 @@ role_specs = st.builds(
     min_member_count=st.none() | st.integers(0, MAX_TASKS + 1),
     drain=st.none() | st.builds(DrainSpec, st.integers(0, 60), extra=extras),
     completed_pod_policy=st.none() | st.sampled_from(CompletedPodPolicy),
-    recovery=st.none() | st.builds(RecoverySpec, in_places, leave_nodes, extra=extras),
+    recovery=st.none() | st.builds(RecoverySpec, in_places, leave_nodes, avoid_nodes, extra=extras),
     extra=extras,
 )
 
@@ -211,6 +215,8 @@ conditions = st.builds(
 
 
 leaves = st.builds(LeaveCount, st.integers(0, 3), st.none() | times, extra=extras)
+node_names = st.sampled_from(["n1", "ip-10-0-0-1.example.internal"])
+node_failures = st.builds(NodeFailure, node_names, st.none() | times, extra=extras)
 
 
 @st.composite
@@ -222,6 +228,7 @@ def task_attempts(
         id=draw(st.integers(0, 3)),
         start_time=draw(times),
         pod_name=build_pod_name(FRAMEWORK, role, index),
+        avoided_nodes=tuple(draw(st.lists(node_names, unique=True))),
         extra=draw(extras),
     )
     if state not in _BEFORE_POD:
@@ -269,6 +276,7 @@ def tasks(draw: Callable[..., Any], role: str, index: int) -> TaskStatus:
         retry_policy_status=draw(retry_statuses),
         drain_deadline_time=draw(st.none() | times) if is_going else None,
         leaves=draw(st.none() | leaves),
+        node_failures=tuple(draw(st.lists(node_failures, max_size=2))),
         extra=draw(extras),
     )
 

@@ -166,6 +166,8 @@ class Auditor:
             self.fail(f"I2: {request} for another ConfigMap than the persisted one")
         if framework.status.state in FRAMEWORK_COMPLETING:
             self.fail(f"P4: {request} while the attempt is {framework.status.state}")
+        if task is not None and _list_excluded(request.body) != task.attempt_status.avoided_nodes:
+            self.fail(f"I22: {request} excludes other nodes than the persisted attempt avoids")
         self._check_gang_key(request, pod)
 
     def _check_gang_key(self, request: Request, pod: PodView) -> None:
@@ -475,6 +477,16 @@ def _list_owners(body: Object) -> list[str]:
 def _task_of(pod: PodView) -> tuple[str | None, ...]:
     names = (constants.FRAMEWORK_UID, constants.TASKROLE_NAME, constants.TASK_INDEX)
     return tuple(pod.annotations.get(name) for name in names)
+
+
+def _list_excluded(pod: Object) -> tuple[str, ...]:
+    """List the nodes that a Pod may not run on by its name; templates here have no affinity."""
+    affinity = pod["spec"].get("affinity")
+    if affinity is None:
+        return ()
+    required = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (term,) = required["nodeSelectorTerms"]
+    return tuple(field["values"][0] for field in term["matchFields"])
 
 
 def _find_task(framework: Framework, pod_name: str) -> TaskStatus | None:

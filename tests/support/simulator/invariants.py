@@ -129,6 +129,7 @@ def _check_task_step(path: TaskPath, before: TaskStatus, after: TaskStatus) -> N
     assert is_reachable(before.state, after.state, _TASK_STEPS), (
         f"{path}: {before.state} -> {after.state}"
     )
+    assert new.avoided_nodes == old.avoided_nodes, f"{path} avoids other nodes in one attempt"
     times = ("run_time", "completion_time")
     for field in ("pod_uid", "instance_uid", *times, "completion_status", "leaving"):
         _check_once(getattr(old, field), getattr(new, field), f"{path} {field}")

@@ -88,10 +88,14 @@ class Ledger:
     """UIDs of Pods that had the condition DisruptionTarget."""
     cordoned: AbstractSet[str] = frozenset()
     """Nodes that were ever cordoned."""
+    placed: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    """By UID of a Task and node: UIDs of the Pods that ran there."""
 
     # --- observations
 
     def note_pod(self, pod: PodView) -> None:
+        if pod.node_name:
+            self.placed.setdefault((pod.task_uid, pod.node_name), set()).add(pod.uid)
         if pod.disruption:
             self.disrupted.add(pod.uid)
         if pod.is_terminating:
@@ -131,6 +135,7 @@ class Ledger:
                     old = None
                 self._check_task_end(after, role.name, old, task)
                 self._check_leaving(f"{role.name}/{task.index}", wanted, old, task)
+                self._check_avoiding(f"{role.name}/{task.index}", wanted, old, task)
                 if old is not None and after.state not in _ENDED:
                     self._check_task(f"{role.name}/{task.index}", policy, old, task)
 
@@ -173,6 +178,24 @@ class Ledger:
             window = timedelta(seconds=spec.within_seconds)
             if leaves.since_time is None or leaves.since_time < known.since_time + window:
                 self.fail(f"I21: {name} begins a window within another one")
+
+    def _check_avoiding(
+        self, name: str, role: TaskRoleSpec | None, before: TaskStatus | None, after: TaskStatus
+    ) -> None:
+        """A new attempt avoids only nodes on which enough Pods of the Task failed (I22)."""
+        nodes = after.attempt_status.avoided_nodes
+        is_same = before is not None and before.attempt_status.id == after.attempt_status.id
+        if is_same or not nodes:
+            return
+        spec = role.recovery.avoid_nodes if role is not None and role.recovery else None
+        if spec is None or len(nodes) > spec.max_nodes:
+            self.fail(f"I22: {name} avoids {nodes} with {spec}")
+            return
+        for node in nodes:
+            pods = self.placed.get((after.instance_uid, node), set())
+            failed = sum(1 for u in pods if self.ends.get(u) or fingerprint_uid(u) in self.late)
+            if failed < spec.failures:
+                self.fail(f"I22: {name} avoids {node} after {failed} failures there")
 
     def _check_retry(
         self,

@@ -20,6 +20,7 @@ _NUMBERS = (0, 1, 2, 2, 3, 5)
 _MOST_INDEXES = 4
 RECOVERY_SHARE = 0.4
 LEAVE_SHARE = 0.4
+AVOID_SHARE = 0.4
 GANG_KEY = "{{FC_FRAMEWORK_NAME}}-gang-key"
 
 
@@ -66,6 +67,13 @@ def draw_role(draw: random.Random, name: str) -> Object:
             constants.WITHIN_SECONDS_FIELD: draw.choice((5, 60)),
         }
         role.setdefault(constants.RECOVERY_FIELD, {})[constants.LEAVE_NODES_FIELD] = leave
+    if draw.random() < AVOID_SHARE:
+        avoid = {
+            constants.FAILURES_FIELD: draw.choice((1, 2)),
+            constants.MAX_NODES_FIELD: draw.choice((1, 2)),
+            constants.WITHIN_SECONDS_FIELD: draw.choice((30, 600)),
+        }
+        role.setdefault(constants.RECOVERY_FIELD, {})[constants.AVOID_NODES_FIELD] = avoid
     return role
 
 

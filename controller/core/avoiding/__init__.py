@@ -1,0 +1,1 @@
+"""Nodes that a Task avoids because it failed on them."""
