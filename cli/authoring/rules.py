@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from cli.authoring.agentrules import agent_settings, agent_token, missing_agent, missing_slots
+from cli.authoring.avoidingrules import unused_avoidance
 from cli.authoring.findings import Finding, Severity, error, warning
 from cli.authoring.originalfields import list_role_fields, list_spec_fields
 from cli.authoring.placementrules import (
@@ -189,6 +190,7 @@ RULES: tuple[Rule, ...] = (
     missing_requests,
     unheard_drain,
     unheard_leaving,
+    unused_avoidance,
     unwrapped_recovery,
     incomplete_recovery,
     retryable_exit_codes,

@@ -53,6 +53,8 @@ def _list_unknown_extensions(role: TaskRoleSpec, path: str) -> Iterator[str]:
             parts.append((f"{place}.{constants.IN_PLACE_FIELD}", recovery.in_place.extra))
         if recovery.leave_nodes is not None:
             parts.append((f"{place}.{constants.LEAVE_NODES_FIELD}", recovery.leave_nodes.extra))
+        if recovery.avoid_nodes is not None:
+            parts.append((f"{place}.{constants.AVOID_NODES_FIELD}", recovery.avoid_nodes.extra))
     yield from (f"{path}.{part}.{key}" for part, extra in parts for key in extra)
 
 

@@ -1,8 +1,9 @@
 """Builds the lines that ``framework describe`` prints. Pure.
 
 The order: identity and state, conditions, roles, the Tasks that need attention, the other Tasks,
-the missing members of the gang, the failures so far, and the last Events. Without ``shows_all``
-each part is short, so that the whole fits on a screen or two also for a thousand Tasks.
+the nodes that Tasks avoid, the missing members of the gang, the failures so far, and the last
+Events. Without ``shows_all`` each part is short, so that the whole fits on a screen or two also for
+a thousand Tasks.
 """
 
 from collections.abc import Iterable, Sequence
@@ -78,6 +79,7 @@ class _Description:
         yield from self._describe_conditions()
         yield from self._describe_roles()
         yield from self._describe_tasks()
+        yield from self._describe_avoided()
         yield from self._describe_missing()
         yield from self._describe_failures()
         yield from self._describe_events()
@@ -199,6 +201,21 @@ class _Description:
             attempt = role.tasks[task.key.index].attempt_status
             node, address = attempt.pod_node_name or "", attempt.pod_ip or ""
         return [str(task.key), task.state, str(task.attempt), node, address, task.note]
+
+    def _describe_avoided(self) -> Iterable[_Line]:
+        """Describe on which nodes Tasks failed so often that their Pods do not run there."""
+        if self._status is None or self._view.is_completed:
+            return
+        found = [
+            (f"{role.name}/{task.index}", task.attempt_status.avoided_nodes)
+            for role, task in self._status.attempt_status.walk_tasks()
+            if task.attempt_status.avoided_nodes
+        ]
+        shown = found if self._shows_all else found[:_SHOWN_TASKS]
+        rows = [[name, ", ".join(nodes)] for name, nodes in shown]
+        yield from _build_section("Nodes that Tasks avoid", ("TASK", "NODES"), rows)
+        if len(shown) < len(found):
+            yield f"{_INDENT}... and {len(found) - len(shown)} more Tasks: --all shows them", 0
 
     def _describe_missing(self) -> Iterable[_Line]:
         """Describe which members the barriers wait for, as the controller published it."""

@@ -101,6 +101,10 @@ def describe_role(role: TaskRoleSpec) -> str:
         texts.append(f"up to {in_place.max_restarts} restart{plural} in place in {window}")
     if role.recovery is not None and (leave := role.recovery.leave_nodes) is not None:
         texts.append(f"leaves nodes within {format_seconds(leave.timeout_seconds)}")
+    if role.recovery is not None and (avoid := role.recovery.avoid_nodes) is not None:
+        window = format_seconds(avoid.within_seconds)
+        times = "1 failure" if avoid.failures == 1 else f"{avoid.failures} failures"
+        texts.append(f"avoids up to {avoid.max_nodes} nodes after {times} there in {window}")
     if role.completed_pod_policy is not None:
         texts.append(f"ended Pods {_PODS[role.completed_pod_policy]}")
     return ", ".join(texts)

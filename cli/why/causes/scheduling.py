@@ -39,6 +39,7 @@ _WORDS = {
     Lack.CLAIM_UNBOUND: "its PersistentVolumeClaim is not bound to a volume",
     Lack.NO_NODES: "the cluster has no nodes",
 }
+_SHOWN = 5
 _SIMPLE_QUANTITY = re.compile(r"^\d+$")
 
 
@@ -63,8 +64,14 @@ def find_unschedulable(observation: Observation) -> Iterator[Cause]:
             tasks=tuple(task.key for task in tasks),
             since=read_time(condition.get("lastTransitionTime")) or tasks[0].created_at,
             quote=message,
-            facts=tuple(_list_facts(observation, main, tasks[0])),
-            remedies=tuple(_list_remedies(observation, main, tasks)),
+            facts=(
+                *_describe_avoided(tasks),
+                *_list_facts(observation, main, tasks[0]),
+            ),
+            remedies=(
+                *_stop_avoiding(observation, tasks),
+                *_list_remedies(observation, main, tasks),
+            ),
         )
 
 
@@ -131,6 +138,35 @@ def _describe(shortage: Shortage, task: TaskFacts) -> str:
             return f"{nodes}: {shortage.text}" if shortage.nodes else shortage.text
         case lack:
             return f"{nodes}: {_WORDS[lack]}"
+
+
+def _list_avoided(tasks: Sequence[TaskFacts]) -> list[str]:
+    names = (name for task in tasks for name in task.status.attempt_status.avoided_nodes)
+    return list(dict.fromkeys(names))
+
+
+def _describe_avoided(tasks: Sequence[TaskFacts]) -> Iterator[str]:
+    """Describe the nodes that the Tasks avoid, which the scheduler only counts."""
+    names = _list_avoided(tasks)
+    if names:
+        shown = ", ".join(names[:_SHOWN])
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        field = f"{constants.RECOVERY_FIELD}.{constants.AVOID_NODES_FIELD}"
+        yield f"avoided, because of earlier failures there ({field}): {shown}{more}"
+
+
+def _stop_avoiding(observation: Observation, tasks: Sequence[TaskFacts]) -> Iterator[Remedy]:
+    index = tasks[0].role_index
+    if index is None or not _list_avoided(tasks):
+        return
+    text = "repair the nodes that it avoids, or let the next Pod use them"
+    recovery = get_mapping(observation.roles[index], constants.RECOVERY_FIELD)
+    if recovery.get(constants.AVOID_NODES_FIELD) is None:
+        pods = name_pods(observation, tasks) or [task.pod_name for task in tasks[:_SHOWN]]
+        yield Remedy(text, (observation.commands.build_kubectl("delete", "pod", *pods),))
+        return
+    field = f"/spec/taskRoles/{index}/{constants.RECOVERY_FIELD}/{constants.AVOID_NODES_FIELD}"
+    yield change_template(observation, tasks, text, build_operation("remove", field))
 
 
 def _list_facts(observation: Observation, main: Shortage, task: TaskFacts) -> Iterator[str]:
@@ -254,7 +290,10 @@ def _lower_request(
 
 
 def _match_nodes(observation: Observation, tasks: Sequence[TaskFacts]) -> Iterator[Remedy]:
-    selector = get_mapping(observation.get_template(tasks[0]), "nodeSelector")
+    template = observation.get_template(tasks[0])
+    selector = get_mapping(template, "nodeSelector")
+    if not selector and not template.get("affinity") and _list_avoided(tasks):
+        return
     if not selector:
         text = "change the node affinity of its template"
         yield change_template(observation, tasks, text)

@@ -57,6 +57,13 @@ def move_sidecar(framework: dict[str, Any]) -> None:
     spec["containers"].append(sidecar)
 
 
+def retry(**policy: Any) -> Change:
+    def change(framework: dict[str, Any]) -> None:
+        framework["spec"]["taskRoles"][0]["task"]["retryPolicy"] = policy
+
+    return change
+
+
 def drop_sidecar(framework: dict[str, Any]) -> None:
     get_spec([framework])["initContainers"].pop()
 
@@ -91,6 +98,15 @@ annotate = edit("pod", metadata={"annotations": {MISSPELT: "restart"}})
 label = edit("pod", metadata={"labels": OWN_LABELS, "annotations": {ON_CHANGE: "restart"}})
 IN_PLACE = {"inPlace": {"maxRestarts": 3, "withinSeconds": 600}}
 drain_alone = chain(edit("role", drain={"timeoutSec": 5}), drop_sidecar)
+AVOID_NODES = {"avoidNodes": {"failures": 3}}
+avoid_nodes = edit("role", recovery=AVOID_NODES)
+RETRIED = {"maxRetryCount": -1}
+avoid_once = chain(avoid_nodes, retry(maxRetryCount=2))
+avoid_fixed = chain(avoid_nodes, retry(**RETRIED), edit("spec", nodeName="n1"))
+avoid_many = chain(avoid_nodes, retry(**RETRIED), edit("role", taskNumber=8000))
+misspell_avoid = chain(
+    edit("role", recovery={"avoidNodes": {"failures": 3, "maxnodes": 3}}), retry(**RETRIED)
+)
 LEAVE_NODES = {"leaveNodes": {"timeoutSeconds": 60}}
 leave_alone = chain(edit("role", recovery=LEAVE_NODES), drop_sidecar)
 FAULTS: list[tuple[str, str, Change]] = [
@@ -102,6 +118,7 @@ FAULTS: list[tuple[str, str, Change]] = [
     ("unknown-field", f"{ROLE}.tasknumber", misspell_number),
     ("unknown-field", f"{ROLE}.recovery.inplace", misspell_recovery),
     ("unknown-field", f"{ROLE}.recovery.leaveNodes.maxleaves", misspell_leaves),
+    ("unknown-field", f"{ROLE}.recovery.avoidNodes.maxnodes", misspell_avoid),
     ("unknown-field", f"{ROLE}.drain.timeout", misspell_drain),
     (
         "unknown-field",
@@ -127,6 +144,10 @@ FAULTS: list[tuple[str, str, Change]] = [
         f"{ROLE}.recovery.leaveNodes.timeoutSeconds",
         edit("role", recovery={"leaveNodes": {"timeoutSeconds": 60}}),
     ),
+    ("unused-avoidance", f"{ROLE}.recovery.avoidNodes", avoid_nodes),
+    ("unused-avoidance", f"{ROLE}.recovery.avoidNodes", avoid_once),
+    ("unused-avoidance", f"{ROLE}.recovery.avoidNodes", avoid_fixed),
+    ("unused-avoidance", f"{ROLE}.recovery.avoidNodes", avoid_many),
     ("unwrapped-recovery", f"{ROLE}.recovery.inPlace", edit("role", recovery=IN_PLACE)),
 ]
 

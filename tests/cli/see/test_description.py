@@ -245,3 +245,20 @@ def test_remark_of_the_local_cluster_is_no_reason_why_a_task_waits() -> None:
         event["involvedObject"]["uid"] = "p0"
     observed = build_observed(build_role_status(), events=events)
     assert observed.collect_objects().warnings == {"p0": 'secret "key" not found'}
+
+
+def test_nodes_that_tasks_avoid_are_named() -> None:
+    role = build_role_status(number=20)
+    tasks = tuple(
+        replace(task, attempt_status=replace(task.attempt_status, avoided_nodes=("n1", "n2")))
+        if task.index
+        else task
+        for task in role.tasks
+    )
+    observed = build_observed(replace(role, tasks=tasks), pods=0)
+    title = "Nodes that Tasks avoid"
+    rows = get_section(show(observed), title)
+    assert rows[0].split() == ["worker/1", "n1,", "n2"]
+    assert rows[-1] == "... and 7 more Tasks: --all shows them"
+    assert len(get_section(show(observed, shows_all=True), title)) == 19
+    assert title not in show(build_observed(build_role_status(), pods=0))

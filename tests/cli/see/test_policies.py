@@ -4,6 +4,7 @@ from datetime import datetime
 import pytest
 
 from cli.see import policies
+from framework.api.avoiding import AvoidNodesSpec
 from framework.api.codec import decode_spec
 from framework.api.leaving import LeaveNodesSpec
 from framework.api.recovery import InPlaceSpec, RecoverySpec
@@ -82,12 +83,13 @@ def test_fields_that_change_what_a_gang_waits_for_are_named() -> None:
         absent_task_indices=(3,),
         min_member_count=5,
         drain=DrainSpec(90),
-        recovery=RecoverySpec(InPlaceSpec(3, 3600), LeaveNodesSpec(120)),
+        recovery=RecoverySpec(InPlaceSpec(3, 3600), LeaveNodesSpec(120), AvoidNodesSpec()),
         completed_pod_policy=CompletedPodPolicy.DELETE,
     )
     assert policies.describe_role(role) == (
         "complete with 5 of 7, 1 absent, drains for up to 90s, "
-        "up to 3 restarts in place in 60m, leaves nodes within 2m, ended Pods are deleted"
+        "up to 3 restarts in place in 60m, leaves nodes within 2m, "
+        "avoids up to 3 nodes after 2 failures there in 24h, ended Pods are deleted"
     )
     assert policies.describe_role(TaskRoleSpec("worker", 8)) == ""
     once = TaskRoleSpec("worker", 8, recovery=RecoverySpec(InPlaceSpec(1, 3600)))

@@ -1,6 +1,7 @@
 """The rules of ``framework why`` for Pods that wait: the root cause with its remedy."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,8 @@ from cli.why.cause import Kind
 from cli.why.ranking import count_waiting, find_causes
 from cli.why.requests import plan_requests
 from framework.api.naming import TaskKey
-from framework.api.states import TaskState
+from framework.api.states import FrameworkState, TaskState
+from framework.api.types import FrameworkStatus
 from framework.kube.resources import Object
 from tests.cli.why.builders import (
     LACKS_GPU,
@@ -24,7 +26,12 @@ from tests.cli.why.builders import (
     unscheduled,
     wait,
 )
-from tests.support.builders import build_pod_wire, build_template_wire
+from tests.support.builders import (
+    build_pod_wire,
+    build_role_status,
+    build_status,
+    build_template_wire,
+)
 
 MISSING_IMAGE = 'Failed to pull image "r/x:1": rpc error: code = NotFound desc = r/x:1: not found'
 CONTROL = "node-role.kubernetes.io/control-plane"
@@ -32,6 +39,19 @@ NOT_READY = (
     "0/1 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }."
 )
 FANCY = {"retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 0}}
+
+
+NO_NODE_LEFT = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."
+RETRIED = {**FANCY, "pod": build_template_wire()}
+
+
+def build_avoiding_status() -> FrameworkStatus:
+    """Worker 0 avoids both nodes."""
+    role = build_role_status(number=2, state=TaskState.ATTEMPT_PREPARING)
+    first = role.tasks[0]
+    attempt = replace(first.attempt_status, avoided_nodes=("n1", "n2"))
+    tasks = (replace(first, attempt_status=attempt), *role.tasks[1:])
+    return build_status(replace(role, tasks=tasks), state=FrameworkState.ATTEMPT_PREPARING)
 
 
 CASES: dict[str, Case] = {
@@ -55,6 +75,22 @@ CASES: dict[str, Case] = {
         Kind.UNSCHEDULABLE,
         ("1 node: cordoned",),
         "kubectl uncordon n1",
+    ),
+    "avoided nodes": (
+        lambda: observe(
+            [unscheduled(0, NO_NODE_LEFT)],
+            status=build_avoiding_status(),
+            role={"recovery": {"avoidNodes": {}}, "task": RETRIED},
+        ),
+        Kind.UNSCHEDULABLE,
+        ("2 nodes: its node selector or node affinity does not match",),
+        '{"op":"remove","path":"/spec/taskRoles/0/recovery/avoidNodes"}',
+    ),
+    "avoided nodes of a role without the field": (
+        lambda: observe([unscheduled(0, NO_NODE_LEFT)], status=build_avoiding_status()),
+        Kind.UNSCHEDULABLE,
+        ("2 nodes: its node selector or node affinity does not match",),
+        "kubectl delete pod gang-worker-0",
     ),
     "taint": (
         lambda: observe(
@@ -240,3 +276,18 @@ def test_task_that_would_fail_gets_its_framework_replaced() -> None:
     tainted = unscheduled(0, "0/1 nodes are available: 1 node(s) had untolerated taint {gpu: a}.")
     remedy = find_root(observe([tainted])).remedies[0]
     assert remedy.commands[-1] == "framework run gang.yaml --replace"
+
+
+def test_avoided_nodes_are_named_and_the_template_is_not_blamed() -> None:
+    role = {"recovery": {"avoidNodes": {}}, "task": RETRIED}
+    cause = find_root(
+        observe([unscheduled(0, NO_NODE_LEFT)], status=build_avoiding_status(), role=role)
+    )
+    assert cause.facts == (
+        "avoided, because of earlier failures there (recovery.avoidNodes): n1, n2",
+    )
+    assert [remedy.text for remedy in cause.remedies] == [
+        "repair the nodes that it avoids, or let the next Pod use them",
+        "run with the 1 Task of worker that fit",
+    ]
+    assert list_commands(cause)[1] == "kubectl delete pod gang-worker-0"

@@ -69,7 +69,7 @@ def draw_role(draw: random.Random, name: str) -> Object:
         role.setdefault(constants.RECOVERY_FIELD, {})[constants.LEAVE_NODES_FIELD] = leave
     if draw.random() < AVOID_SHARE:
         avoid = {
-            constants.FAILURES_FIELD: draw.choice((1, 2)),
+            constants.FAILURES_FIELD: draw.choice((1, 1, 2)),
             constants.MAX_NODES_FIELD: draw.choice((1, 2)),
             constants.WITHIN_SECONDS_FIELD: draw.choice((30, 600)),
         }
