@@ -2,8 +2,12 @@
 
 import pytest
 
+from controller.core.objects.node_affinity import avoid_nodes
 from tests.contract.apiclient import MERGE, STRATEGIC, Api, Object, pod
 from tests.skips import DOES_NOT_APPLY
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+HAS_ARCH = {"key": "kubernetes.io/arch", "operator": "Exists"}
 
 
 async def test_pod_gets_its_defaults(api: Api) -> None:
@@ -291,3 +295,27 @@ async def test_binding_assigns_the_node_once(api: Api) -> None:
     assert bound["spec"]["nodeName"] == "n1"
     assert {"PodScheduled"} <= {item["type"] for item in bound["status"]["conditions"]}
     second.refused(409, "Conflict")
+
+
+@pytest.mark.parametrize(
+    "affinity",
+    [
+        None,
+        {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [HAS_ARCH]}, {}]}}},
+        {
+            "nodeAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "preference": {"matchExpressions": [HAS_ARCH]}}
+                ]
+            }
+        },
+    ],
+    ids=["none", "required", "preferred"],
+)
+async def test_pod_that_avoids_nodes_is_stored_with_its_affinity(
+    api: Api, affinity: Object | None
+) -> None:
+    template = {} if affinity is None else {"affinity": affinity}
+    spec = avoid_nodes(template, ["node-1", "ip-10-0-0-1.eu-west-1.compute.internal"])
+    created = (await api.create("pods", pod("one", spec=spec))).ok()
+    assert created["spec"]["affinity"] == spec["affinity"]
