@@ -64,9 +64,10 @@ def begin_attempt(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus
     if not task.node_failures:
         return task
     spec = _find_spec(role)
-    kept = _keep_recent(draft, task.node_failures, spec) if spec is not None else ()
-    nodes = _select_nodes(kept, spec) if spec is not None else ()
-    attempt = replace(task.attempt_status, avoided_nodes=nodes)
+    if spec is None:
+        return draft.put_task(role, replace(task, node_failures=()))
+    kept = _keep_recent(draft, task.node_failures, spec)
+    attempt = replace(task.attempt_status, avoided_nodes=_select_nodes(kept, spec))
     return draft.put_task(role, replace(task, attempt_status=attempt, node_failures=kept))
 
 
@@ -92,7 +93,7 @@ def _is_counted(pod: PodView, completion: TaskAttemptCompletionStatus) -> bool:
 def _keep_recent(
     draft: Draft, failures: Iterable[NodeFailure], spec: AvoidNodesSpec
 ) -> tuple[NodeFailure, ...]:
-    """Keep the failures of the window, of each node as many as count."""
+    """Keep the latest failures of the window, and no more of a node than make it avoided."""
     recent = [f for f in failures if _is_recent(f, draft.now, spec.within_seconds)]
     latest = list(_walk_needed(reversed(recent), spec))[: _find_most(draft.task_count, spec)]
     return tuple(reversed(latest))
@@ -104,7 +105,7 @@ def _is_recent(failure: NodeFailure, now: datetime, seconds: int) -> bool:
 
 
 def _walk_needed(latest: Iterable[NodeFailure], spec: AvoidNodesSpec) -> Iterator[NodeFailure]:
-    """Walk the failures, but no more of a node than make it avoided."""
+    """Walk the failures, the latest first, and skip those that a node does not need."""
     counts: Counter[str] = Counter()
     for failure in latest:
         counts[failure.node] += 1

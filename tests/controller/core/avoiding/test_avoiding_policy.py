@@ -44,6 +44,17 @@ from tests.support.builders import (
 from tests.support.builders.nodes import build_cordon
 from tests.support.builders.worlds import build_draft, get_code, get_task
 
+
+def begin(avoid: AvoidNodesSpec | None, failures: tuple[NodeFailure, ...]) -> TaskStatus:
+    """Let a new attempt of a Task with these failures begin at ``at(0)``."""
+    role = build_role(recovery=RecoverySpec(avoid_nodes=avoid))
+    status = build_status(build_role_status())
+    draft = build_draft(build_spec(role), status, now=at(0))
+    (drafted,) = draft.roles
+    task = replace(drafted.tasks[0], node_failures=failures)
+    return avoiding_policy.begin_attempt(draft, drafted, task)
+
+
 # --- what is avoided ----------------------------------------------------------------------------
 
 
@@ -83,18 +94,16 @@ def test_node_leaves_the_list_when_a_failure_is_older_than_the_window() -> None:
     assert (gang.list_failures(), gang.list_avoided()) == (["n2"], [])
 
 
-def test_clock_that_is_set_back_forgets_no_failure() -> None:
-    gang = Gang()
-    gang.fail("n1")
-    gang.run_worker("n1")
-    gang.jump(-86_400)
-    gang.end_pod(name(1), 1)
-    gang.settle()
-    gang.remove_pod(name(1))
-    gang.settle()
-    gang.jump(86_400)
-    gang.pause(LIFE_SECONDS)
-    assert gang.list_failures()[0] == "n1"
+@pytest.mark.parametrize(
+    ("seconds", "nodes"), [(3000, ("n1",)), (-3599, ("n1",)), (-3600, ()), (None, ())]
+)
+def test_failures_of_the_window_count_also_if_the_clock_was_set_back(
+    seconds: float | None, nodes: tuple[str, ...]
+) -> None:
+    failure = NodeFailure("n1", None if seconds is None else at(seconds))
+    task = begin(AVOID, (failure, failure))
+    assert task.attempt_status.avoided_nodes == nodes
+    assert len(task.node_failures) == 2 * len(nodes)
 
 
 def test_example_of_the_docstring() -> None:
@@ -314,24 +323,14 @@ _failures = st.lists(
 ).map(lambda failures: tuple(sorted(failures, key=lambda f: f.time or at(0))))
 
 
-def draw_task(avoid: AvoidNodesSpec | None, failures: tuple[NodeFailure, ...]) -> TaskStatus:
-    """Let a new attempt of a Task with these failures begin at ``at(0)``."""
-    role = build_role(recovery=RecoverySpec(avoid_nodes=avoid))
-    status = build_status(build_role_status())
-    draft = build_draft(build_spec(role), status, now=at(0))
-    (drafted,) = draft.roles
-    task = replace(drafted.tasks[0], node_failures=failures)
-    return avoiding_policy.begin_attempt(draft, drafted, task)
-
-
 @given(_specs, _failures)
 def test_avoided_nodes_are_bounded_and_have_their_failures_in_the_window(
     avoid: AvoidNodesSpec, failures: tuple[NodeFailure, ...]
 ) -> None:
-    task = draw_task(avoid, failures)
+    task = begin(avoid, failures)
     nodes = task.attempt_status.avoided_nodes
-    begin = at(-avoid.within_seconds)
-    recent = Counter(f.node for f in failures if f.time is not None and f.time > begin)
+    opening = at(-avoid.within_seconds)
+    recent = Counter(f.node for f in failures if f.time is not None and f.time > opening)
     assert len(nodes) <= avoid.max_nodes
     assert len(set(nodes)) == len(nodes)
     assert all(recent[node] >= avoid.failures for node in nodes)
@@ -345,7 +344,7 @@ def test_avoided_nodes_are_bounded_and_have_their_failures_in_the_window(
 def test_without_the_field_failures_are_dropped_and_no_node_is_avoided(
     failures: tuple[NodeFailure, ...],
 ) -> None:
-    task = draw_task(None, failures)
+    task = begin(None, failures)
     assert (task.node_failures, task.attempt_status.avoided_nodes) == ((), ())
 
 
@@ -353,5 +352,5 @@ def test_without_the_field_failures_are_dropped_and_no_node_is_avoided(
 def test_selection_of_a_selection_is_the_same(
     avoid: AvoidNodesSpec, failures: tuple[NodeFailure, ...]
 ) -> None:
-    task = draw_task(avoid, failures)
-    assert draw_task(avoid, task.node_failures).node_failures == task.node_failures
+    task = begin(avoid, failures)
+    assert begin(avoid, task.node_failures).node_failures == task.node_failures
