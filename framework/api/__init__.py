@@ -10,12 +10,13 @@ Spec and status, as types without JSON:
 - ``completion``: completion codes, and the choice of the code for a failed Pod.
 - ``endings``: sentences that describe an end.
 - ``recovery``: fields of restarts in place; ``inplace``: the same as an annotation.
-- ``leaving``: fields of Tasks that leave their nodes.
+- ``leaving``: fields of Tasks that leave their nodes; ``avoiding``: of nodes that Tasks avoid.
 - ``trainingstatus``: the training progress in the status.
 
 JSON of a Framework:
 
-- ``codec``: JSON to types and back; ``recoverycodec``, ``leavingcodec``, ``trainingcodec``: parts.
+- ``codec``: JSON to types and back.
+- ``recoverycodec``, ``leavingcodec``, ``avoidingcodec``, ``trainingcodec``: parts of it.
 - ``wire``: conversion by tables of fields, for the codecs.
 - ``validation``: the faults of a decoded spec; ``fielderrors``: faults with the path of a field.
 - ``crd``: the CustomResourceDefinition.
@@ -25,6 +26,7 @@ Other objects of the cluster:
 
 - ``pods``: views of Pods and attempt ConfigMaps; ``nodes``: views of nodes.
 - ``podtemplates``: annotations and containers of a Pod template.
+- ``templatefacts``: bounded facts of a large Pod template, for decisions.
 - ``retryable_codes``: the annotation with retryable exit codes.
 - ``gang_key``: whether a Pod template uses the gang key.
 
