@@ -31,6 +31,7 @@ def write_framework(tmp_path: Path, script: str, **more_roles: dict[str, Any]) -
     return str(path)
 
 
+@pytest.mark.slow
 def test_logs_finds_the_run_while_it_lasts_and_after_its_end(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": "", "XDG_STATE_HOME": "", "KUBECONFIG": ""}
     go, end = tmp_path / "go", tmp_path / "end"

@@ -137,6 +137,7 @@ def has_run(gate: Path, index: int, attempt: int) -> bool:
     return any(int(number) >= attempt for number in runs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_place", [False, True], ids=["restart", "in place"])
 async def test_ranks_that_lose_their_connection_to_one_that_leaves_start_again(
     world: GangCluster, tmp_path: Path, *, in_place: bool

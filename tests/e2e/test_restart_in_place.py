@@ -89,6 +89,7 @@ done
 """
 
 
+@pytest.mark.slow
 async def test_ranks_start_with_one_size_when_members_succeed_and_fail_together(
     world: GangCluster, tmp_path: Path
 ) -> None:
@@ -124,6 +125,7 @@ done
 """
 
 
+@pytest.mark.slow
 async def test_survivors_are_ended_within_a_third_of_a_second_of_a_failure(
     world: GangCluster, tmp_path: Path
 ) -> None:

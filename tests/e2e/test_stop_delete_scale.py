@@ -114,6 +114,7 @@ async def test_gang_deleted_in_the_foreground_leaves_nothing(world: GangCluster)
     await check_nothing_left(world, created)
 
 
+@pytest.mark.slow
 async def test_gang_scaled_while_running_keeps_the_other_pods(
     world: GangCluster,
 ) -> None:

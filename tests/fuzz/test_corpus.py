@@ -74,6 +74,7 @@ def fuzz_fixed(out: Path, hash_seed: str) -> Progress:
     return read_progress(out)
 
 
+@pytest.mark.slow
 def test_two_fixed_runs_of_a_target_try_the_same_inputs(tmp_path: Path) -> None:
     first, second = (fuzz_fixed(tmp_path / seed, seed) for seed in ("1", "2"))
     assert first == second

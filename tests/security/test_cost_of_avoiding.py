@@ -80,6 +80,7 @@ def test_pods_that_avoid_nodes_cost_no_more_than_their_number() -> None:
     assert_linear(prepare)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", [decide_failed, decide_retried])
 def test_failures_of_ten_thousand_tasks_fit_into_a_stored_status(
     stage: Callable[[LargeGang], Snapshot],

@@ -37,6 +37,7 @@ def _digest(content: str) -> str:
     return "sha256=" + base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
+@pytest.mark.slow
 def test_installlocked_with_a_newer_release_of_a_package_with_an_extra_installs_the_locked_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

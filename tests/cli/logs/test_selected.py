@@ -97,6 +97,7 @@ def test_lines_since_a_time_that_has_not_come_are_none(gangs: dict[str, str]) ->
     assert (answer.code, answer.out.splitlines()[:1]) == (ExitCode.SUCCEEDED, ["of a"])
 
 
+@pytest.mark.slow
 def test_followed_logs_end_with_all_selected_frameworks(gangs: dict[str, str]) -> None:
     with start("logs", "-f", "-l", "app=ends", **gangs) as logs:
         # With a container, its log goes: it must be open before.

@@ -28,6 +28,7 @@ class Fault:
         raise TypeError("secret text")
 
 
+@pytest.mark.slow
 async def test_scaler_that_cannot_be_decided_blocks_its_job_until_it_can(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -51,6 +51,7 @@ async def test_worker_leaves_host_files_then_its_processes_end_then_its_pod_goes
         await check_calm(placed.scaled, [0, 1])
 
 
+@pytest.mark.slow
 async def test_pod_of_a_worker_whose_processes_do_not_end_goes_at_the_deadline() -> None:
     async with open_placed_job() as placed:
         _, _, second = await start(placed)
@@ -83,6 +84,7 @@ async def test_all_workers_leave_and_are_replaced() -> None:
         await check_calm(placed.scaled, [0, 1])
 
 
+@pytest.mark.slow
 async def test_launcher_stays_on_a_cordoned_node() -> None:
     async with open_placed_job() as placed:
         before = await start(placed)
@@ -91,6 +93,7 @@ async def test_launcher_stays_on_a_cordoned_node() -> None:
         assert read_uids(placed) == before
 
 
+@pytest.mark.slow
 async def test_workers_without_the_annotation_stay_and_keep_the_gang_as_it_is() -> None:
     async with open_placed_job() as placed:
         placed.annotation = None
@@ -136,6 +139,7 @@ async def test_worker_leaves_while_a_scale_out_is_in_progress() -> None:
         assert len(placed.agent.scripts) == 1
 
 
+@pytest.mark.slow
 async def test_scale_in_of_a_worker_that_leaves_removes_it() -> None:
     async with open_placed_job() as placed:
         _, first, _ = await start(placed)

@@ -151,6 +151,7 @@ async def test_small_gangs_that_are_made_large_go_on_without_their_json() -> Non
     assert count_kept_bytes(shell) < 4 * LARGE_BYTES
 
 
+@pytest.mark.slow
 async def test_unsent_actions_keep_no_json_that_has_no_room() -> None:
     """All Pods are refused, and the gangs become large: their actions wait without the object."""
     shell = open_shell()

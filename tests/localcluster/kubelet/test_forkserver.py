@@ -45,6 +45,7 @@ async def test_fork_server_killed_ends_its_containers_and_starts_again(
     assert server.pid != killed
 
 
+@pytest.mark.slow
 async def test_fork_server_that_stands_still_gets_all_requests_later(
     server: ForkServerProcess, tmp_path: Path
 ) -> None:

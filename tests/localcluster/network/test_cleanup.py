@@ -80,6 +80,7 @@ async def run_pods(directory: Path, *names: str) -> None:
                 await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 async def test_cluster_killed_leaves_no_namespace_and_the_next_one_starts(tmp_path: Path) -> None:
     killed = await start_cluster(tmp_path)
     await run_pods(tmp_path, "a", "b")
