@@ -6,12 +6,16 @@ from dataclasses import dataclass
 
 from cli.exitcodes import CliError, ExitCode
 from cli.objects import read_key
+from cli.texts.jobstates import describe_job, list_named_jobs
 from cli.texts.kindwords import is_kind_word, is_other_kind
 from cli.texts.missing import explain_framework
 from framework.kube.client import DEFAULT_TIMEOUT_SECONDS, PAGE_SIZE, KubeClient
 from framework.kube.errors import BadRequestError, KubeError, NotFoundError
 from framework.kube.resources import FRAMEWORKS, Object
 
+# The most words of a command that are looked up as jobs of other kinds.
+_MAX_JOBS = 5
+_JOB_SECONDS = 5.0
 _OTHER_CLUSTER = "name another cluster with --context or --kubeconfig"
 
 
@@ -100,7 +104,7 @@ async def drop_kind(client: KubeClient, namespace: str, names: Sequence[str]) ->
     """
     if names and is_other_kind(names[0]):
         # Then the other words are not names of Frameworks, and must not be changed.
-        await get_framework(client, namespace, names[0])
+        await get_framework(client, namespace, names[0], others=names[1:])
     if names and is_kind_word(names[0]):
         try:
             await client.get(FRAMEWORKS, namespace, names[0])
@@ -116,11 +120,21 @@ async def get_framework(
     name: str,
     *,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    others: Sequence[str] = (),
 ) -> Object:
     """Read one Framework.
 
+    Args:
+        client: of the cluster.
+        namespace: of the Framework.
+        name: of the Framework.
+        timeout_seconds: of a request.
+        others: the words of the user after ``name``, for the error: names of jobs if ``name`` is
+            their kind.
+
     Raises:
-        CliError: it does not exist; lists those that do. Or the cluster has no CRD of Frameworks.
+        CliError: it does not exist; lists those that do, and describes a job of this name. Or the
+            cluster has no CRD of Frameworks.
         KubeError: the server does not answer, or refuses.
     """
     try:
@@ -128,7 +142,11 @@ async def get_framework(
     except NotFoundError as e:
         check_served(e)
         known = await _list_names(client, namespace)
-        raise CliError(ExitCode.FAILED, _explain_absence(name, namespace, known)) from e
+        fault = explain_framework(name, _name_place(namespace), known, others)
+        words = [f"{name}/{each}" for each in others[:_MAX_JOBS]] or [name]
+        raise CliError(
+            ExitCode.FAILED, "; ".join([fault, *await _describe_jobs(client, namespace, words)])
+        ) from e
 
 
 def check_served(error: NotFoundError, otherwise: str = _OTHER_CLUSTER) -> None:
@@ -168,8 +186,12 @@ async def _get_each(client: KubeClient, selection: Selection) -> Found:
         whole = whole or answer
         items += answer["rows"] if answer.get("kind") == "Table" else [answer]
     known = await _list_names(client, namespace) if missing else []
-    faults = tuple(_explain_absence(name, namespace, known) for name in missing)
-    return Found(whole, items, faults)
+    faults = []
+    for number, name in enumerate(missing):
+        words = [name] if number < _MAX_JOBS else []
+        jobs = await _describe_jobs(client, namespace, words)
+        faults.append("; ".join([explain_framework(name, _name_place(namespace), known), *jobs]))
+    return Found(whole, items, tuple(faults))
 
 
 def _explain_unserved(otherwise: str = _OTHER_CLUSTER) -> CliError:
@@ -180,8 +202,19 @@ def _explain_unserved(otherwise: str = _OTHER_CLUSTER) -> CliError:
     )
 
 
-def _explain_absence(name: str, namespace: str, known: list[str]) -> str:
-    return explain_framework(name, f"in namespace {namespace}", known)
+def _name_place(namespace: str) -> str:
+    return f"in namespace {namespace}"
+
+
+async def _describe_jobs(client: KubeClient, namespace: str, words: Sequence[str]) -> list[str]:
+    """Describe the jobs of other kinds that words name; [] if the user may not read them."""
+    jobs = []
+    for resource, name in (job for word in words for job in list_named_jobs(word)):
+        # The state of a job is only a hint in an error message.
+        with suppress(KubeError):
+            body = await client.get(resource, namespace, name, timeout_seconds=_JOB_SECONDS)
+            jobs.append(describe_job(resource, body))
+    return jobs
 
 
 async def _list_names(client: KubeClient, namespace: str) -> list[str]:

@@ -1,6 +1,7 @@
 """The words by which a user names the kind Framework, as kubectl takes them. Pure."""
 
 from framework.api import constants
+from framework.kube.resources import Resource
 
 _SINGULAR = constants.FRAMEWORK_KIND.lower()
 _KIND_WORDS = frozenset(
@@ -33,6 +34,13 @@ def is_other_kind(word: str) -> bool:
     """Return whether a word names another kind, which kubectl reads."""
     lower = word.casefold()
     return lower in _OTHER_KINDS or lower.removesuffix("s") in _OTHER_KINDS
+
+
+def is_word_for(word: str, resource: Resource) -> bool:
+    """Return whether a word names a kind, as kubectl takes it: ``tfjobs``, ``tfjob.mlkube.io``."""
+    names = (resource.kind.lower(), resource.plural)
+    words = (each for name in names for each in (name, f"{name}.{resource.group}"))
+    return word.casefold() in words
 
 
 def describe_no_name(word: str) -> str:

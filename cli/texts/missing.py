@@ -14,14 +14,23 @@ _SHOWN_RANGES = 4
 _MAX_DIGITS = 10
 
 
-def explain_framework(name: str, where: str, known: Iterable[str]) -> str:
-    """Explain that there is no such Framework."""
+def explain_framework(
+    name: str, where: str, known: Iterable[str], others: Sequence[str] = ()
+) -> str:
+    """Explain that there is no such Framework.
+
+    Args:
+        name: the word of the user.
+        where: the namespace or place, in words.
+        known: names of the Frameworks there.
+        others: the words of the user after ``name``.
+    """
     names = sorted(set(known))
     offer = _offer(names, "check the name and -n")
-    return f"no Framework {name!r} {where}: {offer}{_explain_word(name, names)}"
+    return f"no Framework {name!r} {where}: {offer}{_explain_word(name, names, others)}"
 
 
-def _explain_word(word: str, known: Sequence[str]) -> str:
+def _explain_word(word: str, known: Sequence[str], others: Sequence[str]) -> str:
     """Explain a word that names something else than a Framework; "" if it does not."""
     if is_kind_word(word):
         return "; the kind may be left out, or written as framework/NAME"
@@ -30,7 +39,7 @@ def _explain_word(word: str, known: Sequence[str]) -> str:
         name, task = pod
         return f"; this is a name of a Pod: write {name}, and for its Task {name} {task}"
     if is_other_kind(word.partition("/")[0]):
-        return f"; this is another kind: use `{shlex.join(('kubectl', 'get', word))}`"
+        return f"; this is another kind: use `{shlex.join(('kubectl', 'get', word, *others))}`"
     meant = suggest_tasks(word).partition(" ")[0]
     if meant:
         framework = known[0] if len(known) == 1 else "NAME"

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from cli.texts.kindwords import is_word_for
 from framework.api.text import cut_text
 from framework.kinds.scaling.status import FAILED, decode_status, find_condition
 from framework.kinds.scaling.types import ScalerKind
@@ -52,14 +53,8 @@ def list_named(word: str) -> Iterator[tuple[ScalerKind, Resource, str]]:
     """List which scalers a word may name: ``one``, or ``scalein/one``."""
     prefix, slash, name = word.rpartition("/")
     for kind, resource in SCALERS.items():
-        if name not in _NO_NAMES and (not slash or prefix.casefold() in _list_words(resource)):
+        if name not in _NO_NAMES and (not slash or is_word_for(prefix, resource)):
             yield kind, resource, name
-
-
-def _list_words(resource: Resource) -> Iterator[str]:
-    singular = resource.kind.lower()
-    for word in (singular, resource.plural):
-        yield from (word, f"{word}.{resource.group}")
 
 
 def describe_named(word: str, kind: ScalerKind, body: Object) -> str:

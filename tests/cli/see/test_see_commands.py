@@ -81,7 +81,7 @@ def test_another_kind_in_front_of_names_is_refused(server: Access) -> None:
     for words in (["get", "pods"], ["get", "pods", "gang"], ["delete", "pod", "gang"]):
         result = call(server, *words)
         assert (result.exit_code, result.stdout) == (1, ""), result
-        assert f"this is another kind: use `kubectl get {words[1]}`" in result.stderr
+        assert f"this is another kind: use `kubectl get {' '.join(words[1:])}`" in result.stderr
     assert call(server, "get", "gang", "-o", "name").exit_code == 0
 
 

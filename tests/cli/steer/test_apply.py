@@ -10,9 +10,11 @@ from cli.steer.apply import change_framework, delete_object
 from cli.steer.changes import Change, Gang, compute_stop, set_field
 from cli.steer.scaling import removal, scaling
 from framework.api.naming import TaskKey
+from framework.kinds.crd import build_crds
 from framework.kinds.trainingjob import types as trainingjob
 from framework.kube.errors import InvalidError
 from framework.kube.resources import FRAMEWORKS, Object
+from localcluster.apiserver.model.builtins import CUSTOM_RESOURCE_DEFINITIONS
 from tests.support.builders import build_role_wire, build_submission
 from tests.support.fakes.storageclient import (
     Fate,
@@ -47,7 +49,10 @@ class OtherClient(Network):
 @pytest.fixture
 async def client() -> StorageClient:
     """A client of a server with the gang: a worker role, then a ps role."""
-    opened = StorageClient(open_storage(LoopClock()))
+    storage = open_storage(LoopClock())
+    for definition in build_crds().values():
+        storage.create(CUSTOM_RESOURCE_DEFINITIONS, None, definition)
+    opened = StorageClient(storage)
     create(opened)
     return opened
 
