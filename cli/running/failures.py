@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from cli.loglines.containeroutput import split_output
 from cli.loglines.query import KeptLogs, LogQuery, LogSource
+from cli.texts.torchreport import REPORT_LINES, strip_report
 from framework.api import constants
 from framework.api.naming import TaskKey
 from framework.kube.client import KubeClient
@@ -18,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 SHOWN_LINES = 15
 """Number of lines shown of the end of a log."""
+_READ_LINES = SHOWN_LINES + REPORT_LINES
 _TIMEOUT_SECONDS = 5.0
 _FINISH_SECONDS = 10.0
 
@@ -74,16 +76,17 @@ class FailureLogs:
         namespace, name = metadata["namespace"], metadata["name"]
         if self._kept is not None:
             source = LogSource(namespace, name, container, metadata["uid"])
-            pieces = self._kept.stream(source, LogQuery(tail_lines=SHOWN_LINES))
-            return _split(b"".join([piece async for piece in pieces]))
+            pieces = self._kept.stream(source, LogQuery(tail_lines=_READ_LINES))
+            return split_tail(b"".join([piece async for piece in pieces]))
         path = PODS.path(namespace, name, "log")
-        query = urlencode({"container": container, "tailLines": SHOWN_LINES})
+        query = urlencode({"container": container, "tailLines": _READ_LINES})
         raw = await self._client.get_raw(f"{path}?{query}", timeout_seconds=_TIMEOUT_SECONDS)
-        return _split(raw)
+        return split_tail(raw)
 
 
-def _split(raw: bytes) -> list[str]:
-    return split_output(raw)[-SHOWN_LINES:]
+def split_tail(raw: bytes) -> list[str]:
+    """Split the end of an output into the lines to show, without a report of torchrun."""
+    return strip_report(split_output(raw))[-SHOWN_LINES:]
 
 
 def find_failed_container(pod: Object) -> str | None:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cli.texts.torchreport import strip_report
 from framework.api.endings import PLAIN_REASONS, describe_container_end
 
 _REFUSED = "Failed to create Pod: "
@@ -42,7 +43,7 @@ def find_cut_message(diagnostics: str) -> tuple[str, list[str]] | None:
     containers = [] if found is None else found.get("containers")
     for container in containers if isinstance(containers, list) else ():
         message = str(container.get("message") or "") if isinstance(container, dict) else ""
-        lines = [line.rstrip() for line in message.splitlines() if line.strip()]
+        lines = [line.rstrip() for line in strip_report(message.splitlines()) if line.strip()]
         if len(lines) > 1 and "; ".join(_explain_message(message)) in lines:
             return str(container.get("name")), lines
     return None
@@ -107,7 +108,8 @@ def _find_agents_message(message: str) -> list[str]:
 
 def _explain_message(message: str) -> list[str]:
     """Find the text of a termination message that names the cause."""
-    lines = [stripped for line in message.splitlines() if (stripped := line.strip())]
+    output = strip_report(message.splitlines())
+    lines = [stripped for line in output if (stripped := line.strip())]
     whole = "; ".join(lines)
     if len(whole) <= _SHORT_MESSAGE:
         return [whole] if whole else []

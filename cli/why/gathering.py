@@ -18,6 +18,7 @@ from cli.frameworks import get_framework
 from cli.jobs import find_job_name
 from cli.loglines.containeroutput import split_output
 from cli.loglines.query import KeptLogs, LogQuery, LogSource
+from cli.texts.torchreport import REPORT_LINES, strip_report
 from cli.why.commands import Commands
 from cli.why.observation import (
     EventFacts,
@@ -58,7 +59,8 @@ PERSISTENT_VOLUME_CLAIMS = Resource(
 )
 _TIMEOUT_SECONDS = 10.0
 _LOG_LINES = 15
-_LOG_BYTES = 16 * 1024
+_READ_LINES = _LOG_LINES + REPORT_LINES
+_READ_BYTES = 128 * 1024
 _LEASE = ("frameworkbarrier-system", "framework-controller")
 _KINDS = {"Pod": PODS, "ConfigMap": CONFIGMAPS, "Secret": SECRETS}
 
@@ -279,13 +281,13 @@ class Gatherer:
             return ()
         except (KubeError, TimeoutError):
             raw = await self._read_kept_log(request)
-        return tuple(split_output(raw[-_LOG_BYTES:])[-_LOG_LINES:])
+        return tuple(strip_report(split_output(raw[-_READ_BYTES:]))[-_LOG_LINES:])
 
     async def _read_live_log(self, request: LogRequest) -> bytes:
         query = {
             "container": request.container,
-            "tailLines": _LOG_LINES,
-            "limitBytes": _LOG_BYTES,
+            "tailLines": _READ_LINES,
+            "limitBytes": _READ_BYTES,
             **({"previous": "true"} if request.is_previous else {}),
         }
         path = PODS.path(self._namespace, request.pod, "log")
@@ -297,7 +299,7 @@ class Gatherer:
         if self._kept is None:
             return b""
         source = LogSource(self._namespace, request.pod, request.container, request.uid or None)
-        pieces = self._kept.stream(source, LogQuery(tail_lines=_LOG_LINES))
+        pieces = self._kept.stream(source, LogQuery(tail_lines=_READ_LINES))
         try:
             async with aclosing(pieces):
                 return b"".join([piece async for piece in pieces])

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from cli.texts.diagnostics import explain_diagnostics
+from cli.texts.torchreport import strip_report
 from cli.why.cause import Cause, Kind, Remedy
 from cli.why.observation import (
     STARTING_STATES,
@@ -206,7 +207,8 @@ def _build_cause(observation: Observation, end: _End, tasks: Sequence[TaskFacts]
     has_log = bool(end.container) and end.kind is not Kind.HANG
     log = observation.get_log(first, end.container) if has_log else ()
     if not log and end.kind is Kind.CRASH and container is not None:
-        log = tuple(line for line in container.message.splitlines() if line.strip())
+        lines = strip_report(container.message.splitlines())
+        log = tuple(line for line in lines if line.strip())
     if not log and completion is not None and container is None:
         quote = quote or explain_diagnostics(completion.diagnostics)
     return Cause(
