@@ -18,10 +18,7 @@ SCRIPT = [
 ]
 LOG = [
     "W1124 15:00:00.100000 7 torch/distributed/elastic/multiprocessing/api.py:1] Sending process",
-    (
-        "E1124 15:00:00.123000 7 torch/distributed/elastic/multiprocessing/api.py:8] failed (exitcode: "
-        "1) local_rank: 0 (pid: 9) of binary: /usr/bin/python3"
-    ),
+    "E1124 15:00:00.123000 7 torch/distributed/elastic/multiprocessing/api.py:8] failed (x)",
 ]
 OLD_LOG = ["ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 1)"]
 OTHER_LOG = ["[2024-01-01 10:00:00,1] torch.distributed.elastic.multiprocessing.api: [ERROR] x"]
