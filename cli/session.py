@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from cli.checkedclient import CheckedClient
 from cli.clusterchoice import ClusterChoice
 from cli.exitcodes import CliError, ExitCode
-from cli.invocation import build_command
+from cli.invocation import build_command, build_export
 from cli.local import requires_local_cluster
 from cli.terminal import print_error, silence
 from cli.texts.diagnostics import strip_noise
@@ -74,7 +74,8 @@ def find_cluster(choice: ClusterChoice, *, otherwise: str | None = None) -> Kube
             return _with_namespace(local[0].config, choice)
         if not isinstance(e, NoServerError):
             raise CliError(ExitCode.USAGE, *stale, fault) from e
-        lines = [*stale, fault, *([otherwise] if otherwise else [])]
+        # The missing file is the fault: that no other cluster is configured is no news.
+        lines = [*(stale or [fault]), *([otherwise] if otherwise else [])]
         raise NoClusterError(ExitCode.USAGE, *lines) from e
     if not choice.kubeconfig:
         for line in _explain_stale():
@@ -136,10 +137,15 @@ def _explain_stale() -> list[str]:
     named = os.environ.get(KUBECONFIG_ENV, "")
     if not named or any(Path(path).is_file() for path in named.split(":") if path):
         return []
+    fault = f"$KUBECONFIG: no such file: {named}"
+    running = list_local_clusters()
+    if running:
+        export = build_export(KUBECONFIG_ENV, str(running[0].kubeconfig))
+        return [f"{fault}; a local cluster runs: to use it, run `{export}`"]
     again = build_command("local", "up", "--detach", "--kubeconfig", named)
     line = (
-        f"$KUBECONFIG: no such file: {named}; if it was that of a local cluster, start it "
-        f"again with `{again}`, else set it to a file that exists, or unset it"
+        f"{fault}; if it was that of a local cluster, start it again with `{again}`, else set it "
+        "to a file that exists, or unset it"
     )
     return [line]
 

@@ -14,6 +14,7 @@ from cli.local.cluster import LOG_FILE, UpOptions, open_local_cluster, published
 from cli.local.state import ClusterState, find_last_run, find_state_directory, read_state
 from cli.terminal import print_line
 from cli.waiting import Interrupt
+from framework.api.constants import KUBECONFIG_ENV
 from localcluster.private_files import is_in_use
 
 # Long: a start takes more than half a minute on a busy machine. A process that fails ends the wait.
@@ -27,7 +28,8 @@ def start_cluster(options: UpOptions) -> ExitCode:
     directory = find_state_directory(options.directory)
     running = read_state(directory)
     if running is not None:
-        raise CliError(ExitCode.USAGE, _explain_running(running, options))
+        export = build_export(KUBECONFIG_ENV, running.kubeconfig)
+        raise CliError(ExitCode.USAGE, _explain_running(running, options), f"to use it: {export}")
     if options.detach:
         return _start_detached(options, directory)
     try:
@@ -88,7 +90,7 @@ def show_cluster(directory: str | None) -> ExitCode:
         kubeconfig = place / "kubeconfig"
         if not kubeconfig.exists():
             return ExitCode.FAILED
-        print_line(build_export("KUBECONFIG", str(kubeconfig)))
+        print_line(build_export(KUBECONFIG_ENV, str(kubeconfig)))
         return ExitCode.SUCCEEDED
     if state is None:
         start = build_command("local", "up", "--detach")
@@ -108,7 +110,7 @@ def _print_state(state: ClusterState) -> None:
     if state.note:
         print_line(f"note: {state.note}")
     print_line(f"logs and state: {state.directory}")
-    print_line(build_export("KUBECONFIG", state.kubeconfig))
+    print_line(build_export(KUBECONFIG_ENV, state.kubeconfig))
 
 
 async def _keep_cluster(options: UpOptions, directory: Path) -> ExitCode:

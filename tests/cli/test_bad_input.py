@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from cli import session
 from cli.exitcodes import ExitCode
+from framework.kube.config import load_kube_config
 from localcluster.cluster import LocalCluster, PartFailedError
 from tests.cli.calls import FRAMEWORK, call, check_refusal, keep_log, write, write_kubeconfig
 
@@ -64,6 +66,22 @@ def test_run_with_a_stale_kubeconfig_variable_names_it_and_the_cluster_it_uses(
         assert f"now using {closed_server}\n" in result.stderr
     else:
         assert result.exit_code == ExitCode.USAGE
+        assert "no cluster is configured" not in result.stderr
+
+
+def test_stale_kubeconfig_variable_while_a_local_cluster_runs_names_its_kubeconfig(
+    monkeypatch: pytest.MonkeyPatch, closed_server: str, home: Path
+) -> None:
+    config = load_kube_config(None, write_kubeconfig(closed_server), {})
+    running = session.LocalCluster(config, home, home)
+    monkeypatch.setattr("cli.session.list_local_clusters", lambda: [running])
+    monkeypatch.setenv("KUBECONFIG", "/gone/config")
+    result = call("get")
+    assert result.exit_code == ExitCode.USAGE
+    assert result.stderr == (
+        "error: $KUBECONFIG: no such file: /gone/config; a local cluster runs: to use it, run "
+        f"`export KUBECONFIG={home}`\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from cli.exitcodes import ExitCode
+from cli.local.state import ClusterState
 from tests.cli.calls import call, check_refusal
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -86,6 +87,22 @@ def test_local_down_waits_for_the_pods_too(home: Path, monkeypatch: pytest.Monke
     result = call("local", "down", "--directory", str(home))
     assert result.output == "stopped\n"
     assert has_ended.is_set()
+
+
+@pytest.mark.parametrize("named", [["--directory"], []], ids=["named", "default"])
+def test_local_up_while_a_cluster_runs_names_its_kubeconfig(
+    home: Path, monkeypatch: pytest.MonkeyPatch, named: list[str]
+) -> None:
+    monkeypatch.setattr(
+        "cli.local.commands.read_state",
+        lambda _: ClusterState(
+            pid=1, server="", kubeconfig="/a b", directory=str(home), started_at=""
+        ),
+    )
+    result = call("local", "up", *named, *[str(home)] * len(named))
+    assert result.exit_code == ExitCode.USAGE
+    assert "a local cluster runs already (process 1" in result.stderr
+    assert result.stderr.endswith("\nerror: to use it: export KUBECONFIG='/a b'\n")
 
 
 def test_local_status_of_a_cluster_without_a_server_yet_is_no_success(home: Path) -> None:
