@@ -10,7 +10,13 @@ from cli.clusterchoice import ClusterChoice
 from cli.exitcodes import ExitCode
 from cli.local import requires_local_cluster
 from cli.loglines.query import KeptLogs
-from cli.session import explained, find_cluster, find_local_directory, open_client
+from cli.session import (
+    explained,
+    find_cluster,
+    find_local_directory,
+    find_local_kubeconfig,
+    open_client,
+)
 from cli.terminal import print_document, print_line
 from cli.why.answers import build_structure, render_text
 from cli.why.commands import Commands
@@ -46,7 +52,13 @@ def explain(options: WhyOptions) -> ExitCode:
 
 async def _explain(options: WhyOptions, config: KubeConfig) -> ExitCode:
     directory = find_local_directory(config)
-    commands = Commands(options.name, options.cluster, _find_kubeconfig(directory, options.cluster))
+    kubeconfig = find_local_kubeconfig(config)
+    commands = Commands(
+        options.name,
+        options.cluster,
+        _find_kubeconfig(directory, options.cluster),
+        None if kubeconfig is None else str(kubeconfig),
+    )
     kept = None if directory is None else _open_kept_logs(directory)
     async with open_client(config) as client:
         with explained(config):

@@ -39,6 +39,8 @@ class Commands:
     """The cluster options of the user, which each command repeats."""
     kubeconfig: str | None = None
     """A kubeconfig that kubectl needs and ``framework`` finds by itself; None if it needs none."""
+    local_kubeconfig: str | None = None
+    """The kubeconfig of a local cluster; None for another cluster."""
     job: JobName | None = None
     """The job that the Framework belongs to: it is changed in place of the Framework."""
 
@@ -56,6 +58,15 @@ class Commands:
         kubeconfig = self.choice.kubeconfig or self.kubeconfig
         options = self._list_options(kubeconfig, names_namespace=False)
         return _join_kubectl(arguments, options)
+
+    def build_local_restart(self, gpus: int) -> tuple[str, ...]:
+        """Write the commands that start the local cluster again with GPUs."""
+        path = self.local_kubeconfig
+        up = ["local", "up", "--detach", "--gpus", str(gpus)]
+        return (
+            build_command("local", "down"),
+            build_command(*up, *(("--kubeconfig", path) if path else ())),
+        )
 
     def build_controller(self) -> str:
         """Write the command that starts a controller on this machine."""

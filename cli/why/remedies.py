@@ -48,7 +48,7 @@ def change_template(
     """
     commands = observation.commands
     if not operations:
-        return replace_framework(observation, f"{text} in the file")
+        return replace_framework(observation, f"{text} in the file", tasks[0])
     pods = name_pods(observation, tasks)
     if (
         commands.job is not None
@@ -69,9 +69,20 @@ def change_spec(observation: Observation, text: str, *operations: Object) -> Rem
     return Remedy(text, (commands.build_patch(operations),))
 
 
-def replace_framework(observation: Observation, text: str) -> Remedy:
-    """Build the remedy that replaces the Framework by a copy that the user has edited."""
-    return Remedy(text, observation.commands.build_replacement())
+def replace_framework(observation: Observation, text: str, task: TaskFacts | None = None) -> Remedy:
+    """Build the remedy that replaces the Framework by a copy that the user has edited.
+
+    Args:
+        observation: what was read.
+        text: what to edit.
+        task: the Task whose Pod template has the fault; None for another part of the spec.
+    """
+    commands = observation.commands
+    field = "spec"
+    if task is not None and task.role_index is not None and commands.job is None:
+        field = f"spec.taskRoles[{task.role_index}].task.pod.spec"
+    read, replacement = commands.build_replacement()
+    return Remedy(text, (read, f"# edit {field} in {observation.name}.yaml", replacement))
 
 
 def name_job(observation: Observation, cause: Cause) -> Cause:

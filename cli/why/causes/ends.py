@@ -268,6 +268,7 @@ def _list_remedies(
                 observation,
                 "if a step may take so long, raise FB_PROGRESS_TIMEOUT_SEC or declare the pause "
                 "(peers.pause); else correct the program; and replace the Framework",
+                tasks[0],
             )
         case _:
             words = ["logs", observation.name, key]
@@ -276,7 +277,9 @@ def _list_remedies(
             if has_pod and end.kind is Kind.CRASH:
                 yield Remedy("read the whole log", (commands.build_framework(*words),))
             what = "command" if end.kind is Kind.CONFIG else "program"
-            yield replace_framework(observation, f"correct the {what}, and replace the Framework")
+            yield replace_framework(
+                observation, f"correct the {what}, and replace the Framework", tasks[0]
+            )
 
 
 def _run_again(observation: Observation, text: str) -> Remedy:
@@ -300,7 +303,9 @@ def _raise_memory(observation: Observation, tasks: Sequence[TaskFacts], name: st
             text = "give it more memory; twice as much may be enough"
             return change_template(observation, tasks, text, operation)
     text = "its node ran out of memory: set a memory request and limit of the container"
-    return replace_framework(observation, f"{text} in the file, and replace the Framework")
+    return replace_framework(
+        observation, f"{text} in the file, and replace the Framework", tasks[0]
+    )
 
 
 def _read_memory_limit(task: TaskFacts, container: str) -> str:

@@ -41,7 +41,12 @@ def find_unreadable(observation: Observation) -> Iterator[Cause]:
             Kind.UNREADABLE,
             "its status cannot be read",
             quote=observation.fault,
-            remedies=(replace_framework(observation, "run it again, so that it has a new status"),),
+            remedies=(
+                Remedy(
+                    "run it again, so that it has a new status",
+                    observation.commands.build_replacement(),
+                ),
+            ),
         )
 
 

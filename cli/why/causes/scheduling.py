@@ -262,8 +262,11 @@ def _lower_request(
 ) -> Iterator[Remedy]:
     if observation.is_local and main.name == constants.GPU_RESOURCE:
         needed = sum(_sum_requests(task, main.name) for task in observation.tasks) or 1
-        command = observation.commands.build_framework("local", "up", "--gpus", str(needed))
-        yield Remedy("start the local cluster with GPUs, also `run --local --gpus`", (command,))
+        yield Remedy(
+            f"start the local cluster again with GPUs (or use `run --local --gpus {needed}`), and "
+            "run the file again",
+            observation.commands.build_local_restart(needed),
+        )
     operations = []
     template = observation.get_template(tasks[0])
     fitting = max(

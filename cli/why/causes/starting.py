@@ -270,7 +270,7 @@ def _supply(
         yield change_template(observation, tasks, "let it run as another user", operation)
     else:
         text = "correct what the message names in the file, and replace the Framework"
-        yield replace_framework(observation, text)
+        yield replace_framework(observation, text, tasks[0])
 
 
 def _create_missing(observation: Observation, missing: MissingObject) -> Remedy:
