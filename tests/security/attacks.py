@@ -197,8 +197,8 @@ ATTACKS: dict[str, Callable[[Tenant], Iterator[None]]] = {
 }
 # By attack: how many times longer another Framework may take, and the seconds on top. The requests
 # of these delay those of all others at the API server itself, which needs several times the CPU
-# time of the controller. Measured on two cores: 1.5 times for ``hot``, 1.6 for ``templates``; beside
-# other programs up to 2.2 times, and up to 5 times (0.3 to 0.8 s).
+# time of the controller. Measured on two idle cores: 1.5 times for ``hot``, 1.6 for ``templates``;
+# beside other programs up to 2.2 times, and up to 5 times (0.3 to 0.8 s).
 LIMITS = {"hot": (3.0, 1.0), "templates": (3.0, 1.0)}
 
 
