@@ -106,3 +106,11 @@ async def test_framework_without_a_job_is_replaced(owners: list[Object]) -> None
         "framework run gang.yaml --replace",
     ]
     assert "job" not in cause.remedies[-1].text
+
+
+def test_local_cluster_without_gpus_is_stopped_before_it_starts_with_them() -> None:
+    commands = Commands(FRAMEWORK, local_kubeconfig="/k")
+    assert commands.build_local_restart(2) == (
+        "framework local down",
+        "framework local up --detach --gpus 2 --kubeconfig /k",
+    )
