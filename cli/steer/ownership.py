@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 from cli.exitcodes import CliError, ExitCode
 from cli.jobs import JobName, find_job_name
+from framework.kinds.tfjob import types as tfjob
+from framework.kinds.trainingjob import types as trainingjob
 from framework.kube.resources import Object
 
 _KEPT_PATH = "/spec/executionType"
@@ -27,8 +29,15 @@ def check_change(body: Object, operations: Sequence[Object]) -> None:
     """
     job = find_job_name(body)
     paths = [str(each["path"]) for each in operations if each["op"] != "test"]
-    if job and any(path.startswith("/spec") and path != _KEPT_PATH for path in paths):
+    if job is None or all(not path.startswith("/spec") or path == _KEPT_PATH for path in paths):
+        return
+    if job.kind == tfjob.KIND:
+        effect = "puts this change back, and its spec is fixed; change its file, delete"
+        raise _refuse(body, job, effect, "delete", end=" and create it again")
+    size = _find_size(body, operations)
+    if size is None:
         raise _refuse(body, job, "puts this change back; change", "edit")
+    raise _refuse(body, job, "puts this change back; scale", "scale", "--replicas", str(size))
 
 
 def check_deletion(body: Object) -> None:
@@ -42,13 +51,29 @@ def check_deletion(body: Object) -> None:
         raise _refuse(body, job, "creates it again; delete", "delete")
 
 
-def _refuse(body: Object, job: JobName, effect: str, verb: str) -> CliError:
+def _find_size(body: Object, operations: Sequence[Object]) -> int | None:
+    """Find the number of workers that a change asks for; None if it changes something else."""
+    changes = [each for each in operations if each["op"] != "test"]
+    roles = (body.get("spec") or {}).get("taskRoles") or ()
+    paths = {
+        f"/spec/taskRoles/{position}/taskNumber"
+        for position, role in enumerate(roles)
+        if role.get("name") == trainingjob.WORKER
+    }
+    if len(changes) != 1 or changes[0]["path"] not in paths:
+        return None
+    value = changes[0]["value"]
+    return value if isinstance(value, int) else None
+
+
+def _refuse(body: Object, job: JobName, effect: str, *words: str, end: str = "") -> CliError:
     metadata = body["metadata"]
-    command = (
-        f"kubectl {verb} -n {shlex.quote(str(metadata['namespace']))} {shlex.quote(job.resource)}"
+    verb, *options = words
+    command = shlex.join(
+        ["kubectl", verb, "-n", str(metadata["namespace"]), job.resource, *options]
     )
     return CliError(
         ExitCode.FAILED,
         f"{metadata['name']}: it belongs to the {job.kind} {job.name}, whose controller "
-        f"{effect} the job: `{command}`",
+        f"{effect} the job: `{command}`{end}",
     )

@@ -4,6 +4,7 @@ import pytest
 
 from cli.exitcodes import CliError, ExitCode
 from cli.steer.ownership import check_change, check_deletion
+from framework.kinds.tfjob import types as tfjob
 from framework.kinds.trainingjob import types as trainingjob
 from framework.kube.resources import Object
 
@@ -43,6 +44,34 @@ def test_change_that_the_job_puts_back_is_refused_and_names_the_job() -> None:
             "change the job: `kubectl edit -n ns trainingjob.kai.alibabacloud.com/job`"
         ),
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "role", "end"),
+    [
+        (
+            "trainingjob",
+            "worker",
+            ("puts this change back; scale the job: `kubectl scale -n ns "
+            "trainingjob.kai.alibabacloud.com/job --replicas 3`"),
+        ),
+        ("trainingjob", "launcher", "`kubectl edit -n ns trainingjob.kai.alibabacloud.com/job`"),
+        (
+            "tfjob",
+            "worker",
+            ("puts this change back, and its spec is fixed; change its file, delete the job: "
+            "`kubectl delete -n ns tfjob.mlkube.io/job` and create it again"),
+        ),
+    ],
+)
+def test_scale_names_the_command_that_works_for_the_kind(kind: str, role: str, end: str) -> None:
+    types = {"trainingjob": trainingjob, "tfjob": tfjob}[kind]
+    body = build_framework(types.KIND, types.API_VERSION)
+    body["spec"] = {"taskRoles": [{"name": role}]}
+    patch: list[Object] = [{"op": "add", "path": "/spec/taskRoles/0/taskNumber", "value": 3}]
+    with pytest.raises(CliError) as caught:
+        check_change(body, patch)
+    assert caught.value.lines[0].endswith(end)
 
 
 def test_deletion_that_the_job_undoes_is_refused_and_names_the_job() -> None:
