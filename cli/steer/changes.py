@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
 from framework.api.codec import decode_framework
+from framework.api.completion import STOP_FRAMEWORK_REQUESTED
 from framework.api.fielderrors import FieldErrors
 from framework.api.states import FRAMEWORK_FROZEN, FrameworkState
 from framework.api.types import ExecutionType, Framework, FrameworkSpec, FrameworkStatus
@@ -83,10 +84,12 @@ class Gang:
         return seen is not None and seen >= self.decoded.metadata.generation
 
     def describe_end(self) -> str:
-        """Describe how it ended: ``Succeeded``, or ``Failed: PodFailed``."""
+        """Describe how it ended: ``Succeeded``, ``Stopped``, or ``Failed: PodFailed``."""
         ended = None if self.status is None else self.status.attempt_status.completion_status
         if ended is None:
             return "Completed"
+        if ended.code == STOP_FRAMEWORK_REQUESTED:
+            return "Stopped"
         return ended.type.name if ended.type.is_succeeded else f"{ended.type.name}: {ended.phrase}"
 
 

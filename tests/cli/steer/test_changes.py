@@ -54,7 +54,7 @@ def test_stop_sets_the_execution_type(execution: ExecutionType) -> None:
     ("gang", "note"),
     [
         (build_gang_of(execution_type=ExecutionType.STOP), "stopped already"),
-        (build_gang(None, ENDED), "ended already (Failed: StopFrameworkRequested"),
+        (build_gang(None, ENDED), "ended already (Stopped"),
     ],
     ids=["stopped", "ended"],
 )

@@ -101,7 +101,7 @@ def test_scaled_role_is_waited_for_until_it_has_its_size(
 @pytest.mark.parametrize(
     ("gang", "failure"),
     [
-        (build_gang(None, STOPPED), "has ended (Failed: StopFrameworkRequested)"),
+        (build_gang(None, STOPPED), "has ended (Stopped)"),
         (build_gang_of(execution_type=ExecutionType.STOP), "is stopped"),
         (build_gang_of(execution_type=ExecutionType.CREATE), "is not started"),
         (build_gang_of(suspend=True), "is suspended"),
@@ -189,7 +189,7 @@ FAILED = build_conditions(FrameworkState.COMPLETED, Failed="True", Succeeded="Fa
         ("condition=Succeeded", FAILED, 1, False, "PodFailed: worker/1 failed"),
         ("condition=Running", FAILED, 1, False, "can never come"),
         ("condition=Failed", STOPPED, 1, True, ""),
-        ("condition=Succeeded", STOPPED, 1, False, "Failed: StopFrameworkRequested"),
+        ("condition=Succeeded", STOPPED, 1, False, "Stopped"),
     ],
 )
 def test_condition_comes_or_can_never_come(

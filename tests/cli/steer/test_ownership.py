@@ -52,15 +52,19 @@ def test_change_that_the_job_puts_back_is_refused_and_names_the_job() -> None:
         (
             "trainingjob",
             "worker",
-            ("puts this change back; scale the job: `kubectl scale -n ns "
-            "trainingjob.kai.alibabacloud.com/job --replicas 3`"),
+            (
+                "puts this change back; scale the job: `kubectl scale -n ns "
+                "trainingjob.kai.alibabacloud.com/job --replicas 3`"
+            ),
         ),
         ("trainingjob", "launcher", "`kubectl edit -n ns trainingjob.kai.alibabacloud.com/job`"),
         (
             "tfjob",
             "worker",
-            ("puts this change back, and its spec is fixed; change its file, delete the job: "
-            "`kubectl delete -n ns tfjob.mlkube.io/job` and create it again"),
+            (
+                "puts this change back, and its spec is fixed; change its file, delete the job: "
+                "`kubectl delete -n ns tfjob.mlkube.io/job` and create it again"
+            ),
         ),
     ],
 )
