@@ -45,13 +45,17 @@ class PackedTemplate(TemplateWithFacts):
         return len(self._packed)
 
     def render(
-        self, names: Mapping[str, str], count_growth: Callable[[int], None]
+        self,
+        names: Mapping[str, str],
+        count_growth: Callable[[int], None],
+        *,
+        with_affinity: bool = False,
     ) -> dict[str, Any]:
         """Replace the placeholders, and open the parts from which a Pod is built."""
         text = self._packed
         if self._has_placeholder:
             text = replace_placeholders(text, names, count_growth)
-        return open_template(text)
+        return open_template(text, with_affinity=with_affinity)
 
     def _unpack(self) -> dict[str, Any]:
         unpacked: dict[str, Any] = msgspec.json.decode(self._packed)

@@ -53,9 +53,13 @@ def replace_placeholders(
     return b"".join(parts)
 
 
-def open_template(text: bytes) -> dict[str, Any]:
-    """Open the metadata and the containers of a template; other values stay JSON."""
-    opened: dict[str, Any] = _open_fields(msgspec.Raw(text), _TEMPLATE)
+def open_template(text: bytes, *, with_affinity: bool = False) -> dict[str, Any]:
+    """Open the metadata and the containers of a template; other values stay JSON.
+
+    With ``with_affinity``, also what decides on which nodes the Pod may run.
+    """
+    fields = _PLACED_TEMPLATE if with_affinity else _TEMPLATE
+    opened: dict[str, Any] = _open_fields(msgspec.Raw(text), fields)
     return opened
 
 
@@ -92,4 +96,9 @@ _METADATA = {"annotations": _open, "labels": _open, "ownerReferences": _decode}
 _TEMPLATE = {
     "metadata": lambda value: _open_fields(value, _METADATA),
     "spec": lambda value: _open_fields(value, _POD_SPEC),
+}
+_PLACED_POD_SPEC = {**_POD_SPEC, "affinity": _decode, "nodeName": _decode}
+_PLACED_TEMPLATE = {
+    **_TEMPLATE,
+    "spec": lambda value: _open_fields(value, _PLACED_POD_SPEC),
 }

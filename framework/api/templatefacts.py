@@ -90,11 +90,16 @@ class TemplateWithFacts(Mapping[str, Any]):
 
     @abstractmethod
     def render(
-        self, names: Mapping[str, str], count_growth: Callable[[int], None]
+        self,
+        names: Mapping[str, str],
+        count_growth: Callable[[int], None],
+        *,
+        with_affinity: bool = False,
     ) -> dict[str, Any]:
         """Replace the placeholders by ``names``; values that no code reads may stay JSON.
 
-        ``count_growth`` is called with the characters by which the JSON becomes longer.
+        ``count_growth`` is called with the characters by which the JSON becomes longer. With
+        ``with_affinity``, ``affinity`` and ``nodeName`` of the spec are read, too.
         """
 
 

@@ -17,17 +17,24 @@ API server allows one value for each requirement of ``matchFields``.
 Rules: docs/design/avoiding.md, "The Pod".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Object = dict[str, Any]
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _TERMS = "nodeSelectorTerms"
 _FIELDS = "matchFields"
+# Characters of a requirement in JSON, without the name of the node.
+_REQUIREMENT_CHARS = 60
 
 
-def avoid_nodes(spec: Object, nodes: Sequence[str]) -> Object:
-    """Build the spec of a Pod that runs on none of the nodes."""
+def avoid_nodes(
+    spec: Object, nodes: Sequence[str], count_growth: Callable[[int], None] = lambda _: None
+) -> Object:
+    """Build the spec of a Pod that runs on none of the nodes.
+
+    ``count_growth`` is called with the characters by which the JSON becomes longer; it may raise.
+    """
     if not nodes or spec.get("nodeName"):
         return spec
     affinity = _read(spec, "affinity")
@@ -40,6 +47,7 @@ def avoid_nodes(spec: Object, nodes: Sequence[str]) -> Object:
     if not isinstance(terms, (list, tuple)):
         return spec
     excluded = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in nodes]
+    count_growth(len(terms) * sum(_REQUIREMENT_CHARS + len(name) for name in nodes))
     required = {**required, _TERMS: [_restrict(term, excluded, is_new=is_new) for term in terms]}
     return {
         **spec,

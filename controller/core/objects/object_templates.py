@@ -118,14 +118,15 @@ def build_pod(framework: Framework, key: TaskKey) -> Object:
     role = framework.spec.find_role(key.role)
     if role is None:
         raise LookupError(f"role {key.role} is not in the spec")
-    template = _replace_placeholders(role.task.pod, names, growth)
-    spec = _augment_spec(template.get("spec"), names, growth)
     _, task = _find_entries(framework, key)
+    nodes = task.attempt_status.avoided_nodes
+    template = _replace_placeholders(role.task.pod, names, growth, with_affinity=bool(nodes))
+    spec = _augment_spec(template.get("spec"), names, growth)
     return {
         "apiVersion": "v1",
         "kind": constants.POD_KIND,
         "metadata": _augment_metadata(template.get("metadata"), framework, names),
-        "spec": avoid_nodes(spec, task.attempt_status.avoided_nodes),
+        "spec": avoid_nodes(spec, nodes, lambda chars: growth.add(chars, "node selector terms")),
     }
 
 
@@ -233,10 +234,12 @@ def _build_owner(api_version: str, kind: str, name: str, uid: str | None) -> Obj
 
 
 def _replace_placeholders(
-    template: Mapping[str, Any], names: Mapping[str, str], growth: _Growth
+    template: Mapping[str, Any], names: Mapping[str, str], growth: _Growth, *, with_affinity: bool
 ) -> Object:
     if isinstance(template, TemplateWithFacts):
-        return template.render(names, lambda chars: growth.add(chars, "placeholders"))
+        return template.render(
+            names, lambda chars: growth.add(chars, "placeholders"), with_affinity=with_affinity
+        )
 
     def replace_one(found: re.Match[str]) -> str:
         value = names[found[1]]

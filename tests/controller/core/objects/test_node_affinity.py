@@ -4,12 +4,14 @@ import copy
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.core.objects.node_affinity import avoid_nodes
-from controller.core.objects.object_templates import build_pod
+from controller.core.objects.object_templates import PodTooLargeError, build_pod
+from controller.store.packed_templates import pack_templates
 from framework.api.naming import TaskKey
 from framework.api.types import TaskSpec
 from tests.support.builders import (
@@ -115,6 +117,41 @@ def test_any_spec_is_accepted_and_stays_without_nodes(spec: Any) -> None:
     assert avoid_nodes(spec, ()) is spec
     avoid_nodes(spec, NODES)
     assert spec == before
+
+
+def build_placed_pod(template: dict[str, Any], index: int, *nodes: str) -> dict[str, Any]:
+    """Build a Pod as the controller does, which keeps templates packed."""
+    role = build_role(number=2, task=TaskSpec(pod=template))
+    status = build_role_status(number=2)
+    tasks = list(status.tasks)
+    attempt = replace(tasks[1].attempt_status, avoided_nodes=nodes)
+    tasks[1] = replace(tasks[1], attempt_status=attempt)
+    stored = build_status(replace(status, tasks=tuple(tasks)))
+    framework = build_framework(pack_templates(build_spec(role)), stored)
+    pod = build_pod(framework, TaskKey("worker", index))
+    decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(pod))
+    return decoded
+
+
+def test_pod_of_a_packed_template_excludes_the_nodes_of_its_attempt() -> None:
+    template = build_template_wire(**require({"matchExpressions": [GPU]}))
+    expected = require({"matchExpressions": [GPU], "matchFields": AVOIDED})
+    assert build_placed_pod(template, 1, *NODES)["spec"]["affinity"] == expected["affinity"]
+    other = build_placed_pod(template, 0, *NODES)
+    assert other["spec"]["affinity"] == template["spec"]["affinity"]
+
+
+@pytest.mark.parametrize("fields", [{"affinity": {}}, {"affinity": None}, {"nodeName": ""}])
+def test_empty_fields_of_a_packed_template_prevent_nothing(fields: dict[str, Any]) -> None:
+    spec = build_placed_pod(build_template_wire(**fields), 1, *NODES)["spec"]
+    expected = require({"matchFields": AVOIDED})
+    assert spec["affinity"]["nodeAffinity"] == expected["affinity"]["nodeAffinity"]
+
+
+def test_pod_with_very_many_terms_is_refused() -> None:
+    template = build_template_wire(**require(*[{"matchExpressions": [GPU]}] * 20_000))
+    with pytest.raises(PodTooLargeError, match="node selector terms"):
+        build_placed_pod(template, 1, *NODES)
 
 
 def test_pod_has_its_template_and_excludes_the_nodes_of_its_attempt() -> None:
