@@ -110,15 +110,19 @@ class _Reports(NamedTuple):
 
 def follow_start(draft: Draft, recovery: RecoveryStatus) -> RecoveryStatus:
     """Record in the status at which start barrier the gang waits, and whether it has released."""
-    barrier = _find_barrier(draft)
+    barrier = _find_published(draft)
     if barrier is None:
+        return recovery
+    has_released = _read_reports(draft, barrier).has_released
+    # A member that has succeeded runs no more, although the start barrier has released it.
+    if not has_released and not _is_awaited(draft, barrier):
         return recovery
     known = recovery.start_barrier
     if known is None or known.since != barrier.since:
         is_served = known is not None and known.is_served
         known = StartBarrierStatus(barrier.since, draft.now, is_served=is_served)
     if known.started_epoch != barrier.epoch:
-        if _read_reports(draft, barrier).has_released:
+        if has_released:
             known = replace(known, started_epoch=barrier.epoch, is_served=True)
         else:
             _list_passed_deadlines(draft, barrier)  # Requests the wake at the next deadline.
@@ -149,8 +153,10 @@ def _is_end_of_refused_due(draft: Draft, recovery: RecoveryStatus) -> bool:
 
 def _choose_late(draft: Draft, recovery: RecoveryStatus) -> Collection[str]:
     """Choose the members that are late for the start barrier, by the table."""
-    barrier, known = _find_barrier(draft), recovery.start_barrier
-    if barrier is None or known is None or known.started_epoch == recovery.epoch:
+    barrier, known = _find_published(draft), recovery.start_barrier
+    if barrier is None or not _is_awaited(draft, barrier):
+        return ()
+    if known is None or known.started_epoch == recovery.epoch:
         return ()
     if (barrier.since, barrier.epoch) != (known.since, recovery.epoch):
         return ()
@@ -178,14 +184,19 @@ def _build_wait(draft: Draft, since: int, epoch: int, subject: WaitSubject) -> W
     return Wait(draft.status.attempt_status.instance_uid or "", since, epoch, subject)
 
 
-def _find_barrier(draft: Draft) -> _StartBarrier | None:
+def _find_published(draft: Draft) -> _StartBarrier | None:
+    """Find the start barrier of the published roster; None if no gang comes to it."""
     published = draft.snapshot.published.roster
     if published is None or published.recovery is None or not published.complete:
         return None
     recovery = published.recovery
     roles = [role for role in published.roles if role.name in recovery.roles]
-    barrier = _StartBarrier(recovery.since, recovery.epoch, roles)
-    return barrier if barrier.is_full or _do_members_run(draft, barrier) else None
+    return _StartBarrier(recovery.since, recovery.epoch, roles)
+
+
+def _is_awaited(draft: Draft, barrier: _StartBarrier) -> bool:
+    """Return whether all members can come to the start barrier, so that its deadlines count."""
+    return barrier.is_full or _do_members_run(draft, barrier)
 
 
 def _do_members_run(draft: Draft, barrier: _StartBarrier) -> bool:

@@ -210,3 +210,33 @@ def test_refused_pod_that_goes_on_starts_no_more_epochs_and_ends() -> None:
     gang.start(0, 3)
     gang.pause(CONTROLLER_SECONDS + 5)
     assert gang.get_codes() == [None, EPOCH_START_TIMEOUT, None]
+
+
+class Quorum(Gang):
+    """A gang that is complete with two of its three workers; worker 2 has no Pod that runs."""
+
+    def __init__(self) -> None:
+        super().__init__(min_member_count=2)
+
+    def run(self) -> None:
+        self.settle()
+        for index in range(2):
+            self.run_pod(name(index), index + 1)
+        self.settle()
+        self.pause(60)
+
+
+def test_success_together_with_the_start_restarts_no_quorum() -> None:
+    gang = Quorum()
+    gang.start(0, 0)
+    gang.settle()
+    gang.report(1, 0)
+    gang.pause(1)
+    since, epoch = gang.shown.since, gang.shown.epoch
+    gang.start(0, epoch)
+    gang.end_pod(name(1), 0)
+    gang.pause(1)
+    assert (epoch, gang.shown.since) == (1, since)
+    barrier = gang.stored.start_barrier
+    assert barrier is not None
+    assert barrier.started_epoch == epoch
