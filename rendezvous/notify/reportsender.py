@@ -32,6 +32,7 @@ class ReportSender:
         self._changed = threading.Condition()
         self._unsent: Dict[Callable[[str], None], str] = {}
         self._is_sending = False
+        self._is_pending = False
 
     def start(self) -> None:
         """Send in a thread, which ends with the program."""
@@ -51,7 +52,9 @@ class ReportSender:
             self._changed.wait_for(self._is_finished, _FINISH_SECONDS)
 
     def _is_finished(self) -> bool:
-        return self._reports.is_refused or not (self._unsent or self._is_sending)
+        # A refusal is of an earlier report: a report that is not sent yet may be accepted.
+        is_answered = not (self._unsent or self._is_sending)
+        return is_answered and (self._reports.is_refused or not self._is_pending)
 
     def _put(self, send: Callable[[str], None], report: str) -> None:
         with self._changed:
@@ -70,10 +73,11 @@ class ReportSender:
         with self._changed:
             self._changed.wait_for(lambda: bool(self._unsent), wait_seconds)
             reports, self._unsent = self._unsent, {}
-            self._is_sending = bool(reports) or self._reports.is_pending
+            self._is_sending = bool(reports)
+            self._is_pending = self._is_sending or self._reports.is_pending
         for send, report in reports.items():
             send(report)
         self._reports.flush()
         with self._changed:
-            self._is_sending = self._reports.is_pending
+            self._is_sending, self._is_pending = False, self._reports.is_pending
             self._changed.notify_all()

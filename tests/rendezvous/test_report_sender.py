@@ -96,3 +96,16 @@ def test_report_that_failed_is_sent_again_before_the_end(reports: Acknowledger) 
     reports.is_pending = False
     sender.turn()
     assert sender._is_finished()
+
+
+def test_end_waits_for_a_report_that_follows_a_refused_one(reports: Acknowledger) -> None:
+    sender = start_sender(reports)
+    reports.is_refused = reports.is_pending = True
+    sender.report_start("1 4")
+    reports.sending.wait()
+    ends = threading.Thread(target=sender.finish)
+    ends.start()
+    assert reports.sent == []
+    reports.answers.set()
+    ends.join()
+    assert reports.sent == ["start 1 4"]
