@@ -16,6 +16,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 _ROOT_CAUSE = "Root Cause (first observed failure)"
 _HEADING = " FAILED"
 _RULER = "=" * 20
+_RULERS = 2
 _LOG = re.compile(r"[EWI]\d{4} |(?:ERROR|WARNING|INFO):|\[\d{4}-")
 _LOGGERS = ("torch/distributed/elastic/", "torch.distributed.elastic.")
 _MAX_PREFIX = 200
@@ -27,7 +28,9 @@ def strip_report(lines: Sequence[str]) -> list[str]:
     if begin is None:
         return list(lines)
     rulers = [i for i in range(begin, len(lines)) if lines[i].startswith(_RULER)]
-    end = rulers[1] + 1 if len(rulers) > 1 else len(lines)
+    if len(rulers) < _RULERS:
+        return list(lines)  # a line of the script that looks like the error
+    end = rulers[1] + 1
     if lines[begin].startswith(_ERROR):
         begin = _find_traceback(lines, begin)
     while begin > 0 and _is_log(lines[begin - 1]):

@@ -59,6 +59,11 @@ def test_output_of_which_nothing_would_be_left_stays(lines: list[str]) -> None:
     assert strip_report(lines) == lines
 
 
+def test_line_of_a_script_that_looks_like_the_error_hides_nothing() -> None:
+    lines = [SCRIPT[0], TRACEBACK[-1] + "caught, trying again", *SCRIPT]
+    assert strip_report(lines) == lines
+
+
 def test_last_lines_and_termination_message_have_the_error_of_the_script() -> None:
     lines = [*SCRIPT, *LOG, *TRACEBACK, *BLOCK]
     text = "\n".join(lines)
