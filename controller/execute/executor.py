@@ -160,7 +160,7 @@ class Executor:
             key, action = taken
             entry = self._store.find(key)
             if entry is None or action.key in entry.outcomes.in_flight:
-                self._unsent.finish(key, is_failed=False)
+                self._unsent.finish(key, is_failed=False, body_bytes=measure_body(action))
                 continue
             entry.outcomes.in_flight.add(action.key)
             entry.outcomes.sent.add(action.key)

@@ -394,10 +394,12 @@ class Worker:
             self._queue.add(entry.key)
         self._executor.submit(entry.key, actions)
         self._schedule(entry, decision, is_deferred=is_deferred)
-        if is_published:
-            entry.pacing.backoff = None
-        else:
+        if not is_published:
             self._retry_later(entry.key)
+            return
+        entry.pacing.backoff = None
+        if decision.urgency is Urgency.AGAIN:
+            self._queue.add(entry.key)
 
     async def _store_and_report(
         self, entry: Entry, decision: Decision, status: FrameworkStatus | None
@@ -446,8 +448,6 @@ class Worker:
         return (entry.pacing.changed_at or 0.0) + window - self._clock.monotonic()
 
     def _schedule(self, entry: Entry, decision: Decision, *, is_deferred: bool) -> None:
-        if decision.urgency is Urgency.AGAIN:
-            self._queue.add(entry.key)
         if is_deferred:
             self._queue.add_after(entry.key, self._coalesce_seconds(entry, decision))
         if decision.wake_at is not None:

@@ -88,6 +88,18 @@ async def test_failed_publication_is_tried_again() -> None:
     assert shell.known.published.roster is not None
 
 
+@pytest.mark.parametrize("code", [403, 422, 500])
+async def test_publication_that_always_fails_is_tried_with_growing_delays(code: int) -> None:
+    """With a start barrier, a decision follows each publication, but only one that succeeds."""
+    in_place = {"maxRestarts": 3, "withinSeconds": 3600}
+    shell = await open_shell(role={"recovery": {"inPlace": in_place}})
+    shell.client.sent.clear()
+    shell.network.expect("patch", CONFIGMAPS, *[refuse(code)] * 1000)
+    shell.patch_pod(phase="Running", podIP="10.0.0.1")
+    await shell.run(10.0)
+    assert 1 < shell.sent("patch").count("patch configmaps gang-attempt") < 20
+
+
 async def test_publication_that_finds_no_configmap_sends_no_action_decided_before() -> None:
     """Pods of an attempt whose ConfigMap was deleted would have no owner."""
     shell = await open_shell(2, retryPolicy={"fancyRetryPolicy": True})

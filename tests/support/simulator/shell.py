@@ -164,9 +164,11 @@ class Shell:
         number: int = 1,
         *,
         namespace: str = NAMESPACE,
+        role: Object | None = None,
         **spec: Any,
     ) -> Object:
-        body = build_submission(name, build_role_wire("worker", number), **spec)
+        """Create a Framework with one role, which has also the fields of ``role``."""
+        body = build_submission(name, build_role_wire("worker", number, **(role or {})), **spec)
         created = self.storage.create(self.type(FRAMEWORKS), namespace, body)
         self.store.apply(ObjectKind.FRAMEWORK, created)
         return created
