@@ -123,14 +123,17 @@ class ActiveScaler:
     @property
     def lacks_reporter(self) -> bool:
         """Whether no agent can report the script of the scaler, so that no agent may run it."""
-        is_silent = self.is_same_launcher and not self.launcher.has_agent
-        return bool(self.spec.script) and is_silent and not self.is_requested
+        return bool(self.spec.script) and self._lacks_agent and not self.is_requested
 
     @property
     def needs_no_agent(self) -> bool:
-        """Whether it has no script, and the launcher no agent: nobody is waited for."""
-        is_silent = self.is_same_launcher and not self.launcher.has_agent
-        return not self.spec.script and is_silent and self.elapsed_seconds >= AGENT_SECONDS
+        """Whether it has no script, and the launcher no agent for which it would wait."""
+        return not self.spec.script and self._lacks_agent and self.elapsed_seconds >= AGENT_SECONDS
+
+    @property
+    def _lacks_agent(self) -> bool:
+        """Whether no agent has acknowledged in the launcher for which the scaler started."""
+        return self.is_same_launcher and not self.launcher.has_agent
 
     # --- Time ------------------------------------------------------------------------------------
 

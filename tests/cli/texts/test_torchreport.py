@@ -12,7 +12,7 @@ from tests.support.measuring.cost import assert_costs_at_most
 SCRIPT = [
     "step 1, and more of the output of a script, so that the lines have more than 120 characters",
     "Traceback (most recent call last):",
-    '  File "/work/train.py", line 3, in <module>',
+    '  File "/app/train.py", line 3, in <module>',
     "    main()",
     "ValueError: the data set is empty",
 ]

@@ -13,7 +13,7 @@ from controller.core.objects.node_affinity import avoid_nodes
 from controller.core.objects.object_templates import PodTooLargeError, build_pod
 from controller.store.packed_templates import pack_templates
 from framework.api.naming import TaskKey
-from framework.api.types import TaskSpec
+from framework.api.types import Framework, TaskSpec
 from tests.support.builders import (
     build_framework,
     build_role,
@@ -119,15 +119,20 @@ def test_any_spec_is_accepted_and_stays_without_nodes(spec: Any) -> None:
     assert spec == before
 
 
-def build_placed_pod(template: dict[str, Any], index: int, *nodes: str) -> dict[str, Any]:
-    """Build a Pod as the controller does, which keeps templates packed."""
+def build_gang(template: dict[str, Any], *nodes: str) -> Framework:
+    """Build a gang of two, of which Task 1 avoids these nodes."""
     role = build_role(number=2, task=TaskSpec(pod=template))
     status = build_role_status(number=2)
     tasks = list(status.tasks)
     attempt = replace(tasks[1].attempt_status, avoided_nodes=nodes)
     tasks[1] = replace(tasks[1], attempt_status=attempt)
-    stored = build_status(replace(status, tasks=tuple(tasks)))
-    framework = build_framework(pack_templates(build_spec(role)), stored)
+    return build_framework(build_spec(role), build_status(replace(status, tasks=tuple(tasks))))
+
+
+def build_placed_pod(template: dict[str, Any], index: int, *nodes: str) -> dict[str, Any]:
+    """Build a Pod as the controller does, which keeps templates packed."""
+    framework = build_gang(template, *nodes)
+    framework = replace(framework, spec=pack_templates(framework.spec))
     pod = build_pod(framework, TaskKey("worker", index))
     decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(pod))
     return decoded
@@ -156,13 +161,7 @@ def test_pod_with_very_many_terms_is_refused() -> None:
 
 def test_pod_has_its_template_and_excludes_the_nodes_of_its_attempt() -> None:
     template = build_template_wire(**require({"matchExpressions": [GPU]}))
-    role = build_role(number=2, task=TaskSpec(pod=template))
-    status = build_role_status(number=2)
-    tasks = list(status.tasks)
-    attempt = replace(tasks[1].attempt_status, avoided_nodes=NODES)
-    tasks[1] = replace(tasks[1], attempt_status=attempt)
-    stored = build_status(replace(status, tasks=tuple(tasks)))
-    framework = build_framework(build_spec(role), stored)
+    framework = build_gang(template, *NODES)
     pod = build_pod(framework, TaskKey("worker", 1))
     expected = require({"matchExpressions": [GPU], "matchFields": AVOIDED})
     assert pod["spec"]["affinity"] == expected["affinity"]
