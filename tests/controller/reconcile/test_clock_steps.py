@@ -11,7 +11,8 @@ from framework.api import constants
 from framework.api.completion import EPOCH_START_TIMEOUT
 from framework.api.epochreports import ProcessEnd, encode_end
 from framework.kube.resources import CONFIGMAPS, PODS
-from tests.support.builders import FRAMEWORK, build_role_wire
+from tests.controller.reconcile.restartedgangs import open_restarted_gang
+from tests.support.builders import FRAMEWORK
 from tests.support.simulator.shell import Shell, refuse
 
 pytestmark = pytest.mark.looptime
@@ -60,18 +61,7 @@ async def test_unconfirmed_create_is_read_live_after_the_clock_was_set_back() ->
 
 
 async def test_start_that_is_awaited_is_measured_by_the_monotonic_clock() -> None:
-    in_place = {constants.MAX_RESTARTS_FIELD: 2, constants.WITHIN_SECONDS_FIELD: 3600}
-    recovery = {constants.IN_PLACE_FIELD: in_place}
-    shell = Shell()
-    shell.create_framework(taskRoles=[build_role_wire("worker", 2, recovery=recovery)])
-    await shell.run(1.0)
-    shell.show()
-    await shell.run(1.0)
-    for index in range(2):
-        shell.patch_pod(f"{FRAMEWORK}-worker-{index}", phase="Running", podIP=f"10.0.0.{index}")
-    await shell.run(2.0)
-    shell.show()
-    await shell.run(1.0)
+    shell = await open_restarted_gang()
     reports = {constants.PROCESS_ENDED_ANNOTATION: encode_end(ProcessEnd(0, 137))}
     shell.patch(PODS, f"{FRAMEWORK}-worker-1", {"metadata": {"annotations": reports}})
     shell.show()

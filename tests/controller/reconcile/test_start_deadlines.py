@@ -14,7 +14,8 @@ from framework.api.epochreports import (
 )
 from framework.api.roster import fingerprint_uid
 from framework.kube.resources import PODS
-from tests.support.builders import FRAMEWORK, build_role_wire
+from tests.controller.reconcile.restartedgangs import open_restarted_gang
+from tests.support.builders import FRAMEWORK
 from tests.support.simulator.shell import Shell
 
 pytestmark = pytest.mark.looptime
@@ -25,18 +26,7 @@ async def open_gang() -> Shell:
 
     The last event is the report of worker 1: epoch 1 is published, and starts no more.
     """
-    in_place = {constants.MAX_RESTARTS_FIELD: 2, constants.WITHIN_SECONDS_FIELD: 3600}
-    recovery = {constants.IN_PLACE_FIELD: in_place}
-    shell = Shell()
-    shell.create_framework(taskRoles=[build_role_wire("worker", 2, recovery=recovery)])
-    await shell.run(1.0)
-    shell.show()
-    await shell.run(1.0)
-    for index in range(2):
-        shell.patch_pod(f"{FRAMEWORK}-worker-{index}", phase="Running", podIP=f"10.0.0.{index}")
-    await shell.run(2.0)
-    shell.show()
-    await shell.run(1.0)
+    shell = await open_restarted_gang()
     annotate(shell, 0, constants.EPOCH_STARTED_ANNOTATION, encode_start(EpochStart(1, 0)))
     await shell.run(20.0)
     annotate(shell, 1, constants.PROCESS_ENDED_ANNOTATION, encode_end(ProcessEnd(0, 137)))

@@ -11,6 +11,7 @@ from controller.core.decide import decide
 from controller.core.settings import Settings
 from controller.core.snapshot import Snapshot
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS
+from tests.controller.reconcile.restartedgangs import build_restarted_role
 from tests.support.builders import FRAMEWORK
 from tests.support.fakes.storageclient import Fate
 from tests.support.simulator.shell import KEY, Shell, refuse
@@ -91,8 +92,7 @@ async def test_failed_publication_is_tried_again() -> None:
 @pytest.mark.parametrize("code", [403, 422, 500])
 async def test_publication_that_always_fails_is_tried_with_growing_delays(code: int) -> None:
     """With a start barrier, a decision follows each publication, but only one that succeeds."""
-    in_place = {"maxRestarts": 3, "withinSeconds": 3600}
-    shell = await open_shell(role={"recovery": {"inPlace": in_place}})
+    shell = await open_shell(taskRoles=[build_restarted_role(1)])
     shell.client.sent.clear()
     shell.network.expect("patch", CONFIGMAPS, *[refuse(code)] * 1000)
     shell.patch_pod(phase="Running", podIP="10.0.0.1")

@@ -164,11 +164,9 @@ class Shell:
         number: int = 1,
         *,
         namespace: str = NAMESPACE,
-        role: Object | None = None,
         **spec: Any,
     ) -> Object:
-        """Create a Framework with one role, which has also the fields of ``role``."""
-        body = build_submission(name, build_role_wire("worker", number, **(role or {})), **spec)
+        body = build_submission(name, build_role_wire("worker", number), **spec)
         created = self.storage.create(self.type(FRAMEWORKS), namespace, body)
         self.store.apply(ObjectKind.FRAMEWORK, created)
         return created
