@@ -11,11 +11,11 @@ from framework.agent.probes import Probe, Prober
 from framework.agent.report import LineReporter
 from framework.api.roster import Roster
 from rendezvous.core.decision import decide
-from rendezvous.core.departures import render_departures
-from rendezvous.core.failures import render_failures
 from rendezvous.core.generations import compute_poll_seconds, start_debounce
 from rendezvous.core.membership import build_view
-from rendezvous.core.notification import Notify
+from rendezvous.core.notifying.departures import render_departures
+from rendezvous.core.notifying.failures import render_failures
+from rendezvous.core.notifying.notification import Notify
 from rendezvous.core.plan import (
     Acknowledge,
     Action,

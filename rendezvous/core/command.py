@@ -30,7 +30,7 @@ from typing import Mapping, NamedTuple, Optional, Tuple, Union
 
 from framework.agent.exitcodes import ExitCode
 from framework.agent.signals import ENDING_SIGNALS, SIGNAL_EXIT_BASE
-from rendezvous.core.notification import CHANGED, FAILED, LEAVING, PEER_LEAVING, Notify
+from rendezvous.core.notifying.notification import CHANGED, FAILED, LEAVING, PEER_LEAVING, Notify
 
 # A process that waits in the kernel does not end by SIGKILL.
 _FAIL_SECONDS = 10.0

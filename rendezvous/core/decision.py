@@ -38,7 +38,7 @@ from typing import Optional
 
 from framework.agent.gang import SOURCE_CONFIGMAP, assess
 from rendezvous.core.generations import Choice, choose_generation
-from rendezvous.core.notifying import (
+from rendezvous.core.notifying.decide import (
     notify_departures,
     notify_end,
     notify_failures,

@@ -8,9 +8,9 @@ from typing import FrozenSet, List, Mapping, NamedTuple, NoReturn, Optional, Tup
 from framework.agent.gang import Assessment, Identity, SelectedRoster
 from framework.agent.probes import Probe
 from framework.api.roster import Roster
-from rendezvous.core.departures import Departures
-from rendezvous.core.failures import MemberFailure
-from rendezvous.core.notification import Notified, Notify
+from rendezvous.core.notifying.departures import Departures
+from rendezvous.core.notifying.failures import MemberFailure
+from rendezvous.core.notifying.notification import Notified, Notify
 from rendezvous.core.selection import Generation, NoRoster
 from rendezvous.settings.options import Options
 

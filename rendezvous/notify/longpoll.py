@@ -32,7 +32,7 @@ from socketserver import ThreadingMixIn
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 from urllib.parse import parse_qs, urlsplit
 
-from rendezvous.core.notification import Notify
+from rendezvous.core.notifying.notification import Notify
 from rendezvous.site.peers import compute_proof, draw_nonce, is_proof
 
 PROOF_HEADER = "Gang-Proof"

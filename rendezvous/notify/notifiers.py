@@ -15,7 +15,7 @@ from framework.agent.addresses import MAX_PORT
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
 from framework.api.text import describe_server
-from rendezvous.core.notification import CHANGED, FAILED, PEER_LEAVING, Notify
+from rendezvous.core.notifying.notification import CHANGED, FAILED, PEER_LEAVING, Notify
 from rendezvous.process.children import Children, StartError
 from rendezvous.process.processes import find_processes
 from rendezvous.process.signalling import Signaller

@@ -62,7 +62,7 @@ from rendezvous.core.command import (
     compute_wait,
     decide,
 )
-from rendezvous.core.notification import FAILED, PEER_LEAVING, Notify
+from rendezvous.core.notifying.notification import FAILED, PEER_LEAVING, Notify
 from rendezvous.process.children import Children, StartError, become_subreaper
 from rendezvous.process.ending import ENDED_FILE, RUNNING_FILE
 from rendezvous.process.outputtap import OutputTap

@@ -46,7 +46,7 @@ from framework.api.scalerequest import (
     decode_result,
     encode_result,
 )
-from rendezvous.core.notification import Notified
+from rendezvous.core.notifying.notification import Notified
 from rendezvous.core.scaling import Record
 from rendezvous.core.selection import Generation
 from rendezvous.renderers.rendered import RenderedFile

@@ -20,7 +20,7 @@ from framework.agent.gang import (
 from framework.agent.report import LineReporter
 from framework.api.roster import PHASE_COMPLETING, Leaving, Roster, fingerprint_uid
 from rendezvous.agent import Agent, Setup
-from rendezvous.core.notification import Notify
+from rendezvous.core.notifying.notification import Notify
 from rendezvous.core.selection import NoRoster
 from rendezvous.core.target import Target
 from rendezvous.settings.options import Options

@@ -35,8 +35,8 @@ from rendezvous.core.command import (
     compute_wait,
     decide,
 )
-from rendezvous.core.diff import Diff, PeerChange
-from rendezvous.core.notification import (
+from rendezvous.core.notifying.diff import Diff, PeerChange
+from rendezvous.core.notifying.notification import (
     CHANGED,
     COMPLETING,
     FAILED,

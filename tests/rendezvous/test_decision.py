@@ -10,7 +10,7 @@ from framework.api.roster import Roster, RosterRecovery
 from rendezvous.core.decision import decide
 from rendezvous.core.generations import compute_poll_seconds
 from rendezvous.core.newcomers import list_probes
-from rendezvous.core.notification import Notified
+from rendezvous.core.notifying.notification import Notified
 from rendezvous.core.plan import (
     Acknowledge,
     Context,

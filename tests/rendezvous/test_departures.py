@@ -7,8 +7,8 @@ import pytest
 from framework.agent.gang import SOURCE_CONFIGMAP, SOURCE_FRAMEWORK, Identity, SelectedRoster
 from framework.api.roster import Leaving, Roster, fingerprint_uid
 from rendezvous.core.decision import decide
-from rendezvous.core.departures import Departures, find_departures, render_departures
-from rendezvous.core.notification import Notified, Notify
+from rendezvous.core.notifying.departures import Departures, find_departures, render_departures
+from rendezvous.core.notifying.notification import Notified, Notify
 from rendezvous.core.plan import (
     Acknowledge,
     Context,

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from framework.api.naming import TaskKey
 from framework.api.roster import CompletedTask, Member, Roster
-from rendezvous.core.diff import Diff, compute_diff
+from rendezvous.core.notifying.diff import Diff, compute_diff
 from tests.rendezvous.gangs import build_gang, build_role, build_roster
 
 

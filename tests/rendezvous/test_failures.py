@@ -3,9 +3,9 @@
 from framework.agent.gang import SOURCE_CONFIGMAP, Identity, SelectedRoster
 from framework.api.roster import FailedMember, Roster, fingerprint_uid
 from rendezvous.core.decision import decide
-from rendezvous.core.failures import find_failures
 from rendezvous.core.generations import start_debounce
-from rendezvous.core.notification import Notified, Notify
+from rendezvous.core.notifying.failures import find_failures
+from rendezvous.core.notifying.notification import Notified, Notify
 from rendezvous.core.plan import (
     Context,
     GenerationMemory,

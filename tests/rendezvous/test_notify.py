@@ -21,8 +21,8 @@ import pytest
 
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
-from rendezvous.core.diff import Diff, compute_diff
-from rendezvous.core.notification import CHANGED, COMPLETING, LEAVING, Notify
+from rendezvous.core.notifying.diff import Diff, compute_diff
+from rendezvous.core.notifying.notification import CHANGED, COMPLETING, LEAVING, Notify
 from rendezvous.notify.longpoll import Changes, serve
 from rendezvous.notify.notifiers import (
     build_command_notifier,

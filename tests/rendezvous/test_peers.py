@@ -11,8 +11,8 @@ import pytest
 
 from framework.agent.gang import Identity
 from framework.api.roster import CompletedTask, FailedMember, Leaving, fingerprint_uid
-from rendezvous.core.departures import find_departures, render_departures
-from rendezvous.core.failures import find_failures, render_failures
+from rendezvous.core.notifying.departures import find_departures, render_departures
+from rendezvous.core.notifying.failures import find_failures, render_failures
 from rendezvous.site import peers
 from rendezvous.site.peers import logs
 from rendezvous.volume.writer import Writer

@@ -17,7 +17,7 @@ from framework.agent.discovery import load_access
 from framework.agent.report import LineReporter
 from framework.api import constants
 from rendezvous.agent import Agent, Setup
-from rendezvous.core.notification import Notify
+from rendezvous.core.notifying.notification import Notify
 from rendezvous.core.target import parse_target
 from rendezvous.observer import AttemptObserver
 from rendezvous.settings.options import parse_options

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from framework.agent.gang import SOURCE_CONFIGMAP
-from rendezvous.core.notification import Notified
+from rendezvous.core.notifying.notification import Notified
 from rendezvous.core.selection import Generation
 from rendezvous.renderers.rendered import EXECUTABLE, RenderedFile
 from rendezvous.volume.writer import Writer

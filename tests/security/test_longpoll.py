@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rendezvous.core.diff import Diff, PeerChange
-from rendezvous.core.notification import CHANGED, Notify
+from rendezvous.core.notifying.diff import Diff, PeerChange
+from rendezvous.core.notifying.notification import CHANGED, Notify
 from rendezvous.notify import longpoll
 from rendezvous.notify.longpoll import PROOF_HEADER, Changes, Key, serve
 from rendezvous.site.peers import compute_proof, is_proof

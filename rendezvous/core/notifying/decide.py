@@ -10,10 +10,10 @@ from typing import List, Optional, Sequence, Tuple
 
 from framework.agent.report import join_names
 from framework.api.roster import Roster
-from rendezvous.core.departures import Departure, find_departures
-from rendezvous.core.diff import Diff, compute_diff
-from rendezvous.core.failures import MemberFailure, find_failures
-from rendezvous.core.notification import (
+from rendezvous.core.notifying.departures import Departure, find_departures
+from rendezvous.core.notifying.diff import Diff, compute_diff
+from rendezvous.core.notifying.failures import MemberFailure, find_failures
+from rendezvous.core.notifying.notification import (
     CHANGED,
     COMPLETING,
     FAILED,

@@ -3,9 +3,9 @@
 import json
 from typing import Any, Dict, NamedTuple, Tuple
 
-from rendezvous.core.departures import Departure
-from rendezvous.core.diff import Diff, PeerChange
-from rendezvous.core.failures import MemberFailure
+from rendezvous.core.notifying.departures import Departure
+from rendezvous.core.notifying.diff import Diff, PeerChange
+from rendezvous.core.notifying.failures import MemberFailure
 
 CHANGED = "changed"
 FAILED = "failed"
