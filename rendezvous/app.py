@@ -159,7 +159,8 @@ class Program:
 
     def _wrap(self, setup: Setup, access: Access, writer: Writer) -> int:
         wrapper = Wrapper(self._arguments.argv, setup, self._children)
-        notifiers = [*self._build_notifiers(setup, writer), wrapper.notify]
+        others = self._build_notifiers(setup, writer)
+        notifiers = [wrapper.expect_departure, *others, wrapper.notify]
         agent, observer = self._build_agent(setup, access, writer, wrapper.stop)
         open_endpoint, close_endpoint = self._prepare_endpoint(setup)
         watch = _Watch()

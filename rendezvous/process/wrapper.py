@@ -128,9 +128,18 @@ class Wrapper:
 
     # --- The agent's thread -----------------------------------------------------------------------
 
+    def expect_departure(self, notification: Notify, _env: Mapping[str, str]) -> None:
+        """Remember that a peer leaves: the first notifier.
+
+        The other notifiers take time, for example a command that writes a checkpoint. The command
+        may lose its connection to the peer, and fail, before they have ended.
+        """
+        if notification.event == PEER_LEAVING and self._restarts_on_change:
+            self._choose_order(notification)
+
     def notify(self, notification: Notify, env: Mapping[str, str]) -> None:
-        """Notify the command: this is a notifier."""
-        if self._options.on_change != RESTART or self._settings.restarts_in_place:
+        """Notify the command: the last notifier."""
+        if not self._restarts_on_change:
             # A signal means that there is a new generation.
             if (
                 self._options.signal
@@ -139,11 +148,19 @@ class Wrapper:
             ):
                 self._signaller.signal(self._pid)
             return
+        kind = self._choose_order(notification)
+        if kind is not None:
+            self._order(kind, env=dict(env))
+
+    @property
+    def _restarts_on_change(self) -> bool:
+        return self._options.on_change == RESTART and not self._settings.restarts_in_place
+
+    def _choose_order(self, notification: Notify) -> Optional[OrderKind]:
         own = (self._identity.role, self._identity.index)
         with self._deciding:
             kind, self._memory = choose_order(self._memory, notification, own)
-        if kind is not None:
-            self._order(kind, env=dict(env))
+        return kind
 
     def start(self, env: Mapping[str, str]) -> None:
         """Order the start of the command."""

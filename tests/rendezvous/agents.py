@@ -130,7 +130,12 @@ class AgentProcess:
         self._thread.start()
 
     def wait_for(self, text: str) -> None:
-        wait_until(lambda: text in self.text, lambda: f"{text!r} in:\n{self.text}")
+        """Wait for a text in the output; fail at once if the agent has ended without it."""
+        wait_until(
+            lambda: not self._thread.is_alive() or text in self.text,
+            lambda: f"{text!r} in:\n{self.text}",
+        )
+        assert text in self.text, f"ended with {self.process.poll()}: no {text!r} in:\n{self.text}"
 
     def wait(self) -> int:
         code = self.process.wait(timeout=HANG_SECONDS)

@@ -295,6 +295,23 @@ def test_wrapper_starts_a_command_again_that_fails_while_a_peer_leaves(
         assert agent.wait() == code, "no peer leaves any more"
 
 
+def test_wrapper_starts_a_command_again_that_fails_while_the_leave_is_still_notified(
+    gang: Gang,
+) -> None:
+    gang.publish(3, 1)
+    lost, go_on = gang.volume.with_name("lost"), gang.volume.with_name("go-on")
+    train = f"{SHOW}; while [ ! -e {lost} ]; do sleep 0.05; done; exit 1"
+    slow = f"touch {lost}; while [ ! -e {go_on} ]; do sleep 0.05; done; echo notified"
+    with wrap(gang, train, "--on-change", "restart", "--notify-command", slow) as agent:
+        agent.wait_for("generation 1 world 3")
+        publish_leave(gang, build_role("worker", 3))
+        agent.wait_for("it is started again when the gang is complete")
+        go_on.touch()
+        agent.wait_for("notified")
+        agent.signal(signal.SIGTERM)
+        assert agent.wait() == 128 + signal.SIGTERM
+
+
 def test_wrapper_without_a_command_ends_when_its_own_pod_leaves(gang: Gang) -> None:
     uid = gang.publisher.create_pod("worker", 0)
     gang.env["FC_POD_UID"] = uid
