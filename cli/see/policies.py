@@ -35,6 +35,7 @@ _PODS = {
     CompletedPodPolicy.DELETE: "are deleted",
     CompletedPodPolicy.RETAIN_UNTIL_END: "stay until the end of the attempt",
     CompletedPodPolicy.RETAIN: "stay after their end",
+    CompletedPodPolicy.RETAIN_RUNNING: "stay, and those that run at the end are left running",
 }
 
 

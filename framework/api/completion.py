@@ -38,6 +38,9 @@ CONTAINER_TRANSIENT_FAILED = 200
 CONTAINER_TRANSIENT_CONFLICT_FAILED = 201
 CONTAINER_PERMANENT_FAILED = 210
 
+LEFT_RUNNING = "its Pod is left running (completedPodPolicy RetainRunning)"
+"""Part of the diagnostics of a Task with -220 whose Pod is not deleted."""
+
 # Codes that a config may not define: codes of the controller, and those of containers.
 RESERVED_RANGES = ((-999, 0), (200, 219))
 

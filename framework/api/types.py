@@ -34,6 +34,11 @@ class CompletedPodPolicy(StrEnum):
     DELETE = "Delete"
     RETAIN_UNTIL_END = "RetainUntilEnd"
     RETAIN = "Retain"
+    RETAIN_RUNNING = "RetainRunning"
+    """As Retain, and Pods that live when the last attempt ends are left running."""
+
+
+_RETAINING = frozenset({CompletedPodPolicy.RETAIN, CompletedPodPolicy.RETAIN_RUNNING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +153,7 @@ class FrameworkSpec:
     def __post_init__(self) -> None:
         """Compute ``retains_pods``."""
         policies = {self.get_pod_policy(role) for role in self.task_roles}
-        retains = CompletedPodPolicy.RETAIN in (policies or {self.completed_pod_policy})
+        retains = not _RETAINING.isdisjoint(policies or {self.completed_pod_policy})
         object.__setattr__(self, "retains_pods", retains)
 
     def get_pod_policy(self, role: TaskRoleSpec | None) -> CompletedPodPolicy:

@@ -17,10 +17,13 @@ Rules: docs/design/state-machines.md, "Rules of both machines"; ``completeTaskAt
 from dataclasses import replace
 
 from controller.core.draft import Draft, RoleDraft
+from controller.core.objects import ownership
+from controller.core.policies import retention
 from controller.core.status.diagnostics import cut_completion
 from framework.api.completion import (
     CONFIGMAP_EXTERNAL_DELETED,
     FRAMEWORK_ATTEMPT_COMPLETION,
+    LEFT_RUNNING,
     POD_EXTERNAL_DELETED,
     complete_task,
 )
@@ -32,6 +35,7 @@ from framework.api.types import (
 )
 
 _COMPLETING_DIAGNOSTICS = "Stop to complete current FrameworkAttempt"
+_LEFT_DIAGNOSTICS = f"{_COMPLETING_DIAGNOSTICS}; {LEFT_RUNNING}"
 
 
 def set_task_completion(
@@ -128,6 +132,10 @@ def _move_to_completed(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
 
 
 def _complete_remaining_tasks(draft: Draft) -> None:
-    completion = complete_task(FRAMEWORK_ATTEMPT_COMPLETION, _COMPLETING_DIAGNOSTICS)
+    usual = complete_task(FRAMEWORK_ATTEMPT_COMPLETION, _COMPLETING_DIAGNOSTICS)
+    left = complete_task(FRAMEWORK_ATTEMPT_COMPLETION, _LEFT_DIAGNOSTICS)
+    is_kept = retention.is_attempt_retained(draft)
     for role, task in draft.walk_tasks():
-        set_task_completion(draft, role, task, completion)
+        pod = ownership.find_pod(draft, task) if is_kept else None
+        is_left = pod is not None and retention.is_left_running(draft, role, task, pod)
+        set_task_completion(draft, role, task, left if is_left else usual)

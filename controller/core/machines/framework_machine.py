@@ -2,7 +2,8 @@
 
 Steps of ``sync_framework``:
 
-1. Completed: delete unclaimed Pods, and the Framework itself when its retention time is over. Stop.
+1. Completed: delete unclaimed Pods, Pods that were left running if the Framework was stopped since,
+   and the Framework itself when its retention time is over. Stop.
    Otherwise, set the time from which the deadline counts (``lifetime``).
 2. Observe the attempt ConfigMap: adopt it when it is new, move to AttemptDeleting when it is
    terminating, and end the attempt when it is known to be gone.
@@ -83,6 +84,7 @@ def sync_framework(draft: Draft) -> None:
         # The server may carry out a create after its answer was lost, and a retained ConfigMap
         # keeps the Pod from garbage collection.
         ownership.delete_unclaimed_pods(draft, spares_adoptable=False)
+        retention.end_left_pods(draft)
         _delete_expired(draft)
         return
     lifetime.track_activity(draft)

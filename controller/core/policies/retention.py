@@ -1,15 +1,21 @@
-"""Retention of finished Pods: ``completedPodPolicy`` keeps the Pods of completed Tasks.
+"""Retention of Pods: ``completedPodPolicy`` keeps the Pods of completed Tasks.
 
-1. When a Pod finishes and its Task will not be retried, the Task completes and, with Retain and
-   RetainUntilEnd, the Pod stays (``should_retain``).
-2. When the last attempt of the Framework ends, and a role has Retain, its ConfigMap stays
-   (``is_attempt_retained``). Live Pods and the Pods of other roles are deleted (``end_pods``), live
-   Pods with the wrapper only after their termination grace period, so that they end by themselves.
+1. When a Pod finishes and its Task will not be retried, the Task completes and, unless the policy
+   is Delete, the Pod stays (``should_retain``).
+2. When the last attempt of the Framework ends, and a role has Retain or RetainRunning, the
+   ConfigMap stays (``is_attempt_retained``). Live Pods of roles with RetainRunning are left running
+   (``is_left_running``). Other live Pods and the Pods of other roles are deleted (``end_pods``),
+   live Pods with the wrapper only after their termination grace period, so that they end by
+   themselves.
 3. When the Task of a retained Pod is scaled down, its Pod is deleted (``delete_released_pod``), and
    then its entry goes (``is_released``).
+4. When a user stops the Framework after its end, the Pods that were left running are deleted
+   (``end_left_pods``).
 
-Invariant: with Delete, the default and the behaviour of the Go original, no function here keeps a
-Pod.
+Invariants:
+
+- With Delete, the default and the behaviour of the Go original, no function here keeps a Pod.
+- No Pod is left running before a retry, or when Stop or the deadline has ended the Framework.
 
 A role without a policy has that of the Framework.
 
@@ -24,8 +30,19 @@ from controller.core.draft import Draft, RoleDraft
 from controller.core.objects import ownership
 from controller.core.policies.retry_policy import decide_retry
 from framework.api import constants
+from framework.api.completion import FRAMEWORK_DEADLINE_EXCEEDED, STOP_FRAMEWORK_REQUESTED
 from framework.api.pods import PodView
-from framework.api.types import CompletedPodPolicy, TaskAttemptCompletionStatus, TaskStatus
+from framework.api.states import TASK_ALIVE
+from framework.api.types import (
+    CompletedPodPolicy,
+    ExecutionType,
+    TaskAttemptCompletionStatus,
+    TaskStatus,
+)
+
+# Ends after which no Pod is left running.
+_ENDS_OF_ALL_PODS = frozenset({STOP_FRAMEWORK_REQUESTED, FRAMEWORK_DEADLINE_EXCEEDED})
+_KEEPING_ENDED = frozenset({CompletedPodPolicy.RETAIN, CompletedPodPolicy.RETAIN_RUNNING})
 
 
 def should_retain(
@@ -58,7 +75,7 @@ def is_attempt_retained(draft: Draft) -> bool:
 def end_pods(draft: Draft, urgency: Urgency) -> bool:
     """Delete the Pods of a retained attempt that do not stay; return whether none is left.
 
-    Live Pods, and the Pods of roles without Retain, do not stay.
+    Live Pods that are not left running, and the Pods of roles that keep none, do not stay.
 
     A Pod with the wrapper gets its termination grace period to end by itself. An unclaimed Pod must
     be gone, too: the ConfigMap stays, so the garbage collector does not delete it.
@@ -70,18 +87,54 @@ def end_pods(draft: Draft, urgency: Urgency) -> bool:
             is_done = False
         if pod is None or pod.uid != task.attempt_status.pod_uid:
             is_done = _is_known_gone(draft, task) and is_done
-        elif not (pod.is_ended and _stays(draft, role)):
+        elif not _stays(draft, role, task, pod):
             is_done = False
             _end_pod(draft, role, task, pod, urgency)
     return is_done
 
 
-def has_live_wrapper(draft: Draft) -> bool:
-    """Return whether a live Pod has a wrapper, which reads in the roster that the attempt ends."""
-    return any(
-        is_wrapped(pod) and not pod.is_ended and not pod.is_terminating
-        for pod in draft.snapshot.pods.values()
+def is_left_running(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -> bool:
+    """Return whether a live Pod of a retained attempt that ends is left running."""
+    completion = draft.status.attempt_status.completion_status
+    is_end_of_all = completion is None or completion.code in _ENDS_OF_ALL_PODS
+    if is_end_of_all or draft.spec.execution_type is ExecutionType.STOP:
+        return False
+    return (
+        draft.spec.get_pod_policy(role.spec) is CompletedPodPolicy.RETAIN_RUNNING
+        # Otherwise its deletion is decided already.
+        and task.state in TASK_ALIVE
+        and not task.deletion_pending
+        and not (pod.is_ended or pod.is_terminating)
     )
+
+
+def end_left_pods(draft: Draft) -> None:
+    """Delete the Pods that a Completed Framework has left running, if it was stopped since."""
+    if draft.spec.execution_type is not ExecutionType.STOP or not draft.snapshot.pods:
+        return
+    for role, task in draft.walk_tasks():
+        pod = ownership.find_pod(draft, task)
+        if pod is None or pod.is_ended:
+            continue
+        if pod.is_terminating:
+            ownership.force_overdue_deletion(draft, role, pod)
+        else:
+            cause = f"{role.name}/{task.index}: a user has stopped the Framework after its end"
+            draft.add_action(DeleteObject(ObjectKind.POD, pod.name, pod.uid, cause))
+
+
+def has_live_wrapper(draft: Draft) -> bool:
+    """Return whether a live Pod has a wrapper, which reads in the roster that the attempt ends.
+
+    Pods that are left running do not count: their processes are not to end.
+    """
+    live = [
+        pod
+        for pod in draft.snapshot.pods.values()
+        if is_wrapped(pod) and not pod.is_ended and not pod.is_terminating
+    ]
+    left = _list_left_running(draft) if live else frozenset()
+    return any(pod.uid not in left for pod in live)
 
 
 def is_wrapped(pod: PodView) -> bool:
@@ -112,14 +165,26 @@ def is_released(draft: Draft, task: TaskStatus) -> bool:
         return False
     attempt = task.attempt_status
     completion = attempt.completion_status
-    # Only a Pod that ended on its own is ever retained.
+    # Before the end of the attempt, only a Pod that ended on its own is retained.
     if completion is None or completion.pod is None or attempt.pod_name in draft.snapshot.pods:
         return True
     return draft.is_gone(ObjectKind.POD, attempt.pod_name, attempt.pod_uid)
 
 
-def _stays(draft: Draft, role: RoleDraft) -> bool:
-    return draft.spec.get_pod_policy(role.spec) is CompletedPodPolicy.RETAIN
+def _stays(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -> bool:
+    if pod.is_ended:
+        return draft.spec.get_pod_policy(role.spec) in _KEEPING_ENDED
+    return is_left_running(draft, role, task, pod)
+
+
+def _list_left_running(draft: Draft) -> frozenset[str]:
+    """List the UIDs of the Pods that are left running."""
+    return frozenset(
+        pod.uid
+        for role, task in draft.walk_tasks()
+        if (pod := ownership.find_pod(draft, task)) is not None
+        if is_left_running(draft, role, task, pod)
+    )
 
 
 def _end_pod(

@@ -209,7 +209,8 @@ def test_spec_faults_are_all_named_with_their_paths() -> None:
         "spec.executionType": "must be one of Create, Start, Stop; not 'start'",
         "spec.retryPolicy.fancyRetryPolicy": "must be true or false, not string 'yes'",
         "spec.retryPolicy.maxRetryCount": "must be an integer, not number 1.5",
-        "spec.completedPodPolicy": "must be one of Delete, RetainUntilEnd, Retain; not 1",
+        "spec.completedPodPolicy": "must be one of Delete, RetainUntilEnd, Retain, RetainRunning; "
+        "not 1",
         "spec.suspend": "must be true or false, not string 'true'",
         "spec.activeDeadlineSeconds": "must be an integer, not string '60'",
         "spec.ttlSecondsAfterFinished": "must be an integer, not boolean False",

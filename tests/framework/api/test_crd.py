@@ -61,7 +61,7 @@ LIMITS = {
     "spec.executionType": {"enum": ["Create", "Start", "Stop"], "default": "Start"},
     "spec.retryPolicy.maxRetryCount": {"minimum": -2},
     "spec.taskRoles": {"maxItems": 65536},
-    "spec.completedPodPolicy": {"enum": ["Delete", "RetainUntilEnd", "Retain"]},
+    "spec.completedPodPolicy": {"enum": ["Delete", "RetainUntilEnd", "Retain", "RetainRunning"]},
     "spec.activeDeadlineSeconds": {"minimum": 0, "nullable": True},
     "spec.ttlSecondsAfterFinished": {"minimum": 0, "nullable": True},
 }
@@ -77,7 +77,7 @@ LIMITS_OF_ROLE = {
     "minMemberCount": {"minimum": 0, "nullable": True},
     "drain": {"nullable": True},
     "drain.timeoutSec": {"minimum": 0},
-    "completedPodPolicy": {"enum": ["Delete", "RetainUntilEnd", "Retain"]},
+    "completedPodPolicy": {"enum": ["Delete", "RetainUntilEnd", "Retain", "RetainRunning"]},
     "recovery": {"nullable": True},
     "recovery.inPlace": {"nullable": True},
     "recovery.inPlace.maxRestarts": {"minimum": 1, "maximum": 100},

@@ -10,9 +10,20 @@ from datetime import timedelta
 from typing import Any
 
 from framework.api import codec, constants, naming
+from framework.api.completion import (
+    FRAMEWORK_ATTEMPT_COMPLETION,
+    FRAMEWORK_DEADLINE_EXCEEDED,
+    STOP_FRAMEWORK_REQUESTED,
+)
 from framework.api.pods import ConfigMapView, PodView, parse_configmap, parse_pod
 from framework.api.states import FRAMEWORK_COMPLETING, TASK_ENDED, FrameworkState, TaskState
-from framework.api.types import CompletedPodPolicy, Framework, FrameworkStatus, TaskStatus
+from framework.api.types import (
+    CompletedPodPolicy,
+    ExecutionType,
+    Framework,
+    FrameworkStatus,
+    TaskStatus,
+)
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SECRETS, Object
 from localcluster.apiserver.engine.history import WatchEvent
 from localcluster.apiserver.storage import Storage
@@ -26,6 +37,7 @@ from tests.support.simulator.trainings import Trainings
 
 _TASK_ENDING = (TaskState.ATTEMPT_DELETION_PENDING, TaskState.ATTEMPT_DELETION_REQUESTED)
 _ENDING = (FrameworkState.ATTEMPT_DELETION_PENDING, FrameworkState.ATTEMPT_DELETION_REQUESTED)
+_ENDS_OF_ALL_PODS = (STOP_FRAMEWORK_REQUESTED, FRAMEWORK_DEADLINE_EXCEEDED)
 _ENDED = (FrameworkState.ATTEMPT_COMPLETED, FrameworkState.COMPLETED)
 _ALLOWED = {
     ("replace", "frameworks", "status"),
@@ -89,6 +101,8 @@ class Auditor:
     """UIDs of ConfigMaps that are deleted without their Pods."""
     kept: set[str] = field(default_factory=set)
     """UIDs of Pods and ConfigMaps that completedPodPolicy retains."""
+    left: set[str] = field(default_factory=set)
+    """UIDs of live Pods that completedPodPolicy RetainRunning leaves running."""
     forged: set[str] = field(default_factory=set)
     """UIDs of Pods and ConfigMaps that a tenant forged."""
     is_any_ended: bool = False
@@ -273,6 +287,8 @@ class Auditor:
                 done = task.state is TaskState.COMPLETED and task.deletion_pending
                 # The attempt ends, and its ConfigMap stays.
                 is_kept = framework.spec.retains_pods and framework.status.state in _ENDING
+                # A user has stopped the Framework after its end.
+                is_kept = is_kept or (uid in self.left and is_stopped(framework))
                 if task.state not in _TASK_ENDING and not forced and not done and not is_kept:
                     self.fail(f"I2: {request} while its Task is {task.state}")
                 return
@@ -354,7 +370,7 @@ class Auditor:
     def _check_ends(
         self, framework: Framework, before: FrameworkStatus | None, after: FrameworkStatus
     ) -> None:
-        """Check that the Pod of an ended Task attempt is gone, or has ended and is kept."""
+        """Check that the Pod of an ended Task attempt is gone, is kept, or is left running."""
         ended = {
             task.attempt_status.pod_uid
             for _, task in (before.attempt_status.walk_tasks() if before else ())
@@ -365,7 +381,10 @@ class Auditor:
             pod = self.pods.get(uid or "")
             if pod is None or task.state not in TASK_ENDED or uid in ended:
                 continue
-            is_kept = pod.is_ended and _keeps_pods(framework, role.name)
+            is_left = not pod.is_ended and _leaves_running(framework, after, role.name, task)
+            if is_left:
+                self.left.add(pod.uid)
+            is_kept = is_left or (pod.is_ended and _keeps_pods(framework, role.name))
             if is_kept:
                 self.kept.add(pod.uid)
             if self._may_outlive(pod):
@@ -468,6 +487,26 @@ def _keeps_pods(framework: Framework, role: str) -> bool:
     """Return whether Pods of a role stay until the end, or also after it."""
     policy = framework.spec.get_pod_policy(framework.spec.find_role(role))
     return policy is not CompletedPodPolicy.DELETE
+
+
+def _leaves_running(
+    framework: Framework, after: FrameworkStatus, role: str, task: TaskStatus
+) -> bool:
+    """Return whether a live Pod of a Task may be left running by a status that is written."""
+    end, task_end = after.attempt_status.completion_status, task.attempt_status.completion_status
+    if after.state is not FrameworkState.COMPLETED or end is None or task_end is None:
+        return False
+    is_end_of_all = end.code in _ENDS_OF_ALL_PODS or is_stopped(framework)
+    # Otherwise its deletion was decided before the end.
+    is_ended_with_attempt = task_end.code == FRAMEWORK_ATTEMPT_COMPLETION
+    policy = framework.spec.get_pod_policy(framework.spec.find_role(role))
+    is_policy = policy is CompletedPodPolicy.RETAIN_RUNNING
+    return is_policy and is_ended_with_attempt and not is_end_of_all
+
+
+def is_stopped(framework: Framework) -> bool:
+    """Return whether the spec says that no Pod is to run."""
+    return framework.spec.execution_type is ExecutionType.STOP
 
 
 def _list_owners(body: Object) -> list[str]:

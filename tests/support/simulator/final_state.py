@@ -13,7 +13,7 @@ from framework.api.roster import decode_roster, fingerprint_uid
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import ExecutionType, Framework, FrameworkStatus, TaskStatus
 from framework.kube.resources import Object
-from tests.support.simulator.auditor import Auditor
+from tests.support.simulator.auditor import Auditor, is_stopped
 from tests.support.simulator.ledger import (
     Key,
     find_triggers,
@@ -54,9 +54,10 @@ def list_unreached(
         kept = _find_kept(status, auditor)
         if status.attempt_status.configmap_uid not in auditor.kept:
             kept = frozenset()
-        yield from _list_leftovers(auditor, "of a finished attempt", kept)
+        left = frozenset() if is_stopped(framework) else kept & auditor.left
+        yield from _list_leftovers(auditor, "of a finished attempt", kept, left)
         return
-    if framework.spec.execution_type is ExecutionType.STOP:
+    if is_stopped(framework):
         yield f"P8: stopped, but {status.state}"
     yield from _check_tasks(framework, status, auditor)
     yield from _check_roster(_find_alive(status), configmap)
@@ -82,12 +83,16 @@ def _check_lifetime(
 
 
 def _list_leftovers(
-    auditor: Auditor, whose: str, kept: frozenset[str] = frozenset()
+    auditor: Auditor,
+    whose: str,
+    kept: frozenset[str] = frozenset(),
+    left: frozenset[str] = frozenset(),
 ) -> Iterator[str]:
-    left = {pod.uid: pod for pod in auditor.walk_owned_pods()}
-    if not kept.issuperset(left):
+    """List objects of a finished attempt, except ``kept``; of these, only ``left`` may live."""
+    pods = {pod.uid: pod for pod in auditor.walk_owned_pods()}
+    if not kept.issuperset(pods):
         yield f"I8: Pods {whose}"
-    if not all(pod.is_ended for pod in left.values()):
+    if not all(pod.is_ended or pod.uid in left for pod in pods.values()):
         yield f"I8: live Pods {whose}"
     if not kept.issuperset(auditor.list_gang_keys()):
         yield f"I8: a gang key {whose}"

@@ -362,6 +362,10 @@ def finish(world: World) -> None:
     assert world.status.state is S.COMPLETED
 
 
+KEEPING = frozenset({CompletedPodPolicy.RETAIN, CompletedPodPolicy.RETAIN_RUNNING})
+LIVE_POD = "gang-worker-1"
+
+
 @pytest.mark.parametrize("policy", list(CompletedPodPolicy))
 def test_policy_of_a_role_decides_about_its_pods_only(policy: CompletedPodPolicy) -> None:
     world = run_mixed(policy)
@@ -373,8 +377,9 @@ def test_policy_of_a_role_decides_about_its_pods_only(policy: CompletedPodPolicy
         world.settle()
     assert get_task(world.status, 0, "worker").state is TaskState.COMPLETED
     finish(world)
-    stay = [WORKER_POD] if policy is CompletedPodPolicy.RETAIN else []
-    assert_completed_with(world, LAUNCHER_POD, *stay)
+    stay = [WORKER_POD] if policy in KEEPING else []
+    runs = [LIVE_POD] if policy is CompletedPodPolicy.RETAIN_RUNNING else []
+    assert_completed_with(world, LAUNCHER_POD, *stay, *runs)
     assert get_code(get_task(world.status, 0, "worker")) == 3
 
 
@@ -412,7 +417,7 @@ def test_role_that_retains_keeps_its_pods_whatever_the_framework_says(
     world.end_pod(WORKER_POD)
     world.settle()
     finish(world)
-    stay = [LAUNCHER_POD] if default is CompletedPodPolicy.RETAIN else []
+    stay = [LAUNCHER_POD] if default in KEEPING else []
     assert_completed_with(world, WORKER_POD, *stay)
 
 
