@@ -14,6 +14,7 @@ from framework.api.completion import (
     RETRY_TASK_REQUESTED,
     STOP_FRAMEWORK_REQUESTED,
     SUSPEND_FRAMEWORK_REQUESTED,
+    is_left_running,
 )
 from framework.api.endings import INHERITED_CODES, describe_framework_end
 from framework.api.naming import TaskKey, build_pod_name
@@ -68,6 +69,8 @@ class ViewContext:
 
 def explain_end(completion: Completion) -> str:
     """Explain why something ended."""
+    if isinstance(completion, TaskAttemptCompletionStatus) and is_left_running(completion):
+        return "left running at the end of its Framework"
     inherited = INHERITED_ENDS.get(completion.code)
     if inherited is not None:
         return inherited

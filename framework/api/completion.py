@@ -38,8 +38,9 @@ CONTAINER_TRANSIENT_FAILED = 200
 CONTAINER_TRANSIENT_CONFLICT_FAILED = 201
 CONTAINER_PERMANENT_FAILED = 210
 
-LEFT_RUNNING = "its Pod is left running (completedPodPolicy RetainRunning)"
-"""Part of the diagnostics of a Task with -220 whose Pod is not deleted."""
+_LEFT = "Left running"
+LEFT_RUNNING = f"{_LEFT} at the end of the FrameworkAttempt (completedPodPolicy RetainRunning)"
+"""Diagnostics of a Task with -220 whose Pod is not deleted."""
 
 # Codes that a config may not define: codes of the controller, and those of containers.
 RESERVED_RANGES = ((-999, 0), (200, 219))
@@ -159,6 +160,16 @@ class CreationError:
     code: int
     message: str
     body: str = ""
+
+
+def is_left_running(completion: TaskAttemptCompletionStatus | None) -> bool:
+    """Return whether a Task has ended with its Framework, which has left its Pod running."""
+    return (
+        completion is not None
+        and completion.code == FRAMEWORK_ATTEMPT_COMPLETION
+        # The diagnostics of a large Framework are cut.
+        and (completion.diagnostics or "").startswith(_LEFT)
+    )
 
 
 def complete_task(

@@ -35,7 +35,6 @@ from framework.api.types import (
 )
 
 _COMPLETING_DIAGNOSTICS = "Stop to complete current FrameworkAttempt"
-_LEFT_DIAGNOSTICS = f"{_COMPLETING_DIAGNOSTICS}; {LEFT_RUNNING}"
 
 
 def set_task_completion(
@@ -133,7 +132,7 @@ def _move_to_completed(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
 
 def _complete_remaining_tasks(draft: Draft) -> None:
     usual = complete_task(FRAMEWORK_ATTEMPT_COMPLETION, _COMPLETING_DIAGNOSTICS)
-    left = complete_task(FRAMEWORK_ATTEMPT_COMPLETION, _LEFT_DIAGNOSTICS)
+    left = complete_task(FRAMEWORK_ATTEMPT_COMPLETION, LEFT_RUNNING)
     is_kept = retention.is_attempt_retained(draft)
     for role, task in draft.walk_tasks():
         pod = ownership.find_pod(draft, task) if is_kept else None

@@ -178,11 +178,6 @@ def _note_unknown_fields(job: TrainingJob) -> Iterator[Note]:
 
 
 def _explain(job: CompleteJob) -> Iterator[Note]:
-    if job.clean_pod_policy is CleanPodPolicy.NONE:
-        yield Note(
-            "spec.cleanPodPolicy",
-            "None: Pods that have ended stay, but workers that still run end with the launcher",
-        )
     if job.is_suspended:
         yield Note("metadata.annotations", "the job is suspended: the Framework does not start")
     if job.leave_nodes is not None:
@@ -231,8 +226,9 @@ def _build_role(name: str, count: int, pod: Object, retry: tuple[bool, int]) -> 
 def _build_workers(job: CompleteJob, pod: Object) -> Object:
     retry = _RETRIES[job.worker_restart_policy]
     role = _build_role(WORKER, job.worker_count, pod, retry)
-    if job.clean_pod_policy is not CleanPodPolicy.NONE:
-        role[constants.COMPLETED_POD_POLICY_FIELD] = CompletedPodPolicy.RETAIN_UNTIL_END.value
+    keeps_all = job.clean_pod_policy is CleanPodPolicy.NONE
+    pods = CompletedPodPolicy.RETAIN_RUNNING if keeps_all else CompletedPodPolicy.RETAIN_UNTIL_END
+    role[constants.COMPLETED_POD_POLICY_FIELD] = pods.value
     if job.leave_nodes is not None:
         role[constants.MIN_MEMBER_COUNT_FIELD] = job.min_workers
         role[constants.RECOVERY_FIELD] = {

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from framework.api.completion import is_left_running
 from framework.api.endings import INHERITED_CODES
 from framework.api.naming import build_pod_name
 from framework.api.states import FrameworkState
@@ -295,18 +296,28 @@ def _count_replicas(framework: Framework | None) -> Object:
     for role, key in ((LAUNCHER, "Launcher"), (WORKER, "Worker")):
         tasks = () if framework is None else list_tasks(framework, role)
         numbers = {
-            "active": sum(1 for task in tasks if is_running(task)),
+            "active": sum(1 for task in tasks if _is_active(task)),
             "succeeded": sum(1 for task in tasks if task.is_succeeded),
-            "failed": sum(1 for task in tasks if task.is_failed),
+            "failed": sum(1 for task in tasks if task.is_failed and not _is_left_running(task)),
         }
         counts[key] = {name: number for name, number in numbers.items() if number}
     return counts
 
 
+def _is_active(task: TaskStatus) -> bool:
+    """Return whether a Task runs, or ran when the job ended and was left running."""
+    has_run = task.attempt_status.run_time is not None
+    return is_running(task) or (has_run and _is_left_running(task))
+
+
+def _is_left_running(task: TaskStatus) -> bool:
+    return is_left_running(task.attempt_status.completion_status)
+
+
 def _list_workers(name: str, framework: Framework) -> Object:
     role = framework.spec.find_role(WORKER)
     wanted = [i for i in range(role.task_number) if i not in role.absent] if role else []
-    running = [task.index for task in list_tasks(framework, WORKER) if is_running(task)]
+    running = [task.index for task in list_tasks(framework, WORKER) if _is_active(task)]
     lists = {"targetWorkers": wanted, "currentWorkers": running}
     return {
         key: [build_pod_name(name, WORKER, index) for index in indexes]

@@ -116,9 +116,9 @@ def count_retries(status: Object) -> list[int]:
     return [each["retryPolicyStatus"]["totalRetriedCount"] for each in (status, *tasks)]
 
 
-async def play(jobs: Jobs) -> object:
+async def play(jobs: Jobs, **spec: str) -> object:
     """Create a job, edit its Framework, end it and delete it; return its end."""
-    await jobs.create()
+    await jobs.create(**spec)
     await rest()
     framework = jobs.read_framework()
     edit_workers(framework)

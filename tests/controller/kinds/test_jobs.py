@@ -31,6 +31,8 @@ from tests.support.builders import NAMESPACE
 
 pytestmark = pytest.mark.looptime
 
+WORKERS = ("elastic-worker-0", "elastic-worker-1")
+
 
 def read_uid(jobs: Jobs, pod: str) -> str:
     found = jobs.find(PODS, pod)
@@ -88,12 +90,50 @@ async def test_clean_pod_policy_decides_whether_workers_stay(policy: str) -> Non
         assert "elastic-launcher-0" in list_names(jobs, PODS)
         expected = SERVICE_NAMES["TrainingJob"] if policy == "None" else []
         assert list_names(jobs, SERVICES) == expected
-        workers = [name for name in list_names(jobs, PODS) if "worker" in name]
-        assert policy == "None" or not workers
+        workers = [
+            (name, read_phase(jobs, name)) for name in list_names(jobs, PODS) if "worker" in name
+        ]
+        assert workers == ([(name, "Running") for name in WORKERS] if policy == "None" else [])
+        status = jobs.read_status()
+        left = list(WORKERS) if policy == "None" else None
+        assert status.get("currentWorkers") == left
+        assert status["replicaStatuses"]["Worker"] == ({"active": 2} if left else {"failed": 2})
+
+
+def read_phase(jobs: Jobs, name: str) -> str:
+    pod = jobs.find(PODS, name)
+    assert pod is not None
+    return str(pod["status"]["phase"])
+
+
+async def test_workers_that_were_left_running_end_with_the_job() -> None:
+    async with open_jobs("TrainingJob") as jobs:
+        jobs.world.start()
+        await jobs.create(cleanPodPolicy="None")
+        await jobs.wait_for_phase("Running")
+        await end(jobs)
+        await jobs.world.user.delete(jobs.resource, NAMESPACE, jobs.name, propagation="Foreground")
+        await jobs.world.wait_for("deletion", lambda: jobs.find(jobs.resource, jobs.name) is None)
+        await asyncio.sleep(REST_SECONDS)
+        assert list(jobs.list_owned()) == []
+
+
+async def test_restart_of_a_job_ends_the_workers_before_the_new_attempt() -> None:
+    async with open_jobs("TrainingJob") as jobs:
+        jobs.world.start()
+        await jobs.create(cleanPodPolicy="None", restartPolicy="OnFailure", backoffLimit=1)
+        await jobs.wait_for_phase("Running")
+        old = {read_uid(jobs, name) for name in WORKERS}
+        await jobs.world.set_pod("elastic-launcher-0", "Failed")
+        await jobs.world.wait_for("restart", lambda: jobs.read_status().get("restartCount") == 1)
+        await jobs.wait_for_phase("Running")
+        assert old.isdisjoint(read_uid(jobs, name) for name in WORKERS)
+        await end(jobs)
+        assert [read_phase(jobs, name) for name in WORKERS] == ["Running", "Running"]
 
 
 async def test_finished_workers_stay_with_none_and_are_deleted_with_all() -> None:
-    for policy, expected in (("None", ["elastic-worker-0"]), ("All", [])):
+    for policy, expected in (("None", list(WORKERS)), ("All", [])):
         async with open_jobs("TrainingJob") as jobs:
             jobs.world.start()
             await jobs.create(cleanPodPolicy=policy)

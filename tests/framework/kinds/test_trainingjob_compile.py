@@ -318,10 +318,10 @@ def test_suspended_job_does_not_start() -> None:
 
 @pytest.mark.parametrize(
     ("policy", "expected"),
-    [("All", "RetainUntilEnd"), ("Running", "RetainUntilEnd"), ("None", None)],
+    [("All", "RetainUntilEnd"), ("Running", "RetainUntilEnd"), ("None", "RetainRunning")],
 )
 def test_clean_pod_policy_decides_whether_workers_stay_and_the_launcher_stays(
-    policy: str, expected: str | None
+    policy: str, expected: str
 ) -> None:
     spec = compile_with(cleanPodPolicy=policy).framework["spec"]
     launcher, worker = spec["taskRoles"]
@@ -339,14 +339,12 @@ def test_retryable_codes_of_the_job_are_noted() -> None:
 def test_what_is_left_out_is_noted() -> None:
     compiled = compile_with(
         edit("spec", "etReplicaSpecs", "launcher", restartPolicy="Always"),
-        cleanPodPolicy="None",
         other=1,
     )
     assert [note.path for note in compiled.notes] == [
         "spec.other",
         "spec.etReplicaSpecs.launcher.restartPolicy",
         "spec.etReplicaSpecs.worker",
-        "spec.cleanPodPolicy",
         "",
         "spec.etReplicaSpecs.launcher.template.spec.restartPolicy",
         "spec.etReplicaSpecs.worker.template.spec.restartPolicy",

@@ -9,7 +9,7 @@ import pytest
 
 from controller.core.actions import Verb
 from framework.api import constants
-from framework.api.completion import LEFT_RUNNING
+from framework.api.completion import is_left_running
 from framework.api.pods import PodPhase
 from framework.api.roster import PHASE_ACTIVE, PHASE_COMPLETING
 from framework.api.states import FrameworkState, TaskState
@@ -99,8 +99,7 @@ def test_workers_run_on_after_the_launcher_has_ended_the_last_attempt(code: int)
     task = get_task(world.status, 0, "worker")
     completion = task.attempt_status.completion_status
     assert (task.state, get_code(task)) == (TaskState.COMPLETED, -220)
-    assert completion is not None
-    assert LEFT_RUNNING in (completion.diagnostics or "")
+    assert is_left_running(completion)
 
 
 def test_the_end_is_stored_before_the_framework_is_completed() -> None:
@@ -147,8 +146,8 @@ def test_a_retry_of_the_framework_deletes_all_pods_first() -> None:
     assert world.configmap is not None
     assert world.configmap.is_terminating
     completion = get_task(world.status, 0, "worker").attempt_status.completion_status
-    assert completion is not None
-    assert LEFT_RUNNING not in (completion.diagnostics or "")
+    assert get_code(get_task(world.status, 0, "worker")) == -220
+    assert not is_left_running(completion)
     world.collect_garbage()
     remove_terminating(world)
     world.collect_garbage()
