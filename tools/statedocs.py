@@ -40,8 +40,9 @@ _FRAMEWORK_WORDS: dict[FrameworkState, str] = {
     FrameworkState.ATTEMPT_DELETING: "The ConfigMap is terminating: it stays until every Pod of "
     "the attempt is gone",
     FrameworkState.ATTEMPT_COMPLETED: "No object of the attempt exists any more, or, with "
-    "`completedPodPolicy: Retain`, no live Pod. Either a retry follows, after its delay and "
-    "when `suspend` is false, or Completed, in the same write",
+    "`completedPodPolicy: Retain`, no live Pod; with `RetainRunning`, none but those that are left "
+    "running. Either a retry follows, after its delay and when `suspend` is false, or Completed, "
+    "in the same write",
     FrameworkState.COMPLETED: "The end. The Framework is deleted after "
     "`ttlSecondsAfterFinished` or `frameworkCompletedRetainSec`",
 }
@@ -58,8 +59,8 @@ _TASK_WORDS: dict[TaskState, str] = {
     TaskState.ATTEMPT_DELETION_REQUESTED: "Not written by this controller, which stays in "
     "AttemptDeletionPending. Taken over from the original: the deletion of the Pod was accepted",
     TaskState.ATTEMPT_DELETING: "The Pod is terminating",
-    TaskState.ATTEMPT_COMPLETED: "The Pod is gone, or retained with `completedPodPolicy: Retain`. "
-    "Either a retry follows, after its delay, or Completed, in the same write",
+    TaskState.ATTEMPT_COMPLETED: "The Pod is gone, retained with `completedPodPolicy: Retain`, or, "
+    "in the write that makes its Framework Completed, left running with `RetainRunning`. Either a retry follows, after its delay, or Completed, in the same write",
     TaskState.COMPLETED: "The end of the Task in this attempt of its Framework. A Task that was "
     "scaled down is removed, or replaced by a new Task when its index is wanted again",
 }

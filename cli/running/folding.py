@@ -8,7 +8,16 @@ from cli.texts.ranges import list_ranges
 
 _SHOWN_RANGES = 4
 # States in the order of attention; ``_rank`` puts failures and trouble before them.
-_ORDER = ("Retrying", "Pending", "Waiting", "Ending", "Running", "Stopped", "Succeeded")
+_ORDER = (
+    "Retrying",
+    "Pending",
+    "Waiting",
+    "Ending",
+    "Running",
+    "LeftRunning",
+    "Stopped",
+    "Succeeded",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
 from framework.api.codec import decode_framework
-from framework.api.completion import STOP_FRAMEWORK_REQUESTED
+from framework.api.completion import STOP_FRAMEWORK_REQUESTED, is_left_running
 from framework.api.fielderrors import FieldErrors
 from framework.api.states import FRAMEWORK_FROZEN, FrameworkState
 from framework.api.types import ExecutionType, Framework, FrameworkSpec, FrameworkStatus
@@ -83,6 +83,14 @@ class Gang:
         seen = None if self.status is None else self.status.observed_generation
         return seen is not None and seen >= self.decoded.metadata.generation
 
+    @property
+    def has_left_pods(self) -> bool:
+        """Return whether the Framework has ended, and left Pods running."""
+        tasks = () if self.status is None else self.status.attempt_status.walk_tasks()
+        return self.is_completed and any(
+            is_left_running(task.attempt_status.completion_status) for _, task in tasks
+        )
+
     def describe_end(self) -> str:
         """Describe how it ended: ``Succeeded``, ``Stopped``, or ``Failed: PodFailed``."""
         ended = None if self.status is None else self.status.attempt_status.completion_status
@@ -122,15 +130,14 @@ def compute_start(gang: Gang) -> Change:
 
 def compute_stop(gang: Gang) -> Change:
     """Compute the stop of a Framework."""
-    if gang.is_completed:
+    if gang.is_completed and not gang.has_left_pods:
         return Change("unchanged", notes=(f"it has ended already ({gang.describe_end()})",))
     if gang.spec.execution_type is ExecutionType.STOP:
         return Change("unchanged", notes=("it is stopped already",))
-    return Change(
-        "stopped",
-        set_field(gang, ExecutionType.STOP.value, _EXECUTION),
-        ("its Pods are deleted; the Framework stays as a record, and cannot be started again",),
-    )
+    note = "its Pods are deleted; the Framework stays as a record, and cannot be started again"
+    if gang.has_left_pods:
+        note = f"it has ended already ({gang.describe_end()}); the Pods left running are deleted"
+    return Change("stopped", set_field(gang, ExecutionType.STOP.value, _EXECUTION), (note,))
 
 
 def explain_over(gang: Gang) -> str:

@@ -61,6 +61,8 @@ class Stopped:
         """Judge by the state: it is Completed when all Pods are gone."""
         if gang is None or gang.uid != self.uid:
             return Verdict(is_reached=True, text="was deleted")
+        if gang.has_left_pods:
+            return Verdict(is_reached=True, text="the Pods that were left running are deleted")
         if gang.is_completed:
             return Verdict(is_reached=True, text="all of its Pods have ended")
         left = list_pods(gang)

@@ -1,5 +1,7 @@
 """start and stop, and how their patches protect what was read."""
 
+from dataclasses import replace
+
 import pytest
 
 from cli.exitcodes import CliError, ExitCode
@@ -11,11 +13,27 @@ from cli.steer.changes import (
     read_gang,
     set_field,
 )
-from framework.api.completion import POD_EXTERNAL_DELETED, STOP_FRAMEWORK_REQUESTED
-from framework.api.states import FrameworkState
+from cli.steer.effects import Stopped
+from framework.api.completion import (
+    FRAMEWORK_ATTEMPT_COMPLETION,
+    LEFT_RUNNING,
+    POD_EXTERNAL_DELETED,
+    STOP_FRAMEWORK_REQUESTED,
+    SUCCEEDED,
+    complete_task,
+)
+from framework.api.states import FrameworkState, TaskState
 from framework.api.types import ExecutionType
 from tests.cli.steer.gangs import build_gang, build_gang_of
-from tests.support.builders import FRAMEWORK_UID, build_spec, build_status, end_attempt
+from tests.support.builders import (
+    FRAMEWORK_UID,
+    build_role_status,
+    build_spec,
+    build_status,
+    build_task,
+    end_attempt,
+    end_task,
+)
 
 ENDED = end_attempt(build_status(state=FrameworkState.COMPLETED), STOP_FRAMEWORK_REQUESTED)
 UID_TEST = {"op": "test", "path": "/metadata/uid", "value": FRAMEWORK_UID}
@@ -62,6 +80,21 @@ def test_stop_of_what_is_over_changes_nothing(gang: Gang, note: str) -> None:
     change = compute_stop(gang)
     assert change.operations == ()
     assert note in change.notes[0]
+
+
+def test_stop_after_the_end_ends_the_pods_that_were_left_running() -> None:
+    end = complete_task(FRAMEWORK_ATTEMPT_COMPLETION, LEFT_RUNNING)
+    task = end_task(build_task(TaskState.COMPLETED), end)
+    roles = build_role_status(tasks=(task,))
+    left = end_attempt(build_status(roles, state=FrameworkState.COMPLETED), SUCCEEDED)
+    spec = build_spec()
+    change = compute_stop(build_gang(spec, left))
+    assert change.operations[-1]["value"] == "Stop"
+    assert "left running are deleted" in change.notes[0]
+    verdict = Stopped("gang", FRAMEWORK_UID).judge(build_gang(spec, left))
+    assert (verdict.is_reached, "left running" in verdict.text) == (True, True)
+    stopped = build_gang(replace(spec, execution_type=ExecutionType.STOP), left)
+    assert compute_stop(stopped).notes == ("it is stopped already",)
 
 
 def test_field_that_was_absent_must_still_be_absent() -> None:

@@ -23,6 +23,9 @@ REST_SECONDS = 8.0
 ENGINE = {"configmaps", "events"}
 # At least as many as a job takes; a test asserts it.
 WRITES = {"TfJob": 20, "TrainingJob": 24}
+# The same with cleanPodPolicy None, which deletes neither workers nor Services.
+LEFT_WRITES = 20
+LEFT_CASES = sorted(range(1, LEFT_WRITES + 1), key=lambda write: write % 4)
 # Every fourth comes first.
 CASES = sorted(
     ((kind, write) for kind in KINDS for write in range(1, WRITES[kind] + 1)),
@@ -138,16 +141,17 @@ async def play(jobs: Jobs, **spec: str) -> object:
     return end
 
 
-ENDS: dict[str, object] = {}
+ENDS: dict[tuple[str, int], object] = {}
 
 
-async def find_end(kind: str) -> object:
+async def find_end(kind: str, most_writes: int, **spec: str) -> object:
     """Find the end of a job whose controller is never killed."""
-    if kind not in ENDS:
+    key = (kind, most_writes)
+    if key not in ENDS:
         async with open_story(kind, 0, HEARD) as (jobs, crashes):
-            ENDS[kind] = await play(jobs)
-            assert WRITES[kind] - 4 < crashes.writes <= WRITES[kind]
-    return ENDS[kind]
+            ENDS[key] = await play(jobs, **spec)
+            assert most_writes - 4 < crashes.writes <= most_writes
+    return ENDS[key]
 
 
 @pytest.mark.looptime
@@ -158,7 +162,7 @@ async def test_crash_at_a_write_for_a_job_changes_neither_end_nor_count(
 ) -> None:
     async with open_story(kind, write, when) as (jobs, crashes):
         end = await play(jobs)
-    assert end == await find_end(kind)
+    assert end == await find_end(kind, WRITES[kind])
     frameworks = [text for text in crashes.created if "frameworks" in text]
     # A create whose answer was lost is sent again, and finds its Framework.
     assert len(frameworks) <= 1 + (write > 0)
@@ -169,4 +173,26 @@ async def test_crash_at_a_write_for_a_job_changes_neither_end_nor_count(
 @pytest.mark.looptime
 @pytest.mark.parametrize("kind", KINDS)
 async def test_job_without_a_crash_takes_as_many_writes_as_the_matrix_has(kind: str) -> None:
-    await find_end(kind)
+    await find_end(kind, WRITES[kind])
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("when", keep_first([UNHEARD, BEFORE, HEARD]))
+@pytest.mark.parametrize("write", keep_first(LEFT_CASES, LEFT_WRITES // 4))
+async def test_crash_at_a_write_for_a_job_that_leaves_its_workers_changes_nothing(
+    write: int, when: str
+) -> None:
+    async with open_story("TrainingJob", write, when) as (jobs, crashes):
+        end = await play(jobs, cleanPodPolicy="None")
+    assert end == await find_end("TrainingJob", LEFT_WRITES, cleanPodPolicy="None")
+    for pod in (ENDING_PODS["TrainingJob"], "elastic-worker-0", "elastic-worker-1"):
+        creates = [text for text in crashes.created if pod in text]
+        assert len(creates) == 1, creates
+
+
+@pytest.mark.looptime
+async def test_workers_of_a_job_that_leaves_them_run_at_its_end() -> None:
+    end = await find_end("TrainingJob", LEFT_WRITES, cleanPodPolicy="None")
+    assert isinstance(end, tuple)
+    assert {"Launcher": {"succeeded": 1}, "Worker": {"active": 2}} in end
+    assert {("Pod", "elastic-worker-0"), ("Pod", "elastic-worker-1")} <= set(end[-1])
