@@ -23,6 +23,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from framework.api.constants import (
     IN_PLACE_ANNOTATION,
     IN_PLACE_FIELD,
+    LEFT_RUNNING_PREFIX,
     MAX_TASK_NUMBER,
     PROGRESS_MAX_MISSING,
     RECOVERY_FIELD,
@@ -128,7 +129,7 @@ def build_view(framework: Dict[str, Any], *, is_attempt_aware: bool) -> Framewor
             instance_uid=str(attempt.get("instanceUID") or ""),
             generation=0,
             complete=bool(status) and all(role.ready >= role.minimum for role in roles),
-            phase=PHASE_COMPLETING if status.get("state") in _COMPLETING_STATES else PHASE_ACTIVE,
+            phase=_find_phase(status, statuses),
             roles=tuple(roles),
             leaving=(),
         )
@@ -136,6 +137,15 @@ def build_view(framework: Dict[str, Any], *, is_attempt_aware: bool) -> Framewor
     except (KeyError, TypeError, AttributeError, ValueError) as e:
         raise FrameworkError(f"unreadable Framework: {type(e).__name__}: {e}") from e
     return FrameworkView(roster, tuple(missing), restarted)
+
+
+def _find_phase(status: Dict[str, Any], roles: Dict[str, Any]) -> str:
+    """Find the phase: an agent ends its command in Completing, unless its Pod is left running."""
+    if status.get("state") not in _COMPLETING_STATES:
+        return PHASE_ACTIVE
+    tasks = (task for role in roles.values() for task in role.get("taskStatuses") or ())
+    is_any_left = any(_is_left_running(task["attemptStatus"]) for task in tasks)
+    return PHASE_ACTIVE if is_any_left else PHASE_COMPLETING
 
 
 def _restarts_in_place(spec: Dict[str, Any]) -> bool:
@@ -199,16 +209,23 @@ def _classify_task(
         return "it is being scaled down"
     attempt = task["attemptStatus"]
     state, address = task.get("state"), attempt.get("podIP") or ""
-    if is_attempt_aware and state == _STATE_COMPLETED:
+    is_left = _is_left_running(attempt)
+    if is_attempt_aware and state == _STATE_COMPLETED and not is_left:
         completed.append(CompletedTask(index, _get_end(attempt), address))
         return ""
-    if address and (state in _ADDRESSED_STATES or not is_attempt_aware):
+    if address and (state in _ADDRESSED_STATES or is_left or not is_attempt_aware):
         fingerprint = fingerprint_uid(str(attempt.get("podUID") or ""))
         members.append(Member(index, (address,), fingerprint, int(attempt.get("id") or 0)))
         return ""
     if state in _ADDRESSED_STATES or not is_attempt_aware:
         return "its Pod has no address yet"
     return _REASONS.get(str(state), "its Pod is being deleted")
+
+
+def _is_left_running(attempt: Dict[str, Any]) -> bool:
+    """Return whether the Task has ended with its Framework, and its Pod runs on."""
+    completion = attempt.get("completionStatus") or {}
+    return str(completion.get("diagnostics") or "").startswith(LEFT_RUNNING_PREFIX)
 
 
 def _get_end(attempt: Dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from framework.api import codec, gojson
+from framework.api import codec, constants, gojson
 from framework.api.pods import ContainerView, PodView, Terminated, extract_completion
 from framework.api.types import (
     CompletionType,
@@ -38,8 +38,10 @@ CONTAINER_TRANSIENT_FAILED = 200
 CONTAINER_TRANSIENT_CONFLICT_FAILED = 201
 CONTAINER_PERMANENT_FAILED = 210
 
-_LEFT = "Left running"
-LEFT_RUNNING = f"{_LEFT} at the end of the FrameworkAttempt (completedPodPolicy RetainRunning)"
+LEFT_RUNNING = (
+    f"{constants.LEFT_RUNNING_PREFIX} at the end of the FrameworkAttempt "
+    "(completedPodPolicy RetainRunning)"
+)
 """Diagnostics of a Task with -220 whose Pod is not deleted."""
 
 # Codes that a config may not define: codes of the controller, and those of containers.
@@ -168,7 +170,7 @@ def is_left_running(completion: TaskAttemptCompletionStatus | None) -> bool:
         completion is not None
         and completion.code == FRAMEWORK_ATTEMPT_COMPLETION
         # The diagnostics of a large Framework are cut.
-        and (completion.diagnostics or "").startswith(_LEFT)
+        and (completion.diagnostics or "").startswith(constants.LEFT_RUNNING_PREFIX)
     )
 
 

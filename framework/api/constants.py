@@ -144,6 +144,7 @@ MAX_IN_PLACE_SECONDS = 999_999_999
 HUNG_EXIT_CODE = 202
 DRAIN_TIMEOUT_FIELD = "timeoutSec"
 COMPLETED_POD_POLICY_FIELD = "completedPodPolicy"  # spec, taskRoles[]: until when Pods stay
+LEFT_RUNNING_PREFIX = "Left running"  # of the diagnostics of a Task whose Pod runs on after the end
 SUSPEND_FIELD = "suspend"  # spec: true | false
 ACTIVE_DEADLINE_FIELD = "activeDeadlineSeconds"  # spec
 TTL_FIELD = "ttlSecondsAfterFinished"  # spec
