@@ -19,7 +19,7 @@ from framework.api.naming import build_pod_name
 from framework.clock import SystemClock, SystemRandom, SystemUids
 from framework.kube.client import KubeClient, PatchContent
 from framework.kube.listwatch import ListWatch
-from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, TRAININGJOBS, Object, Resource
 from localcluster.apiserver.model.options import ContainerLog, LogReadOptions
 from localcluster.cluster import NODE_NAME, ClusterOptions, LocalCluster
 from localcluster.kubelet.container.sandbox import Isolation
@@ -346,11 +346,13 @@ class GangCluster:
 
 @contextlib.asynccontextmanager
 async def open_gang_cluster(
-    directory: Path, *, isolation: Isolation = Isolation.AUTO
+    directory: Path, *, isolation: Isolation = Isolation.AUTO, with_kinds: bool = False
 ) -> AsyncGenerator[GangCluster]:
     """Run a local cluster and record its changes."""
     clock, random = SystemClock(), SystemRandom()
-    options = ClusterOptions(directory=directory / "cluster", isolation=isolation)
+    options = ClusterOptions(
+        directory=directory / "cluster", isolation=isolation, with_kinds=with_kinds
+    )
     gate = directory / "gate"
     gate.mkdir()
     async with (
@@ -360,7 +362,8 @@ async def open_gang_cluster(
     ):
         world = GangCluster(cluster, client, gate)
         watches = []
-        for resource in (FRAMEWORKS, CONFIGMAPS, PODS):
+        kinds = (TRAININGJOBS,) if with_kinds else ()
+        for resource in (FRAMEWORKS, CONFIGMAPS, PODS, *kinds):
             sink = _Sink(resource, world.take)
             listwatch = ListWatch(
                 client,
