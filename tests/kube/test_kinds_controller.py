@@ -292,3 +292,26 @@ async def test_job_of_each_kind_runs_with_the_rights_of_the_component(
     granted = expand_rules(yaml.safe_load_all((COMPONENT / "clusterrole.yaml").read_text()))
     assert deployed.audit.read_refused() == set()
     assert granted - deployed.audit.read_used() == set(UNUSED)
+
+
+async def test_workers_of_a_job_that_cleans_nothing_run_until_it_is_deleted(
+    deployed: Deployed, kube: KubeClient, namespace: str, ends: Ends, audited_plane: Access
+) -> None:
+    stage = Stage(kube, namespace, audited_plane)
+    await stage.create(TRAININGJOBS, build_trainingjob(cleanPodPolicy="None"))
+    await watch_until(kube, TRAININGJOBS, namespace, find_phase("Running", "elastic"))
+    ends.is_told.set()
+    await watch_until(kube, TRAININGJOBS, namespace, find_phase("Succeeded", "elastic"))
+    framework = await kube.get(FRAMEWORKS, namespace, "elastic")
+    assert framework["spec"]["taskRoles"][1]["completedPodPolicy"] == "RetainRunning"
+    assert framework["status"]["state"] == "Completed"
+    pods = (await kube.list(PODS, namespace))["items"]
+    assert sorted((pod["metadata"]["name"], pod["status"]["phase"]) for pod in pods) == [
+        ("elastic-launcher-0", "Succeeded"),
+        ("elastic-worker-0", "Running"),
+        ("elastic-worker-1", "Running"),
+    ]
+    assert not any("deletionTimestamp" in pod["metadata"] for pod in pods)
+    await delete_in_the_foreground(kube, TRAININGJOBS, namespace, "elastic")
+    assert await list_names(kube, PODS, namespace) == []
+    assert deployed.audit.read_refused() == set()
