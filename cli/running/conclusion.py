@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from cli.exitcodes import ExitCode
 from cli.running.ending import keep_waits
-from cli.running.views import GangView
+from cli.running.runlogs import ALL_ENDED_SECONDS, FINISH_SECONDS
+from cli.running.views import LEFT_RUNNING, GangView
 
 STOP_CAUSES = {
     ExitCode.TIMEOUT: "--timeout",
@@ -36,6 +37,12 @@ def complete_views(views: Sequence[GangView], end: RunEnd) -> list[GangView]:
     if end.cause is ExitCode.UNREACHABLE:
         return [v if v.is_completed else replace(v, note="as last seen") for v in completed]
     return completed
+
+
+def choose_log_seconds(views: Sequence[GangView], *, has_ended: bool) -> float:
+    """Choose how long to wait for the ends of the logs: those of Pods that run on have none."""
+    is_any_left = any(line.state == LEFT_RUNNING for view in views for line in view.tasks)
+    return ALL_ENDED_SECONDS if has_ended and not is_any_left else FINISH_SECONDS
 
 
 def choose_exit_code(views: Sequence[GangView], end: RunEnd) -> ExitCode:

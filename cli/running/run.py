@@ -16,7 +16,12 @@ from cli.files.manifests import Manifests
 from cli.loglines.query import KeptLogs
 from cli.running.apply import apply_all
 from cli.running.causes import describe_failures
-from cli.running.conclusion import RunEnd, choose_exit_code, complete_views
+from cli.running.conclusion import (
+    RunEnd,
+    choose_exit_code,
+    choose_log_seconds,
+    complete_views,
+)
 from cli.running.display import Display
 from cli.running.dryrun import show_answers, show_files
 from cli.running.failures import FailureLogs
@@ -26,7 +31,7 @@ from cli.running.history import AttemptHistory
 from cli.running.options import RunOptions
 from cli.running.preparation import list_warnings, prepare
 from cli.running.progressloop import ProgressLoop
-from cli.running.runlogs import ALL_ENDED_SECONDS, FINISH_SECONDS, RunningLogs
+from cli.running.runlogs import RunningLogs
 from cli.running.stopping import EndWaiter
 from cli.running.target import open_target
 from cli.session import explained, open_client
@@ -128,7 +133,7 @@ class _Run:
             with self._display:
                 eternal.append(tasks.create_task(progress.run(), name="display"))
                 end = await waiter.wait(interrupt, self._options.timeout_seconds)
-                await self._finish_logs(has_ended=progress.ended.is_set())
+                await self._finish_logs(frameworks, has_ended=progress.ended.is_set())
             for task in eternal:
                 task.cancel()
         return self._conclude(frameworks, progress.histories, end)
@@ -143,10 +148,11 @@ class _Run:
             self._client, framework, listeners, clock=self._clock, random=SystemRandom()
         )
 
-    async def _finish_logs(self, *, has_ended: bool) -> None:
+    async def _finish_logs(self, frameworks: FollowedFrameworks, *, has_ended: bool) -> None:
         """Wait for the output of the containers, and for the last lines of those that failed."""
         if self._logs is not None:
-            await self._logs.finish(ALL_ENDED_SECONDS if has_ended else FINISH_SECONDS)
+            views = frameworks.build_views(None)
+            await self._logs.finish(choose_log_seconds(views, has_ended=has_ended))
         if has_ended:
             await self._failure_logs.finish()
 

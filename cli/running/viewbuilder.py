@@ -16,6 +16,7 @@ from cli.running.explanations import (
 )
 from cli.running.restarts import describe_restart
 from cli.running.views import (
+    LEFT_RUNNING,
     PENDING,
     SUSPENDED,
     FrameworkObjects,
@@ -144,7 +145,7 @@ def _name_state(state: str, completion: Completion | None) -> str:
     if completion is None:
         return _WORDS.get(state, state)
     if isinstance(completion, TaskAttemptCompletionStatus) and is_left_running(completion):
-        return "LeftRunning"
+        return LEFT_RUNNING
     if completion.code in INHERITED_ENDS:
         return "Stopped"
     return _RESULTS[completion.type.is_succeeded]

@@ -12,6 +12,8 @@ from framework.kube.resources import Object
 
 PENDING = "Pending"
 """The word for an attempt whose Pod does not exist yet."""
+LEFT_RUNNING = "LeftRunning"
+"""The word for a Task that has ended with its Framework, and whose Pod runs on."""
 SUSPENDED = "Suspended"
 """The word for a Framework that waits until a user resumes it."""
 

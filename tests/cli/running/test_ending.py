@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from cli.running.conclusion import choose_log_seconds
 from cli.running.ending import keep_waits
+from cli.running.runlogs import ALL_ENDED_SECONDS, FINISH_SECONDS
 from cli.running.views import GangPhase, GangView, TaskLine, TaskPhase
 from framework.api.naming import TaskKey
 
@@ -113,3 +115,19 @@ def test_keep_waits_of_a_suspended_framework_says_that_it_was_suspended() -> Non
     before = GangView("gang", "Suspended", 0, "waits", (ended,), phase=GangPhase.SUSPENDED)
     after = replace(before, state="Stopped", attempt=1, phase=GangPhase.FAILED)
     assert keep_waits(before, after, "Ctrl-C").note == "stopped by Ctrl-C; it was suspended"
+
+
+@pytest.mark.parametrize(
+    ("state", "has_ended", "seconds"),
+    [
+        ("Stopped", True, ALL_ENDED_SECONDS),
+        ("Stopped", False, FINISH_SECONDS),
+        ("LeftRunning", True, FINISH_SECONDS),
+    ],
+)
+def test_logs_of_pods_that_run_on_are_not_waited_for(
+    state: str, seconds: float, *, has_ended: bool
+) -> None:
+    line = TaskLine(TaskKey("worker", 0), state, 0, "")
+    view = GangView("gang", "Succeeded", 0, "", (line,))
+    assert choose_log_seconds([view], has_ended=has_ended) == seconds
