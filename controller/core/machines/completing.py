@@ -136,5 +136,5 @@ def _complete_remaining_tasks(draft: Draft) -> None:
     is_kept = retention.is_attempt_retained(draft)
     for role, task in draft.walk_tasks():
         pod = ownership.find_pod(draft, task) if is_kept else None
-        is_left = pod is not None and retention.is_left_running(draft, role, task, pod)
+        is_left = pod is not None and retention.stays_running(draft, role, task, pod)
         set_task_completion(draft, role, task, left if is_left else usual)

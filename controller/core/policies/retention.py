@@ -4,7 +4,7 @@
    is Delete, the Pod stays (``should_retain``).
 2. When the last attempt of the Framework ends, and a role has Retain or RetainRunning, the
    ConfigMap stays (``is_attempt_retained``). Live Pods of roles with RetainRunning are left running
-   (``is_left_running``). Other live Pods and the Pods of other roles are deleted (``end_pods``),
+   (``stays_running``). Other live Pods and the Pods of other roles are deleted (``end_pods``),
    live Pods with the wrapper only after their termination grace period, so that they end by
    themselves.
 3. When the Task of a retained Pod is scaled down, its Pod is deleted (``delete_released_pod``), and
@@ -30,7 +30,12 @@ from controller.core.draft import Draft, RoleDraft
 from controller.core.objects import ownership
 from controller.core.policies.retry_policy import decide_retry
 from framework.api import constants
-from framework.api.completion import FRAMEWORK_DEADLINE_EXCEEDED, STOP_FRAMEWORK_REQUESTED
+from framework.api.completion import (
+    CONFIGMAP_EXTERNAL_DELETED,
+    FRAMEWORK_DEADLINE_EXCEEDED,
+    STOP_FRAMEWORK_REQUESTED,
+    is_left_running,
+)
 from framework.api.pods import PodView
 from framework.api.states import TASK_ALIVE
 from framework.api.types import (
@@ -41,7 +46,9 @@ from framework.api.types import (
 )
 
 # Ends after which no Pod is left running.
-_ENDS_OF_ALL_PODS = frozenset({STOP_FRAMEWORK_REQUESTED, FRAMEWORK_DEADLINE_EXCEEDED})
+_ENDS_OF_ALL_PODS = frozenset(
+    {STOP_FRAMEWORK_REQUESTED, FRAMEWORK_DEADLINE_EXCEEDED, CONFIGMAP_EXTERNAL_DELETED}
+)
 _KEEPING_ENDED = frozenset({CompletedPodPolicy.RETAIN, CompletedPodPolicy.RETAIN_RUNNING})
 
 
@@ -93,7 +100,7 @@ def end_pods(draft: Draft, urgency: Urgency) -> bool:
     return is_done
 
 
-def is_left_running(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -> bool:
+def stays_running(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -> bool:
     """Return whether a live Pod of a retained attempt that ends is left running."""
     completion = draft.status.attempt_status.completion_status
     is_end_of_all = completion is None or completion.code in _ENDS_OF_ALL_PODS
@@ -114,7 +121,9 @@ def end_left_pods(draft: Draft) -> None:
         return
     for role, task in draft.walk_tasks():
         pod = ownership.find_pod(draft, task)
-        if pod is None or pod.is_ended:
+        is_left = is_left_running(task.attempt_status.completion_status)
+        # Other live Pods are those that were cut off from their ConfigMap by another client.
+        if pod is None or pod.is_ended or not is_left:
             continue
         if pod.is_terminating:
             ownership.force_overdue_deletion(draft, role, pod)
@@ -174,7 +183,7 @@ def is_released(draft: Draft, task: TaskStatus) -> bool:
 def _stays(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -> bool:
     if pod.is_ended:
         return draft.spec.get_pod_policy(role.spec) in _KEEPING_ENDED
-    return is_left_running(draft, role, task, pod)
+    return stays_running(draft, role, task, pod)
 
 
 def _list_left_running(draft: Draft) -> frozenset[str]:
@@ -183,7 +192,7 @@ def _list_left_running(draft: Draft) -> frozenset[str]:
         pod.uid
         for role, task in draft.walk_tasks()
         if (pod := ownership.find_pod(draft, task)) is not None
-        if is_left_running(draft, role, task, pod)
+        if stays_running(draft, role, task, pod)
     )
 
 

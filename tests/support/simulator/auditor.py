@@ -11,6 +11,7 @@ from typing import Any
 
 from framework.api import codec, constants, naming
 from framework.api.completion import (
+    CONFIGMAP_EXTERNAL_DELETED,
     FRAMEWORK_ATTEMPT_COMPLETION,
     FRAMEWORK_DEADLINE_EXCEEDED,
     STOP_FRAMEWORK_REQUESTED,
@@ -37,7 +38,11 @@ from tests.support.simulator.trainings import Trainings
 
 _TASK_ENDING = (TaskState.ATTEMPT_DELETION_PENDING, TaskState.ATTEMPT_DELETION_REQUESTED)
 _ENDING = (FrameworkState.ATTEMPT_DELETION_PENDING, FrameworkState.ATTEMPT_DELETION_REQUESTED)
-_ENDS_OF_ALL_PODS = (STOP_FRAMEWORK_REQUESTED, FRAMEWORK_DEADLINE_EXCEEDED)
+_ENDS_OF_ALL_PODS = (
+    STOP_FRAMEWORK_REQUESTED,
+    FRAMEWORK_DEADLINE_EXCEEDED,
+    CONFIGMAP_EXTERNAL_DELETED,
+)
 _ENDED = (FrameworkState.ATTEMPT_COMPLETED, FrameworkState.COMPLETED)
 _ALLOWED = {
     ("replace", "frameworks", "status"),

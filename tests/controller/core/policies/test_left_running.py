@@ -199,6 +199,20 @@ def test_stop_after_the_end_deletes_what_was_left_running() -> None:
     assert replace(world.status, observed_generation=before.observed_generation) == before
 
 
+def test_stop_after_the_end_spares_pods_that_lost_their_owner_before() -> None:
+    """Another client deleted the ConfigMap, and orphaned the Pods."""
+    world = run()
+    world.configmap = None
+    world.pods = {name: replace(pod, owner=None) for name, pod in world.pods.items()}
+    world.live.clear()
+    world.settle()
+    assert [get_code(task) for _, task in world.status.attempt_status.walk_tasks()] == [-220] * 3
+    assert (world.status.state, get_code(world.status)) == (S.COMPLETED, -100)
+    stop(world)
+    world.settle()
+    assert list_live(world) == [LAUNCHER, FIRST, SECOND]
+
+
 def test_stop_between_the_end_and_the_completion_deletes_them() -> None:
     world = run()
     world.end_pod(LAUNCHER)
