@@ -23,7 +23,7 @@ from cli.authoring.podrules import pod_template, reserved_key, restart_policy
 from cli.authoring.progressrules import unwatched_progress
 from cli.authoring.recoveryrules import incomplete_recovery, unheard_leaving, unwrapped_recovery
 from cli.authoring.retryrules import find_misplaced_codes, retryable_exit_codes
-from cli.files.fieldhints import list_unknown_fields, suggest_field, suggest_place
+from cli.files.fieldhints import list_lost_fields, list_unknown_fields, suggest_field, suggest_place
 from cli.files.templates import (
     RoleTemplate,
     list_roles,
@@ -272,13 +272,15 @@ def find_faults_after_injection(framework: Object) -> list[Finding]:
 
 def _find_unknown_fields(framework: Object) -> Iterator[Finding]:
     try:
-        paths = list(list_unknown_fields(decode_framework(framework)))
+        decoded = decode_framework(framework)
     except FieldErrors:
         return  # The loader of the file reports it.
-    for path in paths:
+    lost = set(list_lost_fields(decoded, framework))
+    for path in list_unknown_fields(decoded):
         meant, place = suggest_field(path), suggest_place(path)
         fix = f"write `{meant}`" if meant else "remove it, or check its spelling (docs/api.md)"
-        yield warning(
+        report = error if path in lost else warning
+        yield report(
             "unknown-field",
             path,
             "unknown field: the API server drops it",

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from framework.api import constants
@@ -20,7 +20,10 @@ _OF_OTHER_KINDS = {
     "replicaSpecs": "taskRoles",
     "roles": "taskRoles",
 }
+# Without these fields Tasks are missing, and yet the API server accepts the Framework.
+_NEEDED = frozenset({"taskRoles", "taskNumber"})
 _STEP = re.compile(r"[^.\[\]]+")
+_STEP_OR_ALL = re.compile(r"[^.\[\]]+|\[\]")
 _NEAR = 0.8
 
 
@@ -94,6 +97,31 @@ def ask_field(path: str) -> str:
     if place:
         return f"; its place is {place}"
     return f"; did you mean {meant}?" if meant else ""
+
+
+def list_lost_fields(framework: Framework, body: Object) -> Iterator[str]:
+    """List the unknown fields in place of which a field was meant without which Tasks are missing.
+
+    Args:
+        framework: decoded.
+        body: the same as written.
+    """
+    for path in list_unknown_fields(framework):
+        place = suggest_place(path)
+        meant = place or f"{path.rpartition('.')[0]}.{suggest_field(path)}"
+        if meant.rpartition(".")[2] in _NEEDED and _is_absent(body, _STEP_OR_ALL.findall(meant)):
+            yield path
+
+
+def _is_absent(value: Any, steps: Sequence[str]) -> bool:
+    """Return whether an object lacks a field; of all items of a list, whether one lacks it."""
+    first, *rest = steps
+    if isinstance(value, list):
+        items = value if first == "[]" else value[int(first) :][:1]
+        return any(_is_absent(item, rest) for item in items)
+    if not isinstance(value, dict) or first not in value:
+        return True
+    return bool(rest) and _is_absent(value[first], rest)
 
 
 def describe_faults(source: str, faults: FieldErrors, body: Any) -> list[str]:

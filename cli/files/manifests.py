@@ -13,7 +13,7 @@ from cli.files.documents import name_source, read_documents
 from cli.files.fieldhints import describe_faults
 from cli.files.kinds import expand
 from cli.files.templates import list_roles
-from cli.files.validation import check_framework
+from cli.files.validation import check_framework, refuse_lost_fields
 from framework.api import constants
 from framework.api.fielderrors import FieldError, FieldErrors
 from framework.api.naming import is_namespace_name
@@ -271,11 +271,11 @@ def _check(manifest: Manifest, *, is_local: bool) -> list[str]:
     """Refuse a faulty object; return warnings."""
     if is_local:
         _check_local(manifest)
-    return (
-        check_framework(manifest.body, manifest.source)
-        if manifest.resource is resources.FRAMEWORKS
-        else []
-    )
+    if manifest.resource is not resources.FRAMEWORKS:
+        return []
+    warnings = check_framework(manifest.body, manifest.source)
+    refuse_lost_fields(manifest.body)
+    return warnings
 
 
 def _build_namespaces(found: Sequence[Manifest]) -> list[Manifest]:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from cli.files.fieldhints import ask_field, list_unknown_fields
+from cli.files.fieldhints import ask_field, list_lost_fields, list_unknown_fields
 from framework.api.codec import decode_framework
 from framework.api.fielderrors import FieldError, FieldErrors
 from framework.api.validation import validate_framework
@@ -36,6 +36,18 @@ def check_framework(body: Object, source: str) -> list[str]:
         f"{source}: {path}: unknown field, ignored by the controller{ask_field(path)}"
         for path in list_unknown_fields(framework)
     ]
+
+
+def refuse_lost_fields(body: Object) -> None:
+    """Refuse a Framework that lacks Tasks because of a misspelt or misplaced field.
+
+    Raises:
+        FieldErrors: with each of these fields.
+    """
+    lost = list(list_lost_fields(decode_framework(body), body))
+    if lost:
+        message = "unknown field, so Tasks would be missing"
+        raise FieldErrors([FieldError(path, f"{message}{ask_field(path)}") for path in lost])
 
 
 def _find_other_faults(body: Object, known: Sequence[FieldError]) -> Iterator[FieldError]:

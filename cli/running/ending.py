@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
-from cli.running.views import PENDING, GangPhase, GangView, TaskLine, TaskPhase
+from cli.running.views import NEW, PENDING, GangPhase, GangView, TaskLine, TaskPhase
 
 _HELD = frozenset({TaskPhase.WAITING, TaskPhase.RESTARTING})
 
@@ -42,7 +42,7 @@ def _explain_stop(before: GangView, after: GangView) -> Iterator[str]:
     """Explain which state the Framework had reached, and why it made no progress."""
     gang = f"attempt {before.attempt}" if before.attempt else "the gang"
     if not before.tasks:
-        yield f"{gang} never started: {before.note or _explain_no_tasks(before)}"
+        yield f"{gang} never started: {before.note or _explain_no_tasks(before, after)}"
         return
     if before.phase is GangPhase.SUSPENDED:
         yield "it was suspended"
@@ -71,9 +71,12 @@ def _explain_stop(before: GangView, after: GangView) -> Iterator[str]:
         yield from _name_first(line for line in after.tasks if line.key in retrying)
 
 
-def _explain_no_tasks(gang: GangView) -> str:
-    is_pending = gang.state == PENDING
-    return "it waits for its ConfigMap to be created" if is_pending else "it has no Tasks"
+def _explain_no_tasks(before: GangView, after: GangView) -> str:
+    if before.state == PENDING:
+        return "it waits for its ConfigMap to be created"
+    if before.state == NEW:
+        return "the controller had not seen it yet"
+    return "its Tasks were not created yet" if after.tasks else "it has no Tasks"
 
 
 def _list_in(gang: GangView, phase: TaskPhase) -> list[TaskLine]:

@@ -72,6 +72,12 @@ class FollowedFrameworks:
         pairs = zip(views, self.followers, strict=True)
         return all(view.is_completed or follower.is_gone for view, follower in pairs)
 
+    def lack_controller(self, views: Sequence[GangView]) -> bool:
+        """Return whether all that go on wait for a controller, and so have no Pods."""
+        pairs = zip(views, self.followers, strict=True)
+        open_views = [v for v, follower in pairs if not (v.is_completed or follower.is_gone)]
+        return bool(open_views) and all(view.lacks_controller for view in open_views)
+
     def list_deleted(self, views: Sequence[GangView]) -> list[str]:
         """List the Frameworks that were deleted before they completed."""
         pairs = zip(views, self.followers, strict=True)

@@ -3,8 +3,9 @@
 1. Each change of an object sets ``changed``. The loop then shows the states that were replaced
    since the last turn, in the order in which they were observed, and the newest state.
 2. Without a change, it draws again after a second, for durations and countdowns.
-3. It sets ``ended`` when every Framework is Completed or deleted, and ``lost`` when the API server
-   has been unreachable for too long. It goes on showing until it is cancelled.
+3. It sets ``ended`` when every Framework is Completed or deleted, ``lost`` when the API server
+   has been unreachable for too long, and ``uncontrolled`` while no controller has seen any of the
+   Frameworks that go on. It goes on showing until it is cancelled.
 
 The loop pauses after each turn in proportion to its cost, so that it uses at most a fifth of a
 processor.
@@ -50,6 +51,8 @@ class ProgressLoop:
         """Every Framework is Completed or was deleted."""
         self.lost = asyncio.Event()
         """The API server has been unreachable for too long."""
+        self.uncontrolled = asyncio.Event()
+        """All Frameworks that go on wait for a controller; cleared when a controller sees one."""
         self.outage = Outage()
         self.histories = [AttemptHistory() for _ in frameworks.followers]
         """The failed attempts of each Framework."""
@@ -68,6 +71,10 @@ class ProgressLoop:
                 self.lost.set()
             if self._frameworks.are_over(views):
                 self.ended.set()
+            if self._frameworks.lack_controller(views):
+                self.uncontrolled.set()
+            else:
+                self.uncontrolled.clear()
             await self._rest(self._clock.monotonic() - begun)
 
     def _show_changes(self) -> list[GangView]:

@@ -72,13 +72,23 @@ class EndWaiter:
         if not all([await self._stop(follower) for follower in self._frameworks.followers]):
             self._display.say("ends at once: Frameworks that were not stopped continue to run")
             return RunEnd(ExitCode.UNREACHABLE, before)
-        ended, lost = self._progress.ended, self._progress.lost
-        if not await wait_any(ended, lost, timeout_seconds=_STOP_SECONDS):
+        await self._wait_for_pods()
+        return RunEnd(self._give_up() if self._progress.lost.is_set() else cause, before)
+
+    async def _wait_for_pods(self) -> None:
+        """Wait until the Pods have ended. Frameworks that no controller has seen have no Pods."""
+        progress = self._progress
+        events = (progress.ended, progress.lost, progress.uncontrolled)
+        if not await wait_any(*events, timeout_seconds=_STOP_SECONDS):
             self._display.say(
                 f"still not stopped after {_STOP_SECONDS:.0f} s: ends without waiting; the "
                 "Frameworks stop when their controller runs"
             )
-        return RunEnd(self._give_up() if lost.is_set() else cause, before)
+        elif not progress.ended.is_set() and not progress.lost.is_set():
+            self._display.say(
+                "no controller has seen the Frameworks, so there are no Pods to wait for; they "
+                "stop when their controller runs"
+            )
 
     async def _stop(self, follower: Follower) -> bool:
         """Stop a Framework; return whether the cluster accepted the request."""

@@ -17,6 +17,7 @@ from cli.running.explanations import (
 from cli.running.restarts import describe_restart
 from cli.running.views import (
     LEFT_RUNNING,
+    NEW,
     PENDING,
     SUSPENDED,
     FrameworkObjects,
@@ -86,8 +87,10 @@ def build_view(
         note = explain_blocked(wire) or f"its status cannot be read: {e}"
         return GangView(objects.name, "Unreadable", 0, shorten(note), ())
     if status is None:
-        note = explain_blocked(wire) or ("" if expects_controller else _CHECK_CONTROLLER)
-        return GangView(objects.name, "New", 0, shorten(note), ())
+        blocked = explain_blocked(wire)
+        is_lacking = not blocked and not expects_controller
+        note = _CHECK_CONTROLLER if is_lacking else shorten(blocked)
+        return GangView(objects.name, NEW, 0, note, (), lacks_controller=is_lacking)
     return _build_view(objects, wire, status, now)
 
 

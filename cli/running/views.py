@@ -10,6 +10,8 @@ from enum import Enum, auto
 from framework.api.naming import TaskKey
 from framework.kube.resources import Object
 
+NEW = "New"
+"""The word for a Framework that no controller has seen."""
 PENDING = "Pending"
 """The word for an attempt whose Pod does not exist yet."""
 LEFT_RUNNING = "LeftRunning"
@@ -114,6 +116,8 @@ class GangView:
     """Why its attempt failed; "" if it has not failed."""
     phase: GangPhase = GangPhase.ACTIVE
     """The part of its life that it has reached."""
+    lacks_controller: bool = False
+    """Whether no controller has seen it for longer than a controller needs; ``note`` says so."""
     is_blocked: bool = False
     """Whether the controller cannot continue, except in a pause; ``note`` says why."""
     unguarded_roles: frozenset[str] = frozenset()

@@ -316,3 +316,15 @@ def test_docs_list_every_rule() -> None:
     documented = set(re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE))
     assert {rule for rule, _, _ in FAULTS} <= documented
     assert {rule.__name__.replace("_", "-") for rule in RULES} <= documented
+
+
+@pytest.mark.parametrize(("has_number", "severity"), [(False, "error"), (True, "warning")])
+def test_unknown_field_is_an_error_if_a_needed_one_is_meant_and_missing(
+    *, has_number: bool, severity: str
+) -> None:
+    framework = build()
+    misspell_number(framework)
+    if not has_number:
+        framework["spec"]["taskRoles"][0].pop("taskNumber", None)
+    (found,) = (f for f in lint(framework, LintOptions()) if f.rule == "unknown-field")
+    assert (str(found.severity), found.fix) == (severity, "write `taskNumber`")

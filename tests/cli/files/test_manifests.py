@@ -332,6 +332,40 @@ def test_missing_field_is_reported_with_its_cause(
     assert hint in "\n".join(refuse(load, FRAMEWORK.replace(written, meant)))
 
 
+@pytest.mark.parametrize(
+    ("written", "meant", "fault"),
+    [
+        ("taskNumber:", "taskNumbers:", "taskRoles[0].taskNumbers: {}; did you mean taskNumber?"),
+        ("taskNumber:", "replicas:", "taskRoles[0].replicas: {}; did you mean taskNumber?"),
+        ("taskRoles:", "taskRole:", "taskRole: {}; did you mean taskRoles?"),
+        (
+            "  taskRoles:\n  - name: worker\n    taskNumber: 1\n",
+            "  taskNumber: 1\n  taskRoles:\n  - name: worker\n",
+            "taskNumber: {}; its place is spec.taskRoles[].taskNumber",
+        ),
+    ],
+    ids=["number", "of-another-kind", "roles", "misplaced"],
+)
+def test_misspelt_field_without_which_tasks_are_missing_is_refused(
+    load: Load, written: str, meant: str, fault: str
+) -> None:
+    message = "unknown field, so Tasks would be missing"
+    lines = refuse(load, FRAMEWORK.replace(written, meant))
+    assert lines == [f"0.yaml: spec.{fault.format(message)}"]
+
+
+def test_misspelt_field_of_one_role_is_refused_although_another_role_has_it(load: Load) -> None:
+    role = FRAMEWORK[FRAMEWORK.index("  - name: worker") :].replace("worker", "ps")
+    (line,) = refuse(load, FRAMEWORK + role.replace("taskNumber", "taskNumbers"))
+    assert "spec.taskRoles[1].taskNumbers: " in line
+
+
+def test_framework_that_waits_to_be_scaled_up_is_accepted(load: Load) -> None:
+    text = FRAMEWORK.replace("taskNumber: 1", "colour: red")
+    (warning,) = load(text).warnings
+    assert "spec.taskRoles[0].colour: unknown field" in warning
+
+
 def test_unknown_field_beside_the_spec_is_a_warning(load: Load) -> None:
     (warning,) = load(f"{FRAMEWORK}Spec: {{}}\n").warnings
     assert warning.endswith(": Spec: unknown field, ignored by the controller; did you mean spec?")

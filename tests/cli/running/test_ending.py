@@ -110,6 +110,22 @@ def test_keep_waits_of_a_framework_without_tasks_has_the_reason(
     assert keep_waits(before, after, "Ctrl-C").note == f"stopped by Ctrl-C; {note}"
 
 
+@pytest.mark.parametrize(
+    ("state", "note"),
+    [
+        ("New", "the gang never started: the controller had not seen it yet"),
+        ("Waiting", "the gang never started: its Tasks were not created yet"),
+    ],
+)
+def test_keep_waits_of_tasks_that_are_listed_after_the_stop_does_not_deny_them(
+    state: str, note: str
+) -> None:
+    before = GangView("gang", state, 0, "", ())
+    task = TaskLine(TaskKey("worker", 0), "Stopped", 0, "ended with its Framework", code=-220)
+    after = GangView("gang", "Stopped", 0, "stopped on request", (task,), phase=GangPhase.FAILED)
+    assert keep_waits(before, after, "Ctrl-C").note == f"stopped by Ctrl-C; {note}"
+
+
 def test_keep_waits_of_a_suspended_framework_says_that_it_was_suspended() -> None:
     ended = TaskLine(TaskKey("worker", 0), "Stopped", 0, "ended with its Framework", code=-220)
     before = GangView("gang", "Suspended", 0, "waits", (ended,), phase=GangPhase.SUSPENDED)
