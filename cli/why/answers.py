@@ -7,6 +7,7 @@ from typing import Any
 
 from cli.why.cause import Cause
 from cli.why.causes.epochs import describe_start
+from cli.why.causes.schedulers import describe_unscheduled
 from cli.why.observation import STARTING_STATES, Observation
 from cli.why.ranking import count_waiting
 from cli.why.remedies import build_grants
@@ -81,8 +82,9 @@ def describe_healthy(observation: Observation) -> str:
     if status.state is FrameworkState.COMPLETED:
         since = f" at {format_time(status.completion_time)}" if status.completion_time else ""
         return f"{wrong}: {describe_framework_end(status)}{since}{restarts}"
-    if standstill := describe_standstill(observation) or describe_start(observation):
-        return f"{_describe_tasks(observation)}, but {standstill}{restarts}"
+    waits = (describe_unscheduled, describe_standstill, describe_start)
+    if wait := next(filter(None, (describe(observation) for describe in waits)), ""):
+        return f"{_describe_tasks(observation)}, but {wait}{restarts}"
     return f"{wrong}: {_describe_tasks(observation)}{restarts}"
 
 

@@ -1,10 +1,12 @@
 """Pods whose scheduler says nothing: it does not exist, or does not run."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from cli.why.answers import describe_healthy
 from cli.why.cause import Cause, Kind
 from cli.why.observation import Observation
 from cli.why.ranking import find_causes
@@ -42,6 +44,38 @@ def test_scheduler_that_says_nothing_is_a_cause_after_some_seconds(
 ) -> None:
     observation = observe([build_unbound(0, scheduler, build_age(seconds))])
     assert bool(find_schedulers(observation)) is is_cause
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "seconds", "text"),
+    [
+        (None, 1, "not scheduled yet, for 1 s"),
+        (
+            None,
+            5,
+            "not scheduled yet, for 5 s; a scheduler usually answers within a second: check that "
+            "default-scheduler runs: kubectl get pods -n kube-system",
+        ),
+        (
+            "volcano",
+            9,
+            "not scheduled yet, for 9 s; a scheduler usually answers within a second: check that "
+            "volcano runs: kubectl get pods -n kube-system",
+        ),
+    ],
+)
+def test_pods_that_are_not_scheduled_yet_are_not_called_healthy(
+    scheduler: str | None, seconds: int, text: str
+) -> None:
+    pods = [build_unbound(index, scheduler, build_age(seconds)) for index in range(2)]
+    observation = observe(pods)
+    assert find_causes(observation) == ()
+    assert describe_healthy(observation) == f"all 2 Tasks wait to start, but 2 Pods are {text}"
+
+
+def test_pod_that_is_not_scheduled_yet_on_a_local_cluster_lacks_its_kubelet() -> None:
+    observation = replace(observe([build_unbound(0, None, build_age(5))]), is_local=True)
+    assert "1 Pod is not scheduled yet, for 5 s; a local cluster" in describe_healthy(observation)
 
 
 def test_scheduler_that_does_not_exist_is_named_with_both_remedies() -> None:
