@@ -7,7 +7,7 @@ bounded. ``load_document`` applies the bounds to another loader.
 
 import re
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import yaml
@@ -48,10 +48,14 @@ class YamlError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document of a YAML text; ``line`` is its first line, from 1."""
+    """A document of a YAML text."""
 
     line: int
+    """Its first line in the text, from 1."""
     value: Any
+    """Its value."""
+    node: yaml.Node | None = field(default=None, repr=False, compare=False)
+    """Its parts with their lines, as ``load_documents`` has read them; None if it was built."""
 
 
 class ShallowLoader(yaml.SafeLoader):
@@ -160,7 +164,7 @@ def load_documents(text: str, source: str) -> list[Document]:
                 _check_size(node, len(text))
                 value = loader.construct_document(node)
                 if value is not None:
-                    documents.append(Document(node.start_mark.line + 1, value))
+                    documents.append(Document(node.start_mark.line + 1, value, node))
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as e:

@@ -17,18 +17,20 @@ from cli.authoring.rules import LintOptions, find_faults_after_injection, lint
 from cli.exitcodes import CliError, ExitCode
 from cli.files.documents import name_source
 from cli.files.manifests import explain_no_framework, read_objects
+from cli.files.places import Place
 from cli.files.templates import get_account, list_roles
 from cli.printing.yamltext import render_yaml
 from cli.terminal import print_document, print_error, print_line
 from framework.api import constants, images
 from framework.kinds.catalog import is_scaler
+from framework.kinds.compiled import Note
 from framework.kube.resources import Object
 
 
-class _Place(NamedTuple):
+class _Found(NamedTuple):
     """A finding, and the place of the Framework in the user's files."""
 
-    file: str
+    place: Place
     framework: str
     finding: Finding
 
@@ -41,20 +43,22 @@ def inject_file(file: str, options: InjectionOptions, output: str | None) -> Exi
             written.
     """
     read = read_objects([file])[file]
-    originals = [(source, body) for source, body in read if _is_framework(body)]
+    originals = [(place, body) for place, body in read if _is_framework(body)]
     if not originals:
         raise CliError(ExitCode.USAGE, explain_no_framework([file], _list_kinds(read)))
     try:
         objects = inject_all([document for _, document in read], options)
     except InjectionError as e:
-        raise CliError(ExitCode.USAGE, f"{read[e.document_index][0]}: {e}") from e
+        path, _, _ = str(e).partition(": ")
+        where = read[e.document_index][0].locate(path)
+        raise CliError(ExitCode.USAGE, f"{where}: {e}") from e
     frameworks = [body for body in objects if _is_framework(body)]
-    for source, original in originals:
-        _print_all(source, "note", _list_changes(original))
-    for (source, _), framework in zip(originals, frameworks, strict=True):
-        _print_all(source, "note", _list_token_holders(framework))
+    for place, original in originals:
+        _print_all(place, "note", _list_changes(original))
+    for (place, _), framework in zip(originals, frameworks, strict=True):
+        _print_all(place, "note", _list_token_holders(framework))
         left = find_faults_after_injection(framework)
-        _print_all(source, "warning", (f"{f.path}: {f.message}; {f.fix}" for f in left))
+        _print_all(place, "warning", (Note(f.path, f"{f.message}; {f.fix}") for f in left))
     print_objects(objects, output, _explain_peers(frameworks))
     return ExitCode.SUCCEEDED
 
@@ -70,7 +74,7 @@ def lint_files(files: Sequence[str], options: LintOptions, *, as_json: bool) -> 
     for note in notes:
         print_error(f"note: {note}")
     objects = [each for read in by_file.values() for each in read]
-    frameworks = [(source, body) for source, body in objects if _is_framework(body)]
+    frameworks = [(place, body) for place, body in objects if _is_framework(body)]
     if not any(map(_is_linted, objects)):
         raise CliError(ExitCode.USAGE, explain_no_framework(files, _list_kinds(objects)))
     for file, read in by_file.items():
@@ -78,14 +82,14 @@ def lint_files(files: Sequence[str], options: LintOptions, *, as_json: bool) -> 
             kinds = ", ".join(sorted(set(_list_kinds(read)))) or "nothing"
             print_error(f"note: {name_source(file)}: no Framework in it, skipped: {kinds}")
     found = [
-        _Place(source, str(document["metadata"]["name"]), finding)
-        for source, document in frameworks
+        _Found(place, str(document["metadata"]["name"]), finding)
+        for place, document in frameworks
         for finding in lint(document, options)
     ]
     if as_json:
         items = [
-            {"file": place.file, "framework": place.framework, **asdict(place.finding)}
-            for place in found
+            {"file": str(each.place), "framework": each.framework, **asdict(each.finding)}
+            for each in found
         ]
         print_line(json.dumps(items))
     else:
@@ -94,17 +98,17 @@ def lint_files(files: Sequence[str], options: LintOptions, *, as_json: bool) -> 
     return ExitCode.FAILED if found else ExitCode.SUCCEEDED
 
 
-def _is_linted(place: tuple[str, Object]) -> bool:
-    return _is_framework(place[1]) or is_scaler(place[1])
+def _is_linted(read: tuple[Place, Object]) -> bool:
+    return _is_framework(read[1]) or is_scaler(read[1])
 
 
-def _list_kinds(objects: Sequence[tuple[str, Object]]) -> list[str]:
+def _list_kinds(objects: Sequence[tuple[Place, Object]]) -> list[str]:
     return [str(body.get("kind")) for _, body in objects]
 
 
-def _print_all(source: str, severity: str, lines: Iterable[str]) -> None:
-    for line in lines:
-        print_error(f"{severity}: {source}: {line}")
+def _print_all(place: Place, severity: str, notes: Iterable[Note]) -> None:
+    for note in notes:
+        print_error(f"{severity}: {place.locate(note.path)}: {note}")
 
 
 def print_objects(objects: Sequence[Object], output: str | None, explanation: str) -> None:
@@ -128,33 +132,34 @@ def print_objects(objects: Sequence[Object], output: str | None, explanation: st
     print_error(f"{output}: {len(objects)} objects; {explanation}")
 
 
-def _list_changes(framework: Object) -> Iterator[str]:
+def _list_changes(framework: Object) -> Iterator[Note]:
     """List the changes of fields that the user wrote."""
     for role in list_roles(framework):
         policy = role.pod_spec.get("restartPolicy", "Never")
         if policy != "Never":
-            yield (
-                f"{role.spec_path}.restartPolicy: Never instead of {policy}: the exit codes "
-                "of the agents are for the controller, which retries Tasks by their retryPolicy"
+            yield Note(
+                f"{role.spec_path}.restartPolicy",
+                f"Never instead of {policy}: the exit codes of the agents are for the controller, "
+                "which retries Tasks by their retryPolicy",
             )
         account = get_account(role)
         if not is_account_of_agents(account):
-            yield (
-                f"{role.spec_path}.serviceAccountName: {account}, and so every Pod of this "
-                "account, gets the right to read the roster and this Framework; leave it out for "
-                "an account of the agents only"
+            yield Note(
+                f"{role.spec_path}.serviceAccountName",
+                f"{account}, and so every Pod of this account, gets the right to read the roster "
+                "and this Framework; leave it out for an account of the agents only",
             )
 
 
-def _list_token_holders(framework: Object) -> Iterator[str]:
+def _list_token_holders(framework: Object) -> Iterator[Note]:
     """List the user's containers in which an agent runs, and which therefore hold its token."""
     for role in list_roles(framework):
         for container in role.list_containers():
             if container.is_wrapped:
-                yield (
-                    f"{container.path}: has the agent's token, because `run` wraps its "
-                    "command; what it may do: docs/security.md (--rendezvous sidecar keeps the "
-                    "token out of it)"
+                yield Note(
+                    container.path,
+                    "has the agent's token, because `run` wraps its command; what it may do: "
+                    "docs/security.md (--rendezvous sidecar keeps the token out of it)",
                 )
 
 
@@ -176,10 +181,10 @@ def _is_framework(document: Object) -> bool:
     return document.get("kind") == constants.FRAMEWORK_KIND
 
 
-def _render(found: Sequence[_Place]) -> Iterator[str]:
-    for place in found:
-        finding = place.finding
-        yield f"{finding.severity}: {place.file}: {finding.path}: {finding.message}"
+def _render(found: Sequence[_Found]) -> Iterator[str]:
+    for place, _, finding in found:
+        where = place.locate(finding.path)
+        yield f"{finding.severity}: {where}: {finding.path}: {finding.message}"
         yield f"  fix: {finding.fix}  [{finding.rule}]"
     if not found:
         yield "nothing found"

@@ -20,18 +20,20 @@ def convert_file(file: str, output: str | None) -> ExitCode:
     scalers: list[str] = []
     objects: list[Object] = []
     converted = 0
-    for source, document in read_documents([file], problems):
+    for place, document in read_documents([file], problems):
         body = document.value
         if not isinstance(body, dict):
-            problems.append(f"{source}: must be an object with apiVersion, kind and metadata")
+            problems.append(
+                f"{place.locate('')}: must be an object with apiVersion, kind and metadata"
+            )
             continue
         converted += find_compile(body) is not None
         if is_scaler(body):
             scalers.append(
-                f"{source}: kind: {body['kind']} stays as it is: it scales a TrainingJob, not a "
-                'Framework (docs/trainingjob.md, "ScaleIn and ScaleOut")'
+                f"{place.locate('kind')}: kind: {body['kind']} stays as it is: it scales a "
+                'TrainingJob, not a Framework (docs/trainingjob.md, "ScaleIn and ScaleOut")'
             )
-        objects += [each.value for each in expand(source, document, problems, warnings)]
+        objects += [each.value for each in expand(place, document, problems, warnings)]
     if not converted and not problems:
         problems += [f"{scaler}; apply it as it is with kubectl" for scaler in scalers]
     if not converted and not problems:

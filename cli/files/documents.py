@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from cli.files.places import Place
 from framework.strictyaml import Document, YamlError, load_documents
 
 
@@ -12,7 +13,7 @@ def name_source(file: str) -> str:
     return "standard input" if file == "-" else file
 
 
-def read_documents(files: Sequence[str], problems: list[str]) -> Iterator[tuple[str, Document]]:
+def read_documents(files: Sequence[str], problems: list[str]) -> Iterator[tuple[Place, Document]]:
     """Yield the documents of all files, each after its place; add a problem for a faulty file."""
     for file in files:
         source = name_source(file)
@@ -31,11 +32,11 @@ def read_documents(files: Sequence[str], problems: list[str]) -> Iterator[tuple[
             problems.append(str(e))
             continue
         for document in documents:
-            place = source if len(documents) == 1 else f"{source}:{document.line}"
+            place = Place(source, document if len(documents) > 1 else None)
             yield from _open_list(place, document)
 
 
-def _open_list(place: str, document: Document) -> Iterator[tuple[str, Document]]:
+def _open_list(place: Place, document: Document) -> Iterator[tuple[Place, Document]]:
     """Yield the items of a List, the form in which kubectl prints several objects."""
     body = document.value
     items = body.get("items") if isinstance(body, dict) else None
@@ -43,4 +44,4 @@ def _open_list(place: str, document: Document) -> Iterator[tuple[str, Document]]
         yield place, document
         return
     for index, item in enumerate(items):
-        yield from _open_list(f"{place}: items[{index}]", Document(document.line, item))
+        yield from _open_list(place.enter(index), Document(document.line, item))

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from cli.files.places import Place
 from framework.api import constants
 from framework.api.crd import build_schema
 from framework.api.fielderrors import FieldErrors
@@ -124,15 +125,18 @@ def _is_absent(value: Any, steps: Sequence[str]) -> bool:
     return bool(rest) and _is_absent(value[first], rest)
 
 
-def describe_faults(source: str, faults: FieldErrors, body: Any) -> list[str]:
+def describe_faults(place: Place, faults: FieldErrors, body: Any) -> list[str]:
     """Describe the faults of an object, a line each.
 
     Args:
-        source: the place of the object in the user's files.
+        place: the place of the object in the user's files.
         faults: of the object.
         body: the object, in which a misspelt field may be the cause.
     """
-    return [f"{source}: {error}{_ask_sibling(body, error.path)}" for error in faults.errors]
+    return [
+        f"{place.locate(error.path)}: {error}{_ask_sibling(body, error.path)}"
+        for error in faults.errors
+    ]
 
 
 def _ask_sibling(body: Any, path: str) -> str:

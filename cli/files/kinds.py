@@ -6,6 +6,7 @@ ScaleIns and ScaleOuts stay as they are, if they have no faults.
 from collections.abc import Iterable, Iterator
 
 from cli.files.fieldhints import describe_faults
+from cli.files.places import Place
 from framework.api.fielderrors import FieldError, FieldErrors
 from framework.kinds.catalog import check_scaler, find_api_versions, find_compile, find_kind
 from framework.kinds.compiled import Compiled, Note
@@ -34,7 +35,7 @@ def compile_document(document: Document) -> Compiled | None:
 
 
 def expand(
-    source: str, document: Document, problems: list[str], warnings: list[str]
+    place: Place, document: Document, problems: list[str], warnings: list[str]
 ) -> Iterator[Document]:
     """Yield the objects of a converted document; the document itself if it is of another kind."""
     notes: Iterable[Note] = ()
@@ -43,12 +44,12 @@ def expand(
         if compiled is None and isinstance(document.value, dict):
             notes = check_scaler(document.value)
     except FieldErrors as e:
-        problems += describe_faults(source, e, document.value)
+        problems += describe_faults(place, e, document.value)
         return
     if compiled is None:
-        warnings += [f"{source}: {note}" for note in notes]
+        warnings += [f"{place.locate(note.path)}: {note}" for note in notes]
         yield document
         return
-    warnings += [f"{source}: {note}" for note in compiled.notes]
+    warnings += [f"{place.locate(note.path)}: {note}" for note in compiled.notes]
     for body in (*compiled.supporting, compiled.framework):
         yield Document(document.line, body)

@@ -12,6 +12,7 @@ from cli.exitcodes import CliError, ExitCode
 from cli.files.documents import name_source, read_documents
 from cli.files.fieldhints import describe_faults
 from cli.files.kinds import expand
+from cli.files.places import Place
 from cli.files.templates import list_roles
 from cli.files.validation import check_framework, refuse_lost_fields
 from framework.api import constants
@@ -73,7 +74,7 @@ class Manifest:
     """None: cluster-scoped."""
     name: str
     body: Object
-    source: str
+    place: Place
 
     @property
     def title(self) -> str:
@@ -113,16 +114,16 @@ def load_manifests(
     problems: list[str] = []
     warnings: list[str] = []
     found: list[Manifest] = []
-    for source, written in read_documents(files, problems):
-        for document in expand(source, written, problems, warnings):
+    for place, written in read_documents(files, problems):
+        for document in expand(place, written, problems, warnings):
             try:
-                manifest = _read_manifest(document, source, namespace, default_namespace)
+                manifest = _read_manifest(document, place, namespace, default_namespace)
                 if is_local and document is not written and manifest.resource is _DEPLOYMENTS:
                     continue  # TensorBoard: a note of the conversion says that it does not run.
                 found.append(manifest)
                 warnings += _check(manifest, is_local=is_local)
             except FieldErrors as e:
-                problems += describe_faults(source, e, document.value)
+                problems += describe_faults(place, e, document.value)
     problems += _find_duplicates(found)
     frameworks = tuple(m for m in found if m.resource is resources.FRAMEWORKS)
     if not problems and not frameworks:
@@ -150,7 +151,7 @@ def explain_no_framework(files: Sequence[str], kinds: Collection[str] = ()) -> s
 
 def read_objects(
     files: Sequence[str], notes: list[str] | None = None
-) -> dict[str, list[tuple[str, Object]]]:
+) -> dict[str, list[tuple[Place, Object]]]:
     """Read the objects of all files, of any kind; each Framework among them is valid.
 
     Args:
@@ -173,35 +174,35 @@ def read_objects(
 
 def _read_objects(
     file: str, problems: list[str], notes: list[str] | None
-) -> Iterator[tuple[str, Object]]:
+) -> Iterator[tuple[Place, Object]]:
     """Read one file. Several files may have variants of the same Framework."""
     frameworks: list[Manifest] = []
     documents = read_documents([file], problems)
     if notes is not None:
         documents = (
-            (source, document)
-            for source, written in documents
-            for document in expand(source, written, problems, notes)
+            (place, document)
+            for place, written in documents
+            for document in expand(place, written, problems, notes)
         )
-    for source, document in documents:
+    for place, document in documents:
         body = document.value
         try:
             if not isinstance(body, dict):
                 raise _fault("", "must be an object with apiVersion, kind, metadata and spec")
             if body.get("kind") == constants.FRAMEWORK_KIND:
-                framework = _read_manifest(document, source, None, "default")
+                framework = _read_manifest(document, place, None, "default")
                 frameworks.append(framework)
-                check_framework(framework.body, framework.source)
+                check_framework(framework.body, framework.place)
             elif body.get("apiVersion") == constants.API_VERSION:
                 raise _fault("kind", f"is {body.get('kind')!r}; write {constants.FRAMEWORK_KIND}")
-            yield source, body
+            yield place, body
         except FieldErrors as e:
-            problems += describe_faults(source, e, document.value)
+            problems += describe_faults(place, e, document.value)
     problems += _find_duplicates(frameworks)
 
 
 def _read_manifest(
-    document: Document, source: str, namespace: str | None, default_namespace: str
+    document: Document, place: Place, namespace: str | None, default_namespace: str
 ) -> Manifest:
     body = document.value
     if not isinstance(body, dict):
@@ -216,7 +217,7 @@ def _read_manifest(
     metadata = {key: value for key, value in metadata.items() if key not in _SERVERS_METADATA}
     body = {**body, "metadata": metadata}
     if not resource.namespaced:
-        return Manifest(resource, None, name, body, source)
+        return Manifest(resource, None, name, body, place)
     own = metadata.get("namespace")
     if own is not None and not isinstance(own, str):
         raise _fault("metadata.namespace", "must be text")
@@ -229,7 +230,7 @@ def _read_manifest(
         )
     effective = own or namespace or default_namespace
     body = {**body, "metadata": {**metadata, "namespace": effective}}
-    return Manifest(resource, effective, name, body, source)
+    return Manifest(resource, effective, name, body, place)
 
 
 def _find_resource(body: Mapping[str, Any]) -> Resource:
@@ -273,7 +274,7 @@ def _check(manifest: Manifest, *, is_local: bool) -> list[str]:
         _check_local(manifest)
     if manifest.resource is not resources.FRAMEWORKS:
         return []
-    warnings = check_framework(manifest.body, manifest.source)
+    warnings = check_framework(manifest.body, manifest.place)
     refuse_lost_fields(manifest.body)
     return warnings
 
@@ -281,10 +282,10 @@ def _check(manifest: Manifest, *, is_local: bool) -> list[str]:
 def _build_namespaces(found: Sequence[Manifest]) -> list[Manifest]:
     """Build the namespaces that the objects need and no file has: a local cluster is empty."""
     given = {m.name for m in found if m.resource is resources.NAMESPACES} | {"default"}
-    wanted = {m.namespace: m.source for m in found if m.namespace and m.namespace not in given}
+    wanted = {m.namespace: m.place for m in found if m.namespace and m.namespace not in given}
     return [
-        Manifest(resources.NAMESPACES, None, name, _build_namespace(name), source)
-        for name, source in wanted.items()
+        Manifest(resources.NAMESPACES, None, name, _build_namespace(name), place)
+        for name, place in wanted.items()
     ]
 
 
@@ -315,7 +316,7 @@ def _find_duplicates(found: Sequence[Manifest]) -> Iterator[str]:
     for manifest in found:
         key = (manifest.resource, manifest.namespace, manifest.name)
         if key in first:
-            yield f"{manifest.source}: {manifest.title} is also in {first[key].source}: keep one"
+            yield f"{manifest.place}: {manifest.title} is also in {first[key].place}: keep one"
         first.setdefault(key, manifest)
 
 

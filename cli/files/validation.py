@@ -6,18 +6,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cli.files.fieldhints import ask_field, list_lost_fields, list_unknown_fields
+from cli.files.places import Place
 from framework.api.codec import decode_framework
 from framework.api.fielderrors import FieldError, FieldErrors
 from framework.api.validation import validate_framework
 from framework.kube.resources import Object
 
 
-def check_framework(body: Object, source: str) -> list[str]:
+def check_framework(body: Object, place: Place) -> list[str]:
     """Return warnings about the unknown fields of a Framework.
 
     Args:
         body: the Framework.
-        source: its place in the user's files.
+        place: its place in the user's files.
 
     Raises:
         FieldErrors: with every fault of the Framework.
@@ -33,7 +34,7 @@ def check_framework(body: Object, source: str) -> list[str]:
         fields = [FieldError(path, f"unknown field{ask_field(path)}") for path in unknown]
         raise FieldErrors([*errors, *fields])
     return [
-        f"{source}: {path}: unknown field, ignored by the controller{ask_field(path)}"
+        f"{place.locate(path)}: {path}: unknown field, ignored by the controller{ask_field(path)}"
         for path in list_unknown_fields(framework)
     ]
 

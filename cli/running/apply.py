@@ -101,7 +101,8 @@ def explain_existing(manifest: Manifest) -> str:
     """Explain that a Framework of the files exists, and what to do."""
     delete = build_command("delete", str(manifest.name), "-n", str(manifest.namespace))
     return (
-        f"{manifest.source}: metadata.name: a Framework {manifest.name!r} exists in namespace "
+        f"{manifest.place.locate('metadata.name')}: metadata.name: a Framework "
+        f"{manifest.name!r} exists in namespace "
         f"{manifest.namespace}: delete it (`{delete}`), use --replace, or take another name"
     )
 
@@ -147,7 +148,7 @@ async def create(client: KubeClient, manifest: Manifest, *, dry_run: bool = Fals
             raise
         raise CliError(
             ExitCode.USAGE,
-            f"{manifest.source}: metadata.namespace: there is no namespace "
+            f"{manifest.place.locate('metadata.name')}: metadata.namespace: there is no namespace "
             f"{manifest.namespace!r}: create it (kubectl create namespace {manifest.namespace}), "
             "put a Namespace of this name into the file, or take another one with --namespace",
         ) from e

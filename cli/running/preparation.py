@@ -65,7 +65,7 @@ def _refuse_unstartable_templates(options: RunOptions, manifests: Manifests) -> 
             found = find_local_faults(manifest.body, extended, together)
             faults += [(manifest, fault) for fault in found]
     if faults:
-        lines = [f"{m.source}: {f.path}: {f.message}; {f.fix}" for m, f in faults]
+        lines = [f"{m.place.locate(f.path)}: {f.path}: {f.message}; {f.fix}" for m, f in faults]
         raise CliError(ExitCode.USAGE, *lines)
 
 
@@ -82,6 +82,6 @@ def list_warnings(options: RunOptions, manifests: Manifests) -> Iterator[str]:
     for manifest in manifests.frameworks:
         body = manifest.body
         for fault in (*find_misspelt_fields(body), *find_unreachable_ends(body)):
-            yield f"{manifest.source}: {fault.path}: {fault.message}; {fault.fix}"
+            yield f"{manifest.place.locate(fault.path)}: {fault.path}: {fault.message}; {fault.fix}"
     if options.is_local and (shortage := _warn_of_few_gpus(options, manifests)):
         yield shortage

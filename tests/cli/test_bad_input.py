@@ -204,7 +204,11 @@ def test_message_on_a_later_document_names_its_line_and_path(
     later = FRAMEWORK.replace("gang", "gang2").replace(before, after)
     write(f"{FRAMEWORK}---\n{later}")
     result = call(*arguments, "f.yaml")
-    expected = message.format(f"f.yaml:{len(FRAMEWORK.splitlines()) + 2}")
+    changed = [n for n, line in enumerate(later.splitlines()) if after in line][-1]
+    name = "2nd" if after == "2nd" else "gang2"
+    expected = message.format(
+        f"f.yaml:{len(FRAMEWORK.splitlines()) + 2 + changed}: Framework {name}"
+    )
     assert result.stderr.splitlines()[0].startswith(expected)
 
 

@@ -21,9 +21,10 @@ import yaml
 from rich.console import Console
 
 from cli import main as main_module
-from cli.authoring.commands import _Place, _render
+from cli.authoring.commands import _Found, _render
 from cli.authoring.findings import error
 from cli.exitcodes import CliError, ExitCode
+from cli.files.places import Place
 from cli.local import commands
 from cli.local.state import ClusterState
 from cli.loglines.containeroutput import split_output
@@ -94,7 +95,7 @@ def each(print_one: Callable[[str], object]) -> Callable[[Sequence[str]], object
 
 
 def print_as_findings(texts: Sequence[str]) -> None:
-    places = [_Place(text, text, error(text, text, text, text)) for text in texts]
+    places = [_Found(Place(text), text, error(text, text, text, text)) for text in texts]
     for line in _render(places):
         print_line(line)
 

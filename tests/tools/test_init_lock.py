@@ -1,4 +1,4 @@
-"""Two `make` targets at once in a fresh clone: the second waits for the `make init` of the first."""
+"""Two `make` targets at once in a fresh clone: the second waits for the first one's `make init`."""
 
 import fcntl
 import os
@@ -49,9 +49,7 @@ def list_calls(clone: Path) -> list[str]:
     [(True, []), (False, ["venv", "pip", "pip"])],
     ids=["that-succeeds", "that-fails"],
 )
-def test_second_init_waits_for_the_first(
-    clone: Path, *, is_done: bool, more: list[str]
-) -> None:
+def test_second_init_waits_for_the_first(clone: Path, *, is_done: bool, more: list[str]) -> None:
     with (clone / ".venv.lock").open("w") as first:
         fcntl.flock(first, fcntl.LOCK_EX)
         second = start(clone)
@@ -61,14 +59,14 @@ def test_second_init_waits_for_the_first(
         if is_done:
             (clone / ".venv").mkdir()
             (clone / ".venv" / "stamp").write_text(f"{clone}\n")
-    second.communicate(timeout=600)
+    second.communicate()
     assert message == "make init: another make init is running here: waiting for its end\n"
     assert (second.returncode, list_calls(clone)) == (0, more)
 
 
 def test_init_that_runs_alone_does_not_wait(clone: Path) -> None:
     process = start(clone)
-    _, stderr = process.communicate(timeout=600)
+    _, stderr = process.communicate()
     assert (process.returncode, "waiting" in stderr) == (0, False)
     assert list_calls(clone) == ["venv", "pip", "pip"]
     assert (clone / ".venv" / "stamp").read_text() == f"{clone}\n"

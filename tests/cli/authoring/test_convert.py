@@ -49,7 +49,8 @@ def test_convert_warns_of_what_is_translated_on_standard_error() -> None:
     done = call("convert", CONFIG, build_tfjob())
     (first, *_) = done.stderr.splitlines()
     assert first.startswith(
-        "warning: standard input:8: spec.replicaSpecs[0].template.spec.restartPolicy: is OnFailure;"
+        "warning: standard input:23: TfJob job: spec.replicaSpecs[0].template.spec.restartPolicy: "
+        "is OnFailure;"
     )
     assert "warning" not in done.stdout
 
@@ -84,8 +85,9 @@ def test_faults_are_reported_together_and_nothing_is_printed(command: str) -> No
     faulty = build_trainingjob(slotsPerWorker=0, backoffLimit=-1)
     done = CliRunner().invoke(main, [command, "-"], input=yaml.safe_dump_all([CONFIG, faulty]))
     assert (done.exit_code, done.stdout) == (2, "")
-    lines = [line.split(": ")[2] for line in done.stderr.splitlines() if "standard input" in line]
-    assert lines == ["spec.slotsPerWorker", "spec.backoffLimit"]
+    lines = [line.split(": ")[2:4] for line in done.stderr.splitlines() if "standard input" in line]
+    title = "TrainingJob elastic"
+    assert lines == [[title, "spec.slotsPerWorker"], [title, "spec.backoffLimit"]]
 
 
 def test_hostile_text_is_escaped() -> None:
@@ -103,7 +105,7 @@ def test_document_that_is_no_object_is_named() -> None:
 def test_lint_takes_the_kinds_as_they_are() -> None:
     done = call("lint", build_tfjob(), build_trainingjob())
     assert (done.exit_code, done.stdout) == (0, "nothing found\n")
-    assert "note: standard input:1: spec.replicaSpecs[0]" in done.stderr
+    assert "note: standard input:16: TfJob job: spec.replicaSpecs[0]" in done.stderr
     broken = build_tfjob()
     broken["spec"]["replicaSpecs"][0]["template"] = build_template(args=[8080])
     found = call("lint", broken)
@@ -131,8 +133,9 @@ def test_convert_of_scalers_only_says_that_they_stay_as_they_are() -> None:
     assert (done.exit_code, done.stdout) == (2, "")
     first, second = done.stderr.splitlines()
     assert first == (
-        "error: standard input:8: kind: ScaleIn stays as it is: it scales a TrainingJob, not a "
-        'Framework (docs/trainingjob.md, "ScaleIn and ScaleOut"); apply it as it is with kubectl'
+        "error: standard input:9: ScaleIn scale-: kind: ScaleIn stays as it is: it scales a "
+        'TrainingJob, not a Framework (docs/trainingjob.md, "ScaleIn and ScaleOut"); apply it as '
+        "it is with kubectl"
     )
     assert "kind: ScaleOut stays as it is" in second
 

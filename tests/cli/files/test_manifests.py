@@ -176,7 +176,7 @@ def test_load_manifests_with_unknown_fields_warns_of_each(load: Load) -> None:
 def test_load_manifests_from_standard_input_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(FRAMEWORK))
     manifests = load_file("-")
-    assert manifests.frameworks[0].source == "standard input"
+    assert str(manifests.frameworks[0].place) == "standard input"
 
 
 def test_read_objects_reads_a_file_that_is_named_twice_once(
@@ -197,8 +197,9 @@ def test_load_manifests_for_a_local_cluster_refuses_volume_claims() -> None:
         load_file("f.yaml", is_local=True)
     remedy = "is not served by a local cluster: use an emptyDir or hostPath volume"
     assert caught.value.lines == (
-        f"f.yaml:2: spec.taskRoles[0].task.pod.spec.volumes[1].persistentVolumeClaim: {remedy}",
-        f"f.yaml:16: kind: PersistentVolumeClaim {remedy}",
+        "f.yaml:13: Framework gang: spec.taskRoles[0].task.pod.spec.volumes[1]."
+        f"persistentVolumeClaim: {remedy}",
+        f"f.yaml:17: PersistentVolumeClaim c: kind: PersistentVolumeClaim {remedy}",
     )
     assert len(load_file("f.yaml").supporting) == 1
 
@@ -267,7 +268,7 @@ def test_load_manifests_opens_a_list_in_a_list(load: Load) -> None:
     inner = {"apiVersion": "v1", "kind": "List", "items": [yaml.safe_load(FRAMEWORK)]}
     manifests = load(json.dumps({"apiVersion": "v1", "kind": "List", "items": [inner]}))
     (manifest,) = manifests.frameworks
-    assert manifest.source == "0.yaml: items[0]: items[0]"
+    assert str(manifest.place) == "0.yaml: items[0]: items[0]"
 
 
 def test_load_manifests_with_a_fault_in_a_list_names_its_item(load: Load) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from cli.exitcodes import CliError, ExitCode
 from cli.files.manifests import Manifest, Manifests
+from cli.files.places import Place
 from cli.running.apply import apply_all
 from cli.running.dryrun import show_answers
 from framework.api import constants
@@ -43,7 +44,7 @@ def build(resource: Resource, name: str, members: Object, **metadata: object) ->
         "metadata": {"name": name, "namespace": "default", **metadata},
         **members,
     }
-    return Manifest(resource, "default", name, body, "f.yaml")
+    return Manifest(resource, "default", name, body, Place("f.yaml"))
 
 
 def framework(name: str, **metadata: object) -> Manifest:
@@ -52,7 +53,7 @@ def framework(name: str, **metadata: object) -> Manifest:
 
 def namespace(name: str) -> Manifest:
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    return Manifest(NAMESPACES, None, name, body, "f.yaml")
+    return Manifest(NAMESPACES, None, name, body, Place("f.yaml"))
 
 
 def configmap(name: str, value: str) -> Manifest:
@@ -163,7 +164,7 @@ async def test_apply_to_a_namespace_that_is_missing_says_how_to_make_it(
 ) -> None:
     body = build(resource, "a", {"spec": {"taskRoles": []}} if resource is FRAMEWORKS else {}).body
     body["metadata"]["namespace"] = "absent"
-    manifest = Manifest(resource, "absent", "a", body, "f.yaml")
+    manifest = Manifest(resource, "absent", "a", body, Place("f.yaml"))
     manifests = (
         Manifests((), (manifest,), ()) if resource is FRAMEWORKS else Manifests((manifest,), (), ())
     )
@@ -201,7 +202,7 @@ async def test_dry_run_says_what_would_change_and_changes_nothing(
 async def test_dry_run_in_a_namespace_of_the_files_says_what_is_not_checked(
     client: KubeClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    inside = Manifest(CONFIGMAPS, "team", "app", configmap("app", "1").body, "f.yaml")
+    inside = Manifest(CONFIGMAPS, "team", "app", configmap("app", "1").body, Place("f.yaml"))
     new = Manifests((namespace("team"), inside), (), ())
     await show_answers(client, new, replaces=False, dry_run="server")
     assert capsys.readouterr().out.splitlines() == [

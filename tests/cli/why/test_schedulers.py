@@ -15,6 +15,7 @@ from framework.kube.resources import Object
 from tests.cli.why.builders import LATER, event, observe
 from tests.support.builders import build_pod_wire
 
+ADVICE = "a scheduler usually answers within a second: check that "
 MESSAGE = "0/1 nodes are available: 1 Insufficient cpu."
 
 
@@ -49,19 +50,9 @@ def test_scheduler_that_says_nothing_is_a_cause_after_some_seconds(
 @pytest.mark.parametrize(
     ("scheduler", "seconds", "text"),
     [
-        (None, 1, "not scheduled yet, for 1 s"),
-        (
-            None,
-            5,
-            "not scheduled yet, for 5 s; a scheduler usually answers within a second: check that "
-            "default-scheduler runs: kubectl get pods -n kube-system",
-        ),
-        (
-            "volcano",
-            9,
-            "not scheduled yet, for 9 s; a scheduler usually answers within a second: check that "
-            "volcano runs: kubectl get pods -n kube-system",
-        ),
+        (None, 1, "1 s"),
+        (None, 5, f"5 s; {ADVICE}default-scheduler runs: kubectl get pods -n kube-system"),
+        ("volcano", 9, f"9 s; {ADVICE}volcano runs: kubectl get pods -n kube-system"),
     ],
 )
 def test_pods_that_are_not_scheduled_yet_are_not_called_healthy(
@@ -70,7 +61,10 @@ def test_pods_that_are_not_scheduled_yet_are_not_called_healthy(
     pods = [build_unbound(index, scheduler, build_age(seconds)) for index in range(2)]
     observation = observe(pods)
     assert find_causes(observation) == ()
-    assert describe_healthy(observation) == f"all 2 Tasks wait to start, but 2 Pods are {text}"
+    assert (
+        describe_healthy(observation)
+        == f"all 2 Tasks wait to start, but 2 Pods are not scheduled yet, for {text}"
+    )
 
 
 def test_pod_that_is_not_scheduled_yet_on_a_local_cluster_lacks_its_kubelet() -> None:
