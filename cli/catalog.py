@@ -48,3 +48,28 @@ SECTIONS: dict[str, dict[str, str]] = {
         "version": "Print the version.",
     },
 }
+_APPLY = (
+    "`framework run FILE` applies the Frameworks of a file and follows them; "
+    "`kubectl apply -f FILE` only applies them"
+)
+MEANT: dict[str, str] = {
+    "apply": _APPLY,
+    "create": _APPLY,
+    "replace": "`framework run --replace FILE` replaces the Frameworks of a file",
+    "edit": "write `kubectl edit framework NAME`",
+    "patch": "write `kubectl patch framework NAME`",
+    "label": "write `kubectl label framework NAME`",
+    "annotate": "write `kubectl annotate framework NAME`",
+    "cp": "write `kubectl cp`; `framework tree NAME -o json` has the names of the Pods",
+    "top": "write `kubectl top pods -l FC_FRAMEWORK_NAME=NAME`",
+    "explain": "write `kubectl explain framework.spec`",
+    "restart": "`framework retry` is for Tasks, `framework run --replace FILE` for a Framework",
+    "list": "write `framework get`",
+    "ls": "write `framework get`",
+    "ps": "write `framework get`, or `framework tree NAME` for Tasks and Pods",
+    "status": "write `framework describe NAME`, or `framework local status` for the local cluster",
+    "up": "write `framework local up`",
+    "down": "write `framework local down`",
+    "help": "write `framework --help`, or `framework COMMAND --help`",
+}
+"""Words of kubectl and other programs that are no commands here, and what to write instead."""

@@ -14,12 +14,13 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from cli.catalog import COMPLETE_VARIABLE, PROGRAM, SECTIONS
+from cli.catalog import COMPLETE_VARIABLE, MEANT, PROGRAM, SECTIONS
 from cli.exitcodes import CliError, ExitCode
 from cli.terminal import print_error, silence
 from framework.api.text import make_printable
 from framework.version import VERSION
 
+_FILE_OPTIONS = frozenset({"-f", "--filename"})
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -48,6 +49,9 @@ class _Program(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand as e:
+            if meant := MEANT.get(e.command_name):
+                text = f"No such command '{e.command_name}': {meant}"
+                raise click.UsageError(text, ctx=ctx) from None
             # Click looks for similar names among the commands that are imported.
             names = self.list_commands(ctx)
             raise click.NoSuchCommand(e.command_name, possibilities=names, ctx=ctx) from None
@@ -111,7 +115,7 @@ class _Program(click.Group):
             raise  # Its message is the help of the group.
         except click.UsageError as e:
             # The message repeats arguments, which a script may have read from a file or a cluster.
-            raise click.UsageError(make_printable(e.format_message()), ctx=e.ctx) from e
+            raise click.UsageError(make_printable(_explain(e)), ctx=e.ctx) from e
         except CliError as e:
             for line in e.lines:
                 print_error(f"error: {line}")
@@ -119,6 +123,19 @@ class _Program(click.Group):
         except KeyboardInterrupt:
             # Nothing was started yet that must be stopped.
             ctx.exit(int(ExitCode.INTERRUPTED))
+
+
+def _explain(error: click.UsageError) -> str:
+    """Return the message; explain the option -f of kubectl."""
+    text = error.format_message()
+    if isinstance(error, click.MissingParameter):
+        return " ".join(text.split())  # Click lists choices in several lines.
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return text
+    names = {param.human_readable_name for param in error.ctx.command.params}
+    if error.option_name in _FILE_OPTIONS and names & {"FILE", "FILE..."}:
+        return f"{text} Write the file without it: {error.ctx.command_path} FILE"
+    return text
 
 
 def _discard_output() -> None:

@@ -11,7 +11,11 @@ from cli.options import cluster_options
 @framework_argument()
 @click.option("--all", "shows_all", is_flag=True, help="All causes, the root cause first.")
 @click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form of it."
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "yaml"]),
+    default="text",
+    help="Form of it.",
 )
 @cluster_options
 def why(name: str, *, shows_all: bool, output: str, cluster: ClusterChoice) -> None:
@@ -21,5 +25,5 @@ def why(name: str, *, shows_all: bool, output: str, cluster: ClusterChoice) -> N
     """
     from cli.why.command import WhyOptions, explain
 
-    options = WhyOptions(name, cluster, shows_all=shows_all, is_json=output == "json")
+    options = WhyOptions(name, cluster, shows_all=shows_all, output=output)
     raise SystemExit(int(explain(options)))

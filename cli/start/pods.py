@@ -65,7 +65,8 @@ def _explain_form(framework: str, text: str) -> str:
         )
     role = text if is_role_name(text) else "worker"
     meant = suggest_tasks(text).partition(" ")[0] or f"{role}/0"
-    return f"{text!r} is not a Task: write it as {meant}"
+    place = "" if "/" in text else f"; the Task comes after the Framework: {framework} ROLE/INDEX"
+    return f"{text!r} is not a Task: write it as {meant}{place}"
 
 
 async def find_pod(

@@ -26,6 +26,7 @@ from cli.steer.targets import (
     title,
 )
 from cli.terminal import print_error, print_line
+from framework.api import constants
 
 _STAYS = "the change stays"
 
@@ -85,6 +86,8 @@ def _explain_sizes(
         roles = {role.name: role.wanted_count for role in gang.spec.task_roles}
         size, note = suggest_size(words, roles)
         written = f"{' '.join(words)!r}: " if words else "names no role: "
+        if words and size.endswith("=N"):
+            note = f"; N is a number of Tasks from 0 to {constants.MAX_TASK_NUMBER}{note}"
         text = f"{written}write `{build_command('scale', name, size)}`{note}"
         found.append(CliError(ExitCode.USAGE, text))
         return ExitCode.USAGE

@@ -45,7 +45,8 @@ def is_word_for(word: str, resource: Resource) -> bool:
 
 def describe_no_name(word: str) -> str:
     """Explain that a word cannot be the name of a Framework."""
-    return f"{word!r} is not a name of a Framework: use 1 to 63 characters of a-z, 0-9 and '-'"
+    text = f"{word!r} is not a name of a Framework: use 1 to 63 characters of a-z, 0-9 and '-'"
+    return f"{text}; write the Framework in front of it: NAME {word}" if "=" in word else text
 
 
 def strip_kind(word: str) -> str:

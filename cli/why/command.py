@@ -10,6 +10,7 @@ from cli.clusterchoice import ClusterChoice
 from cli.exitcodes import ExitCode
 from cli.local import requires_local_cluster
 from cli.loglines.query import KeptLogs
+from cli.printing.yamltext import render_yaml
 from cli.session import (
     explained,
     find_cluster,
@@ -34,7 +35,8 @@ class WhyOptions:
     name: str
     cluster: ClusterChoice = ClusterChoice()  # noqa: RUF009 frozen
     shows_all: bool = False
-    is_json: bool = False
+    output: str = "text"
+    """``text``, ``json`` or ``yaml``."""
 
 
 def explain(options: WhyOptions) -> ExitCode:
@@ -67,12 +69,14 @@ async def _explain(options: WhyOptions, config: KubeConfig) -> ExitCode:
                 commands, SystemClock().now(), is_local=directory is not None
             )
     causes = find_causes(observation)
-    if options.is_json:
-        structure = build_structure(observation, causes)
-        print_document(json.dumps(structure, indent=2) + "\n")
-    else:
+    if options.output == "text":
         for line in render_text(observation, causes, shows_all=options.shows_all):
             print_line(line)
+    else:
+        structure = build_structure(observation, causes)
+        is_json = options.output == "json"
+        text = json.dumps(structure, indent=2) + "\n" if is_json else render_yaml([structure])
+        print_document(text)
     return ExitCode.FAILED if causes else ExitCode.SUCCEEDED
 
 

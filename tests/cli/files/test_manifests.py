@@ -196,9 +196,9 @@ def test_load_manifests_for_a_local_cluster_refuses_volume_claims() -> None:
     with pytest.raises(CliError) as caught:
         load_file("f.yaml", is_local=True)
     remedy = "is not served by a local cluster: use an emptyDir or hostPath volume"
+    volumes = "spec.taskRoles[0].task.pod.spec.volumes[1]"
     assert caught.value.lines == (
-        "f.yaml:13: Framework gang: spec.taskRoles[0].task.pod.spec.volumes[1]."
-        f"persistentVolumeClaim: {remedy}",
+        f"f.yaml:13: Framework gang: {volumes}.persistentVolumeClaim: {remedy}",
         f"f.yaml:17: PersistentVolumeClaim c: kind: PersistentVolumeClaim {remedy}",
     )
     assert len(load_file("f.yaml").supporting) == 1

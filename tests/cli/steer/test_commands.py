@@ -96,6 +96,15 @@ async def test_scale_as_kubectl_writes_it_names_the_command(
     assert f"write `framework scale a {command}`\n" in answer.err
 
 
+@pytest.mark.parametrize("number", ["x", "-1", "99999999999999999999"])
+async def test_scale_to_no_number_of_tasks_names_the_range(
+    cluster: LocalCluster, number: str
+) -> None:
+    answer = await call(cluster, "scale", "a", f"worker={number}")
+    assert (answer.code, answer.out) == (2, "")
+    assert "scale a worker=N`; N is a number of Tasks from 0 to 10000\n" in answer.err
+
+
 async def test_kind_in_front_of_names_is_left_out(cluster: LocalCluster) -> None:
     answer = await call(cluster, "stop", "framework", "a", "b", "--dry-run=client")
     assert (answer.code, answer.out) == (
@@ -133,3 +142,10 @@ async def test_framework_with_the_name_of_the_kind_is_meant(cluster: LocalCluste
     assert (answer.code, answer.out) == (0, f'{KIND} "framework" deleted\n')
     answer = await call(cluster, "get", "frameworks", "-o", "name")
     assert answer.out == f"{KIND}/a\n{KIND}/b\n"
+
+
+async def test_why_as_yaml_has_the_facts_of_json(cluster: LocalCluster) -> None:
+    as_yaml = await call(cluster, "why", "a", "-o", "yaml")
+    as_json = await call(cluster, "why", "a", "-o", "json")
+    assert as_yaml.out.startswith("version: why/v1\n")
+    assert yaml.safe_load(as_yaml.out).keys() == yaml.safe_load(as_json.out).keys()
