@@ -36,7 +36,6 @@ class EventReason(StrEnum):
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     PATHS_REPLACED = "PathsReplaced"
     SECURITY_CONTEXT_IGNORED = "SecurityContextIgnored"
-    NODE_SHUTDOWN = "NodeShutdown"
 
 
 _WARNINGS = frozenset(EventReason) - {
@@ -92,7 +91,7 @@ class EventRecorder:
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {
-                # Unique also after a restart of the kubelet; cut to the length limit of names.
+                # Cut to the length limit of names.
                 "name": f"{metadata['name'][:200]}.{int(now.timestamp() * 1e6):x}{self._count:x}",
                 "namespace": metadata["namespace"],
             },

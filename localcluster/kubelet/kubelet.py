@@ -20,13 +20,12 @@ from localcluster.kubelet.container.machine import Machine
 from localcluster.kubelet.container.process import Namespaces
 from localcluster.kubelet.container.restarts import BackoffBounds
 from localcluster.kubelet.container.sandbox import Isolation, detect_namespaces
-from localcluster.kubelet.events import EventReason, EventRecorder
+from localcluster.kubelet.events import EventRecorder
 from localcluster.kubelet.logs import LogStore
 from localcluster.kubelet.node import build_node, register_node
 from localcluster.kubelet.pod.admission import Bind, Capacity, Leave, Refuse, Run, decide_admission
 from localcluster.kubelet.pod.worker import PodWorker, StopCause
-from localcluster.kubelet.pod.writes import ABANDONED_MESSAGE, PodWrites
-from localcluster.kubelet.volumes.pod_directory import PodDirectory
+from localcluster.kubelet.pod.writes import PodWrites
 from localcluster.network.choice import NetworkChoice, NetworkNeeds, open_network
 from localcluster.network.cluster_names import ClusterNames
 from localcluster.network.pod_network import PodNetwork, Streams
@@ -50,7 +49,6 @@ class Kubelet:
         api_address: str,
         service_account_token: str,
         node_name: str = "local",
-        ca_certificate: bytes = b"",
         network: NetworkChoice = NetworkChoice.AUTO,
         serve_api: Callable[[socket.socket], Awaitable[None]] | None = None,
         isolation: Isolation = Isolation.AUTO,
@@ -65,17 +63,16 @@ class Kubelet:
         Args:
             client: an open client of the API server, with every right.
             clock: for times in statuses.
-            root: directory for the Pods' files and logs; that of an earlier kubelet is used again.
+            root: directory for the Pods' files and logs.
             api_address: address of the API server, for example ``http://127.0.0.1:6443``.
             service_account_token: the token in the service account directory of each Pod.
             node_name: name of the Node object.
-            ca_certificate: ``ca.crt`` of that directory; empty with plain HTTP.
             network: the network of the Pods.
             serve_api: makes the API server listen on another socket, which Pods can reach; None
                 if it runs in another process: Pods then get loopback addresses.
             isolation: how volumes appear at their mountPath.
             logs: the store of logs; by default below ``root``.
-            capacity: extended resources and number of Pods; by default none and any number.
+            capacity: the extended resources; by default none.
             backoff: the crash back-off; by default the real kubelet's.
             random: for the waits of the list-watch.
             on_event: called with each change of a Pod, for progress displays and tests.
@@ -99,8 +96,6 @@ class Kubelet:
         self._random = random or SystemRandom()
         self._on_event = on_event
         self._account = {"token": service_account_token.encode()}
-        if ca_certificate:
-            self._account["ca.crt"] = ca_certificate
         self._events = EventRecorder(client, clock, node_name)
         self._writes = PodWrites(client, clock, self._events, node_name)
         self._fork_server = ForkServerProcess()
@@ -108,7 +103,7 @@ class Kubelet:
         self._workers: dict[str, PodWorker] = {}
         # Pods without a node, because they do not fit.
         self._refused: dict[str, Object] = {}
-        # Pods that have ended here, or whose end is being written: they never run again.
+        # Pods that have ended here: they never run again.
         self._finished: set[str] = set()
         self._deleting: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -293,26 +288,11 @@ class Kubelet:
                 self._take(pod, needs_binding=True)
 
     def _take(self, pod: Object, *, needs_binding: bool) -> None:
-        uid = pod["metadata"]["uid"]
-        if not needs_binding and self._was_begun(pod):
-            self._finished.add(uid)
-            self._events.record(pod, EventReason.NODE_SHUTDOWN, ABANDONED_MESSAGE)
-            self._spawn(self._abandon(pod), "abandon", pod)
-            return
-        worker = PodWorker(pod, self._get_machine())
-        self._workers[uid] = worker
-        self._spawn(self._run_pod(worker, needs_binding=needs_binding), "pod", pod)
-
-    def _was_begun(self, pod: Object) -> bool:
-        """Return whether an earlier kubelet may have started processes of the Pod."""
-        status = pod.get("status") or {}
-        begun = status.get("startTime") or status.get("podIP")
-        return bool(begun) or PodDirectory(self._root, pod["metadata"]["uid"]).exists
-
-    def _get_machine(self) -> Machine:
         if self._machine is None:
             raise RuntimeError("Pods are seen before the kubelet runs")
-        return self._machine
+        worker = PodWorker(pod, self._machine)
+        self._workers[worker.uid] = worker
+        self._spawn(self._run_pod(worker, needs_binding=needs_binding), "pod", pod)
 
     # --- What is done with a Pod ----------------------------------------------------------------
 
@@ -322,8 +302,9 @@ class Kubelet:
             # The refusal may be caused by our own first request, whose answer was lost.
             if not is_bound and worker.pod["spec"].get("nodeName") != self.node_name:
                 return
-            await worker.run()
+            # Also after a failure, because a second run would start its processes again.
             self._finished.add(worker.uid)
+            await worker.run()
         finally:
             del self._workers[worker.uid]
             self._retry_refused()
@@ -334,10 +315,6 @@ class Kubelet:
         """Try the Pods again that did not fit."""
         for pod in list(self._refused.values()):
             self._see(pod)
-
-    async def _abandon(self, pod: Object) -> None:
-        await self._writes.abandon(pod)
-        await asyncio.to_thread(PodDirectory(self._root, pod["metadata"]["uid"]).remove)
 
     def _finish_deletion(self, pod: Object) -> None:
         """Delete a Pod that no longer runs from the API."""

@@ -9,25 +9,23 @@ import platform
 from datetime import datetime
 
 from framework.kube.client import KubeClient
-from framework.kube.errors import AlreadyExistsError
 from framework.kube.resources import NODES, Object
 from localcluster.kubelet.container.machine import HOST_IP
 from localcluster.kubelet.pod.admission import Capacity
 from localcluster.kubelet.pod.writes import persist
 from localcluster.kubelet.status import format_time
 
-# Maximum of Pods by default: enough for the largest gang.
+# Not enforced; enough for the largest gang.
 _MAX_PODS = 10000
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 def build_node(name: str, capacity: Capacity, now: datetime) -> Object:
     """Build the Node with the resources of this machine."""
-    max_pods = _MAX_PODS if capacity.max_pods is None else capacity.max_pods
     resources = {
         "cpu": str(os.cpu_count() or 1),
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') // 1024}Ki",
-        "pods": str(max_pods),
+        "pods": str(_MAX_PODS),
         **{resource: str(count) for resource, count in capacity.extended.items()},
     }
     stamp = format_time(now)
@@ -61,15 +59,11 @@ def build_node(name: str, capacity: Capacity, now: datetime) -> Object:
 
 
 async def register_node(client: KubeClient, node: Object) -> None:
-    """Create the Node, or update the Node of an earlier kubelet."""
+    """Create the Node, then write its status."""
     name = node["metadata"]["name"]
 
     async def create() -> None:
-        # ``report`` writes the status in both cases.
-        try:
-            await client.create(NODES, None, node)
-        except AlreadyExistsError:
-            return
+        await client.create(NODES, None, node)
 
     async def report() -> None:
         await client.patch(NODES, None, name, {"status": node["status"]}, subresource="status")

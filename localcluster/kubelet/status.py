@@ -129,8 +129,6 @@ class PodView:
     """Message of the Pod, if it failed as a whole."""
     init_over: bool = False
     """Whether main containers have been started; init containers no longer count."""
-    readiness_gates: tuple[str, ...] = ()
-    """Types of further conditions of readiness."""
     former_conditions: Sequence[Object] = field(default_factory=tuple)
     """The conditions that were written last, for their transition times."""
 
@@ -226,44 +224,6 @@ def _build_state(state: ContainerState) -> Object:
             assert_never(state)
 
 
-def build_abandoned_status(pod: Object, message: str, now: datetime) -> Object:
-    """Build the status of a Pod whose processes ended with an earlier kubelet.
-
-    The ends of its containers are unknown. A container whose status has no end gets the exit code
-    and the reason that a kubelet writes in this case.
-    """
-    status = pod.get("status") or {}
-    stamp = format_time(now)
-    ended: Object = {
-        "exitCode": 137,
-        "reason": "ContainerStatusUnknown",
-        "message": "The container could not be located when the pod was terminated",
-        "startedAt": None,
-        "finishedAt": stamp,
-    }
-    lists: Object = {}
-    for field_name in ("initContainerStatuses", "containerStatuses"):
-        lists[field_name] = [
-            container
-            if "terminated" in (container.get("state") or {})
-            else {**container, "state": {"terminated": ended}, "ready": False, "started": False}
-            for container in status.get(field_name) or ()
-        ] or None
-    conditions = [
-        _date(_condition(c["type"], ok=False, reason="PodFailed"), c, now)
-        if c.get("type") in {"Ready", "ContainersReady"}
-        else c
-        for c in status.get("conditions") or ()
-    ]
-    failure = {"phase": "Failed", "reason": "NodeShutdown", "message": message}
-    return {
-        **failure,
-        "startTime": status.get("startTime") or stamp,
-        "conditions": conditions,
-        **lists,
-    }
-
-
 def _build_conditions(view: PodView, phase: str, now: datetime) -> list[Object]:
     fresh = {
         "PodReadyToStartContainers": _condition(
@@ -273,7 +233,7 @@ def _build_conditions(view: PodView, phase: str, now: datetime) -> list[Object]:
         "ContainersReady": _build_containers_ready(view, phase),
         "PodScheduled": _condition("PodScheduled", ok=True),
     }
-    fresh["Ready"] = _build_ready(view, fresh["ContainersReady"])
+    fresh["Ready"] = {**fresh["ContainersReady"], "type": "Ready"}
     former = {c.get("type"): c for c in view.former_conditions}
     merged = [_date(fresh[name], former.get(name), now) for name in _CONDITION_TYPES]
     return merged + [c for name, c in former.items() if name not in fresh]
@@ -312,17 +272,6 @@ def _build_containers_ready(view: PodView, phase: str) -> Object:
         return _condition("ContainersReady", ok=True)
     message = f"containers with unready status: [{' '.join(unready)}]"
     return _condition("ContainersReady", ok=False, reason="ContainersNotReady", message=message)
-
-
-def _build_ready(view: PodView, containers_ready: Object) -> Object:
-    if containers_ready["status"] != "True":
-        return {**containers_ready, "type": "Ready"}
-    true = {c.get("type") for c in view.former_conditions if c.get("status") == "True"}
-    missing = [gate for gate in view.readiness_gates if gate not in true]
-    if not missing:
-        return _condition("Ready", ok=True)
-    message = f'the status of pod readiness gate "{missing[0]}" is not "True"'
-    return _condition("Ready", ok=False, reason="ReadinessGatesNotReady", message=message)
 
 
 def _names(views: Iterable[ContainerView]) -> list[str]:

@@ -90,10 +90,9 @@ class Machine:
     def build_cluster_environment(self, api_address: str) -> dict[str, str]:
         """Build the variables by which in-cluster clients find the API server."""
         address = urlsplit(api_address)
-        port = address.port or (443 if address.scheme == "https" else 80)
         return {
-            "KUBERNETES_SERVICE_HOST": address.hostname or HOST_IP,
-            "KUBERNETES_SERVICE_PORT": str(port),
+            "KUBERNETES_SERVICE_HOST": str(address.hostname),
+            "KUBERNETES_SERVICE_PORT": str(address.port),
         }
 
     def build_agent_environment(self, api_address: str, termination_log: str) -> dict[str, str]:

@@ -1,8 +1,7 @@
 """Decides which Pods this node takes. Pure.
 
 cpu and memory are not counted, because the machine is the user's and a gang that fits tightly
-should start; extended resources (``nvidia.com/gpu``) are, and so is the number of Pods if a maximum
-is set.
+should start; extended resources (``nvidia.com/gpu``) are.
 """
 
 import math
@@ -51,7 +50,6 @@ class Capacity:
 
     extended: Mapping[str, int]
     """Extended resources, for example ``nvidia.com/gpu``."""
-    max_pods: int | None = None
 
 
 def decide_admission(
@@ -80,8 +78,6 @@ def decide_admission(
 
 
 def _find_shortage(pod: Object, capacity: Capacity, running: list[Object]) -> str | None:
-    if capacity.max_pods is not None and len(running) >= capacity.max_pods:
-        return "1 Too many pods"
     for resource, wanted in sorted(count_extended(pod).items()):
         used = sum(count_extended(other).get(resource, 0) for other in running)
         offered = capacity.extended.get(resource, 0)

@@ -308,7 +308,6 @@ class PodWorker:
         failure = None if self._cause is None else _FAILURES.get(self._cause)
         is_failed = failure is not None and self._has_stopped
         reason, message = failure if failure is not None and is_failed else ("", "")
-        gates = self.pod["spec"].get("readinessGates") or ()
         return PodView(
             containers=tuple(runner.view for runner in self._runners),
             host_ip=HOST_IP,
@@ -319,7 +318,6 @@ class PodWorker:
             reason=reason,
             message=message,
             init_over=self._init_over,
-            readiness_gates=tuple(gate["conditionType"] for gate in gates),
             former_conditions=(*self._conditions, *foreign),
         )
 

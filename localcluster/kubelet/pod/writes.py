@@ -1,4 +1,4 @@
-"""Writes about a Pod besides its running status: binding, refusal, end, deletion.
+"""Writes about a Pod besides its running status: binding, refusal, deletion.
 
 Each write is repeated until the API server has carried it out, or has refused it for good.
 """
@@ -13,11 +13,9 @@ from framework.kube.client import KubeClient
 from framework.kube.errors import ConflictError, KubeError, NotFoundError
 from framework.kube.resources import PODS, Object, Resource
 from localcluster.kubelet.events import EventReason, EventRecorder
-from localcluster.kubelet.status import build_abandoned_status, format_time
+from localcluster.kubelet.status import format_time
 
 logger = logging.getLogger(__name__)
-
-ABANDONED_MESSAGE = "The local cluster was restarted; the Pod's processes ended with it."
 
 
 async def persist(send: Callable[[], Awaitable[object]], **context: object) -> bool:
@@ -37,7 +35,7 @@ async def persist(send: Callable[[], Awaitable[object]], **context: object) -> b
 
 
 class PodWrites:
-    """Binds, refuses, fails and deletes Pods."""
+    """Binds, refuses and deletes Pods."""
 
     def __init__(
         self, client: KubeClient, clock: Clock, events: EventRecorder, node_name: str
@@ -86,13 +84,14 @@ class PodWrites:
         condition["lastTransitionTime"] = format_time(self._clock.now())
         others = [c for c in old if c.get("type") != "PodScheduled"]
         self._events.record(pod, EventReason.FAILED_SCHEDULING, message)
-        await self._patch_status(pod, {"phase": "Pending", "conditions": [*others, condition]})
+        status = {"phase": "Pending", "conditions": [*others, condition]}
+        patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
+        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
 
-    async def abandon(self, pod: Object) -> None:
-        """Fail a Pod whose processes ended with an earlier kubelet."""
-        await self._patch_status(
-            pod, build_abandoned_status(pod, ABANDONED_MESSAGE, self._clock.now())
-        )
+        async def send() -> None:
+            await self._client.patch(PODS, namespace, name, patch, subresource="status")
+
+        await persist(send, pod=name, write="status")
 
     async def delete(self, pod: Object) -> None:
         """Delete a Pod without processes from the API."""
@@ -112,14 +111,3 @@ class PodWrites:
                 return
 
         await persist(send, pod=metadata["name"], write="deletion")
-
-    async def _patch_status(self, pod: Object, status: Object) -> None:
-        metadata = pod["metadata"]
-        patch = {"metadata": {"uid": metadata["uid"]}, "status": status}
-
-        async def send() -> None:
-            await self._client.patch(
-                PODS, metadata["namespace"], metadata["name"], patch, subresource="status"
-            )
-
-        await persist(send, pod=metadata["name"], write="status")

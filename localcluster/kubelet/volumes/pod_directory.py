@@ -34,13 +34,8 @@ class PodDirectory:
         # Always empty on the host: each container mounts its root over it, in its own namespace.
         self.private_root = self.path / "root"
 
-    @property
-    def exists(self) -> bool:
-        """Return whether a kubelet has begun to run this Pod."""
-        return self.path.exists()
-
     def make(self, name_files: Mapping[str, str]) -> None:
-        """Make the directory; from now on ``exists`` returns True."""
+        """Make the directory."""
         for directory in (self.volumes, self.private_root):
             directory.mkdir(parents=True, exist_ok=True)
         # It contains tokens and Secrets, so only the user of the kubelet may read it.

@@ -84,7 +84,7 @@ def plan_volumes(
     Args:
         facts: the Pod.
         sources: the objects that ``list_volume_references`` lists.
-        account: files of the service account: ``token``, ``namespace`` and, with TLS, ``ca.crt``.
+        account: files of the service account: ``token`` and ``namespace``.
 
     Raises:
         FieldError: a volume cannot be made.

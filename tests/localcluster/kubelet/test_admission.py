@@ -69,11 +69,6 @@ def test_decide_admission_extended_resources_are_shared_out() -> None:
     assert isinstance(decide_admission(too_much, "local", capacity, running), Refuse)
 
 
-def test_decide_admission_node_full_refuses() -> None:
-    decision = decide_admission(build(), "local", Capacity({}, max_pods=1), [build()])
-    assert decision == Refuse("0/1 nodes are available: 1 Too many pods.")
-
-
 def test_count_extended_init_containers_run_one_by_one() -> None:
     pod = build({"x.io/a": "1"}, {"x.io/a": "1", "cpu": "3"})
     pod["spec"]["initContainers"] = [

@@ -29,16 +29,11 @@ def is_bound(pod: Object) -> bool:
 
 
 async def test_kubelet_node_is_registered_and_ready(tmp_path: Path) -> None:
-    capacity = Capacity(extended={"nvidia.com/gpu": 2}, max_pods=7)
-    async with serve() as served:
-        async with run_node(served, tmp_path, capacity=capacity):
-            node = await served.client.get(NODES, None, "local")
-        # A second kubelet takes the Node over.
-        async with run_node(served, tmp_path):
-            again = await served.client.get(NODES, None, "local")
-    assert node["status"]["allocatable"]["nvidia.com/gpu"] == "2"
-    assert node["status"]["allocatable"]["pods"] == "7"
-    ready = next(c for c in again["status"]["conditions"] if c["type"] == "Ready")
+    capacity = Capacity(extended={"nvidia.com/gpu": 2})
+    async with open_node(tmp_path, capacity=capacity) as node:
+        registered = await node.client.get(NODES, None, "local")
+    assert registered["status"]["allocatable"]["nvidia.com/gpu"] == "2"
+    ready = next(c for c in registered["status"]["conditions"] if c["type"] == "Ready")
     assert ready["status"] == "True"
 
 
@@ -84,53 +79,6 @@ async def test_kubelet_stop_ends_pods_and_fails_them(
         pod = await served.client.get(PODS, "default", "p")
     assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "NodeShutdown")
     assert find_container(pod)["state"]["terminated"]["exitCode"] == 143
-
-
-async def test_kubelet_restarted_pod_begun_before_is_failed_and_not_run_again(
-    tmp_path: Path,
-) -> None:
-    async with serve() as served:
-        first = Node(served, tmp_path)
-        running = asyncio.create_task(first.kubelet.run())
-        await first.kubelet.synced.wait()
-        await first.create(build_pod("p", build_container("sleep 600")))
-        await first.wait_for_phase("p", "Running")
-        # Without a last word, as when it is killed.
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        before = await served.client.get(PODS, "default", "p")
-
-        async with run_node(served, tmp_path) as second:
-            pod = await second.wait_for_phase("p", "Failed")
-            logs = second.kubelet.logs.list_kept("default", {})
-            await second.delete("p")
-            await second.wait_until_deleted("p")
-
-    assert before["status"]["phase"] == "Running"
-    assert pod["status"]["reason"] == "NodeShutdown"
-    assert find_container(pod)["state"]["terminated"]["exitCode"] == 137
-    assert [log.container for log in logs] == ["main"]
-
-
-async def test_kubelet_restarted_pod_deleted_before_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with serve() as served:
-        async with run_node(served, tmp_path) as first:
-            await first.create(build_pod("p", build_container("sleep 600")))
-            await first.wait_for_phase("p", "Running")
-            monkeypatch.setattr(first.kubelet._writes, "delete", ignore)
-            await first.delete("p")
-            await first.wait_for("p", lambda pod: "deletionTimestamp" in pod["metadata"])
-            await asyncio.gather(*first.kubelet._tasks)
-        assert (await served.client.get(PODS, "default", "p"))["metadata"]["deletionTimestamp"]
-        async with run_node(served, tmp_path) as second:
-            await second.wait_until_deleted("p")
-
-
-async def ignore(pod: Object) -> None:
-    """Lose a request."""
-    del pod
 
 
 async def test_kubelet_logs_outlive_their_pod(node: Node) -> None:

@@ -12,7 +12,6 @@ from localcluster.kubelet.status import (
     Running,
     Terminated,
     Waiting,
-    build_abandoned_status,
     build_container_status,
     build_status,
     compute_phase,
@@ -109,15 +108,6 @@ def test_build_status_succeeded_pod_is_completed() -> None:
     assert (ready["status"], ready["reason"]) == ("False", "PodCompleted")
 
 
-def test_build_status_pod_is_not_ready_before_its_readiness_gates() -> None:
-    gate = {"type": "x.io/gate", "status": "False"}
-    conditions = list_conditions(
-        build(READY, readiness_gates=("x.io/gate",), former_conditions=[gate])
-    )
-    assert conditions["Ready"]["reason"] == "ReadinessGatesNotReady"
-    assert conditions["x.io/gate"] == gate
-
-
 def test_build_status_failed_pod_has_its_reason() -> None:
     ending: Object = {"is_failed": True, "has_stopped": True, "reason": "DeadlineExceeded"}
     status = build_status(build(view(ended(143)), message="m", **ending), NOW)
@@ -148,23 +138,3 @@ def test_container_view_init_container_is_ready_once_it_succeeded() -> None:
     assert view(ended(0), is_init=True).counts_as_ready
     assert not view(ended(1), is_init=True).counts_as_ready
     assert not view(ended(0)).counts_as_ready
-
-
-def test_build_abandoned_status_keeps_ended_containers() -> None:
-    conditions = [
-        {"type": "Ready", "status": "True", "lastTransitionTime": "x"},
-        {"type": "PodScheduled", "status": "True", "lastTransitionTime": "y"},
-    ]
-    former = {
-        "startTime": STAMP,
-        "conditions": conditions,
-        "initContainerStatuses": [{"name": "i", "state": {"terminated": {"exitCode": 0}}}],
-        "containerStatuses": [{"name": "m", "state": {"running": {}}, "ready": True}],
-    }
-    status = build_abandoned_status({"status": former}, "gone", NOW)
-    assert (status["phase"], status["reason"]) == ("Failed", "NodeShutdown")
-    assert status["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
-    (main,) = status["containerStatuses"]
-    assert main["state"]["terminated"]["exitCode"] == 137
-    assert main["ready"] is False
-    assert [c["status"] for c in status["conditions"]] == ["False", "True"]

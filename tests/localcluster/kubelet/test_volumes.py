@@ -168,7 +168,7 @@ def test_plan_mounts_unknown_volume_raises() -> None:
 
 def test_pod_directory_volumes_are_written_with_their_modes(tmp_path: Path) -> None:
     directory = PodDirectory(tmp_path, "u")
-    assert not directory.exists
+    assert not directory.path.exists()
     directory.make({})
     volumes: dict[str, Volume] = {
         "v": DirectoryVolume(),
@@ -182,7 +182,7 @@ def test_pod_directory_volumes_are_written_with_their_modes(tmp_path: Path) -> N
     assert (directory.volumes / "v").stat().st_mode & 0o777 == 0o777
     assert directory.path.stat().st_mode & 0o777 == 0o700
     directory.remove()
-    assert not directory.exists
+    assert not directory.path.exists()
 
 
 @pytest.fixture
