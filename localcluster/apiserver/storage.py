@@ -12,22 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from framework.clock import Clock, UidSource
+from localcluster.apiserver.bodies.patches import apply_patch
 from localcluster.apiserver.engine import selectors, writes
 from localcluster.apiserver.engine.binding import bind_pod
 from localcluster.apiserver.engine.collection import Collector
 from localcluster.apiserver.engine.deletion import Deleter
 from localcluster.apiserver.engine.history import Watch, WatchEvent
-from localcluster.apiserver.engine.patching import apply_patch
-from localcluster.apiserver.engine.root_certificate import RootCertificate
 from localcluster.apiserver.engine.selectors import Selector
 from localcluster.apiserver.engine.state import State
 from localcluster.apiserver.kinds.strategies import Strategies
 from localcluster.apiserver.model import errors, objects
-from localcluster.apiserver.model.builtins import (
-    BUILTIN_TYPES,
-    CONFIG_MAPS,
-    NAMESPACES,
-)
+from localcluster.apiserver.model.builtins import BUILTIN_TYPES, CONFIG_MAPS, NAMESPACES
 from localcluster.apiserver.model.errors import Object, StatusError
 from localcluster.apiserver.model.options import DeleteOptions, WriteOptions
 from localcluster.apiserver.model.registry import Registry, ResourceType
@@ -45,6 +40,7 @@ __all__ = [
 ]
 
 INITIAL_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+ROOT_CERTIFICATE_NAME = "kube-root-ca.crt"
 HISTORY_LIMIT = 10_000
 _NOTHING_SELECTED = Selector()
 _DEFAULT_DELETE = DeleteOptions()
@@ -74,7 +70,8 @@ class Storage:
     ) -> None:
         """Start with the namespaces that every cluster has.
 
-        Every namespace gets the ``root_certificate``, if it is not None, in a ConfigMap.
+        Every new namespace gets the ``root_certificate``, if it is not None, in a ConfigMap that
+        projected volumes of service accounts read.
         """
         self.registry = Registry(BUILTIN_TYPES)
         self._state = State(clock, uids, self.registry, history_limit)
@@ -82,14 +79,9 @@ class Storage:
         self._deleter = Deleter(self._state)
         self._strategies = Strategies(self._state)
         self._collector = Collector(self._state, self._deleter, self._strategies.of)
-        self._root_certificate: RootCertificate | None = None
-        if root_certificate is not None:
-            self._root_certificate = RootCertificate(
-                self._state, self._writer, self._strategies.of(CONFIG_MAPS), root_certificate
-            )
+        self._root_certificate = root_certificate
         for name in INITIAL_NAMESPACES:
             self.create(NAMESPACES, None, {"metadata": {"name": name}})
-        self.collect_garbage()
 
     @property
     def resource_version(self) -> int:
@@ -111,6 +103,12 @@ class Storage:
         options = options or WriteOptions()
         strategy = self._strategies.of(rt)
         created = self._writer.create(strategy, namespace, body, options)
+        if rt is NAMESPACES and self._root_certificate is not None and not options.dry_run:
+            published = {
+                "metadata": {"name": ROOT_CERTIFICATE_NAME},
+                "data": {"ca.crt": self._root_certificate},
+            }
+            self.create(CONFIG_MAPS, created["metadata"]["name"], published)
         return _copy(created)
 
     def create_subresource(
@@ -277,7 +275,7 @@ class Storage:
         return watch
 
     def collect_garbage(self) -> int:
-        """Collect and publish the certificate until nothing is due; return the number of writes."""
+        """Collect until nothing is due; return the number of writes."""
         before = self.resource_version
         while self.collect_garbage_once():
             pass
@@ -285,16 +283,12 @@ class Storage:
 
     def collect_garbage_once(self) -> bool:
         """Do a step of collection; return whether it wrote."""
-        if self._collector.step():
-            return True
-        return self._root_certificate is not None and self._root_certificate.step()
+        return self._collector.step()
 
     @property
     def has_garbage(self) -> bool:
         """Return whether a step of collection has an object to check."""
-        if self._state.collection_queue:
-            return True
-        return self._root_certificate is not None and self._root_certificate.is_due
+        return bool(self._state.collection_queue)
 
 
 def _copy(obj: Object) -> Object:

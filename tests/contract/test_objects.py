@@ -158,14 +158,6 @@ async def test_replace_without_a_version_overwrites(api: Api) -> None:
     assert replaced["data"] == {"a": "2"}
 
 
-async def test_replace_of_a_missing_lease_creates_it(api: Api) -> None:
-    body = {"metadata": {"name": "one"}, "spec": {"holderIdentity": "a"}}
-    created = (await api.replace("leases", body)).ok()
-    taken = {**created, "spec": {"holderIdentity": "b", "leaseDurationSeconds": 6}}
-    assert created["spec"] == body["spec"]
-    assert (await api.replace("leases", taken)).ok()["spec"] == taken["spec"]
-
-
 async def test_replace_that_changes_nothing_keeps_the_version(api: Api) -> None:
     body = (await api.create("configmaps", config_map("one", {"a": "1"}))).ok()
     replaced = (await api.replace("configmaps", body)).ok()

@@ -2,10 +2,11 @@
 
 import asyncio
 
-from localcluster.apiserver.bodies.strategic import apply_strategic_patch
+from localcluster.apiserver.bodies.patches import STRATEGIC_MERGE_PATCH, apply_patch
 from localcluster.apiserver.bodies.wire import DecodeError, Decoder
 from localcluster.apiserver.engine.selectors import parse_label_selector
 from localcluster.apiserver.front.payloads import decode_object, decode_patch
+from localcluster.apiserver.model import builtins
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.network.cluster_names import ClusterNames
 from localcluster.network.name_server import NameServer
@@ -24,8 +25,7 @@ def _decode_json(body: bytes) -> object:
 
 
 def _patch(body: bytes) -> object:
-    patch, _ = decode_patch(body, "application/strategic-merge-patch+json")
-    return apply_strategic_patch("Pod", PODS[0], patch)
+    return apply_patch(builtins.PODS, PODS[0], decode_patch(body), STRATEGIC_MERGE_PATCH)
 
 
 def _select(text: str) -> object:

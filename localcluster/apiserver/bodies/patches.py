@@ -1,19 +1,45 @@
-"""JSON Patch (RFC 6902) and JSON Merge Patch (RFC 7386), on copies.
+"""PATCH in its three forms: JSON (RFC 6902), merge (RFC 7386) and strategic merge, on copies.
 
-The strategic merge patch is in ``strategic``.
+There is no server-side apply: its content type is answered with 415.
 """
 
 from typing import Any
 
+from localcluster.apiserver.bodies.strategic import apply_strategic_patch
 from localcluster.apiserver.model import errors
 from localcluster.apiserver.model.errors import Object
 from localcluster.apiserver.model.objects import copy_json
+from localcluster.apiserver.model.registry import ResourceType
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 MAX_OPERATIONS = 10_000
+
+
+def apply_patch(rt: ResourceType, old: Object, patch: Any, content_type: str) -> Any:
+    """Return an object with a patch applied.
+
+    Raises:
+        StatusError: 400 or 422 for a bad patch, 415 for an unknown content type.
+    """
+    form = content_type.partition(";")[0].strip()
+    known = [JSON_PATCH, MERGE_PATCH]
+    if rt.wire_type is not None:
+        known.append(STRATEGIC_MERGE_PATCH)
+    if form not in known:
+        message = "the body of the request was in an unknown format - accepted media types include"
+        raise errors.unsupported_media_type(f"{message}: {', '.join(known)}")
+    if form == JSON_PATCH:
+        return apply_json_patch(old, patch)
+    if not isinstance(patch, dict):
+        raise errors.bad_request("error decoding patch: a patch of this type is an object")
+    if form == MERGE_PATCH:
+        return apply_merge_patch(old, patch)
+    patched = apply_strategic_patch(str(rt.wire_type), old, patch)
+    # The API server patches a typed object here, which has a kind of its own.
+    return {**patched, "apiVersion": rt.api_version, "kind": rt.kind}
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:

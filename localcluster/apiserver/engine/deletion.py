@@ -51,22 +51,10 @@ class Deleter:
         if objects.is_terminating(obj):
             return obj
         finalizers = objects.without_items(objects.finalizers_of(obj), CRD_FINALIZER)
-        conditions = list(objects.get_path(obj, "status", "conditions") or ())
         now = objects.format_time(self._state.clock.now())
-        conditions.append(
-            {
-                "type": "Terminating",
-                "status": "True",
-                "lastTransitionTime": now,
-                "reason": "InstanceDeletionPending",
-                "message": "CustomResourceDefinition marked for deletion; CustomResource deletion "
-                "will begin soon",
-            }
-        )
         held = objects.with_metadata(
             obj, deletionTimestamp=now, finalizers=[*finalizers, CRD_FINALIZER]
         )
-        held = objects.with_path(held, conditions, "status", "conditions")
         return self._write(rt, key, held, options)
 
     def _decide(

@@ -4,7 +4,6 @@ The order of the checks is kube-apiserver's: decode, defaults, namespace, prepar
 metadata rules, validation, then the write.
 """
 
-import json
 from typing import Any
 
 from localcluster.apiserver.bodies import reading
@@ -118,18 +117,19 @@ class Writer:
     ) -> Object:
         """Replace an object, or one subresource of it; return it as stored."""
         rt = strategy.rt
-        if rt.creates_on_update and not subresource and self._state.find(rt.key, key) is None:
-            return self.create(strategy, key[0] or None, body, options)
         old = self.find(rt, key)
         new = reading.read_body(rt, body, options)
         _check_identity(rt, key, new)
         uid = new["metadata"].get("uid")
         if uid and uid != old["metadata"]["uid"]:
-            raise uid_conflict(rt, key, uid, old["metadata"]["uid"])
+            why = f"UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
+            raise errors.conflict(rt, key[1], f"Precondition failed: {why}")
         version = new["metadata"].get("resourceVersion")
         if not version or version == "0":
             if not rt.allows_unconditional_update:
-                raise _version_required(rt, key[1])
+                detail = "must be specified for an update"
+                cause = errors.invalid_value("metadata.resourceVersion", 0, detail)
+                raise errors.invalid(rt, key[1], [cause])
             new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         return self.replace(strategy, old, new, options, subresource)
 
@@ -194,7 +194,7 @@ class Writer:
         self, rt: ResourceType, key: ObjectKey, old: Object, new: Object, *, dry_run: bool
     ) -> Object:
         """Write a checked change; nothing if equal, a removal if no finalizer is left."""
-        if is_same(old, new):
+        if objects.is_same_json(old, new):
             return old
         if may_go(old, new):
             if not dry_run:
@@ -214,11 +214,6 @@ _SERVER_FIELDS = (
 )
 
 
-def is_same(old: Object, new: Object) -> bool:
-    """Return whether two objects are equal as JSON; for Python, 1, 1.0 and True are equal."""
-    return new == old and json.dumps(new, sort_keys=True) == json.dumps(old, sort_keys=True)
-
-
 def may_go(old: Object, new: Object) -> bool:
     """Return whether a change removes the last finalizers of an object that waits only for them."""
     if objects.finalizers_of(new) or not objects.is_terminating(old):
@@ -233,17 +228,6 @@ def get_namespace_finalizers(obj: Object) -> list[str]:
     if obj.get("kind") != "Namespace" or obj.get("apiVersion") != "v1":
         return []
     return list(objects.get_path(obj, "spec", "finalizers") or ())
-
-
-def uid_conflict(rt: ResourceType, key: ObjectKey, given: str, actual: str) -> errors.StatusError:
-    """Return 409: the request is for another object of this name."""
-    place = "/".join(part for part in ("/registry", rt.group, rt.plural, *key) if part)
-    why = (
-        f"StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, "
-        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in object "
-        f"meta: {actual}"
-    )
-    return errors.conflict(rt, key[1], why)
 
 
 def _check_identity(rt: ResourceType, key: ObjectKey, new: Object) -> None:
@@ -273,21 +257,6 @@ def _namespace_terminating(rt: ResourceType, name: str, namespace: str) -> error
     error = errors.forbidden(rt, name, why)
     text = f"namespace {namespace} is being terminated"
     error.causes = [errors.Cause("NamespaceTerminating", "metadata.namespace", text)]
-    return error
-
-
-def _version_required(rt: ResourceType, name: str) -> errors.StatusError:
-    cause = errors.Cause(
-        "FieldValueInvalid",
-        "metadata.resourceVersion",
-        "Invalid value: 0: must be specified for an update",
-    )
-    error = errors.invalid(rt, name, [cause])
-    # The real server does not know the kind here, and names the resource instead.
-    error.message = error.message.replace(
-        errors.qualified_kind(rt), errors.qualified_resource(rt), 1
-    )
-    error.details = {**(error.details or {}), "kind": rt.plural}
     return error
 
 

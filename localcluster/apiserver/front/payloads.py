@@ -4,11 +4,6 @@ from typing import Any
 
 import msgspec
 
-from localcluster.apiserver.bodies.patches import (
-    JSON_PATCH,
-    MERGE_PATCH,
-    STRATEGIC_MERGE_PATCH,
-)
 from localcluster.apiserver.model.errors import (
     Object,
     StatusError,
@@ -22,7 +17,6 @@ MAX_BODY_BYTES = 3 * 1024 * 1024
 _JSON = "application/json"
 # Sent by `kubectl create KIND` and `kubectl auth can-i`; all other commands send JSON.
 _PROTOBUF = "application/vnd.kubernetes.protobuf"
-_PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
 
 
 def decode_object(body: bytes, content_type: str, kind: str) -> Object:
@@ -55,25 +49,16 @@ def decode_object(body: bytes, content_type: str, kind: str) -> Object:
     return decoded
 
 
-def decode_patch(body: bytes, content_type: str) -> tuple[Any, str]:
-    """Return a patch and its type.
+def decode_patch(body: bytes) -> Any:
+    """Return a patch of any form.
 
     Raises:
-        StatusError: 400, it cannot be read; 415, it is of a type that is no patch.
+        StatusError: 400, it cannot be read.
     """
-    media = media_name(content_type)
-    if media not in _PATCHES:
-        raise unsupported_media_type(
-            "the body of the request was in an unknown format - accepted media types include: "
-            + ", ".join(_PATCHES)
-        )
     try:
-        patch = _decode(body)
+        return _decode(body)
     except ValueError as error:
         raise bad_request(f"error decoding patch: {error}") from error
-    if media != JSON_PATCH and not isinstance(patch, dict):
-        raise bad_request("error decoding patch: json: a patch of this type is an object")
-    return patch, media
 
 
 def body_too_large() -> StatusError:

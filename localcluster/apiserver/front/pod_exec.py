@@ -12,13 +12,14 @@ import os
 import pty
 import struct
 import termios
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from aiohttp import WSMsgType, web
 
 from localcluster.apiserver.front.pod_logs import choose_container
+from localcluster.apiserver.front.pods import RunningPods
 from localcluster.apiserver.front.targets import read_flag
 from localcluster.apiserver.front.websockets import (
     DescriptorBudget,
@@ -38,20 +39,6 @@ _DESCRIPTORS = 8
 """Descriptors of a command: the WebSocket, three pipes of two ends, and one for the process."""
 
 
-class PodCommands(Protocol):
-    """Runs commands in containers."""
-
-    async def run_command(self, uid: str, container: str, argv: Sequence[str], stdio: Stdio) -> int:
-        """Run a command in a container of the Pod with this UID and return its exit code.
-
-        A cancelled call leaves nothing running.
-
-        Raises:
-            StartError: the container does not run, or it has no such program.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Call:
     """One request."""
@@ -65,7 +52,7 @@ class _Call:
 
 async def serve_command(
     request: web.Request,
-    commands: PodCommands | None,
+    commands: RunningPods | None,
     pod: dict[str, Any],
     budget: DescriptorBudget,
 ) -> web.StreamResponse:
@@ -124,7 +111,7 @@ class _Session:
         self._input: asyncio.StreamWriter | None = None
         self._outputs: list[tuple[int, int]] = []
 
-    async def run(self, commands: PodCommands) -> Object:
+    async def run(self, commands: RunningPods) -> Object:
         """Run to the end; return the Status for the client."""
         call = self._call
         with contextlib.ExitStack() as theirs:

@@ -12,10 +12,11 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from aiohttp import WSMsgType, web
 
+from localcluster.apiserver.front.pods import RunningPods, Streams
 from localcluster.apiserver.front.spdy import (
     INTERNAL_ERROR,
     REFUSED_STREAM,
@@ -47,25 +48,12 @@ _CHUNK_BYTES = 32 * 1024
 _MAX_MESSAGE_BYTES = 1024 * 1024
 _MAX_PORT, _PORT_DIGITS = 65535, 5
 
-Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 _Send: TypeAlias = Callable[[bytes], Awaitable[None]]
-
-
-class PodPorts(Protocol):
-    """Connects to programs in Pods."""
-
-    async def connect(self, uid: str, port: int) -> Streams:
-        """Connect to a port of the Pod with this UID.
-
-        Raises:
-            OSError: nothing listens there, or the Pod does not run.
-        """
-        ...
 
 
 async def serve_ports(
     request: web.Request,
-    ports: PodPorts | None,
+    ports: RunningPods | None,
     pod: dict[str, Any],
     budget: DescriptorBudget,
 ) -> web.StreamResponse:
@@ -182,7 +170,7 @@ class _Session:
     def __init__(
         self,
         socket: web.WebSocketResponse,
-        ports: PodPorts,
+        ports: RunningPods,
         metadata: dict[str, Any],
         budget: DescriptorBudget,
     ) -> None:

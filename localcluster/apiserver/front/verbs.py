@@ -231,7 +231,7 @@ class ResourceVerbs:
     async def _patch(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:
         renderer = self._renderer(request, rt)
         options = _read_write_options(request, "PatchOptions")
-        patch, kind = decode_patch(await request.read(), _content_type(request))
+        patch = decode_patch(await request.read())
         if "force" in request.query:
             why = "may not be specified for non-apply patch"
             raise forbidden_option("PatchOptions", "force", why)
@@ -240,7 +240,7 @@ class ResourceVerbs:
             target.namespace,
             target.name or "",
             patch,
-            kind,
+            _content_type(request),
             options,
             subresource=target.subresource,
         )

@@ -188,41 +188,6 @@ class EventStrategy(Strategy):
         return []
 
 
-class LeaseStrategy(Strategy):
-    """Durations and transitions of a Lease."""
-
-    def object_faults(self, obj: Object) -> list[Cause]:
-        """Check the numbers of the spec."""
-        spec = obj.get("spec") or {}
-        found: list[Cause] = []
-        duration = spec.get("leaseDurationSeconds")
-        if duration is not None and duration <= 0:
-            detail = "must be greater than 0"
-            found.append(invalid_value("spec.leaseDurationSeconds", duration, detail))
-        transitions = spec.get("leaseTransitions")
-        if transitions is not None and transitions < 0:
-            detail = "must be greater than or equal to 0"
-            found.append(invalid_value("spec.leaseTransitions", transitions, detail))
-        return found
-
-
-class PriorityClassStrategy(Strategy):
-    """A priority never changes."""
-
-    def apply_defaults(self, obj: Object) -> None:
-        """Set the policy and the value."""
-        obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
-        obj.setdefault("value", 0)
-
-    def update_faults(self, new: Object, old: Object) -> list[Cause]:
-        """Check that value and policy are unchanged."""
-        return [
-            errors.not_allowed(name, "may not be changed in an update.")
-            for name in ("value", "preemptionPolicy")
-            if new.get(name) != old.get(name)
-        ]
-
-
 class DeploymentStrategy(Strategy):
     """A Deployment is stored; no controller here creates Pods for it."""
 

@@ -8,9 +8,7 @@ from localcluster.apiserver.kinds.plain import (
     ConfigMapStrategy,
     DeploymentStrategy,
     EventStrategy,
-    LeaseStrategy,
     NamespaceStrategy,
-    PriorityClassStrategy,
     SecretStrategy,
     ServiceStrategy,
 )
@@ -49,7 +47,5 @@ class Strategies:
             "services": ServiceStrategy,
             "namespaces": NamespaceStrategy,
             "events": EventStrategy,
-            "leases": LeaseStrategy,
-            "priorityclasses": PriorityClassStrategy,
         }
         return kinds.get(rt.plural, Strategy)(rt)

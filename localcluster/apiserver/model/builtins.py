@@ -69,7 +69,6 @@ EVENTS = _build(
     "events",
     "Event",
     short_names=("ev",),
-    creates_on_update=True,
     selectable_fields=EVENT_FIELDS,
     collects_garbage=False,
 )
@@ -95,7 +94,6 @@ LEASES = _build(
     "coordination.k8s.io",
     "leases",
     "Lease",
-    creates_on_update=True,
     allows_unconditional_update=False,
 )
 CUSTOM_RESOURCE_DEFINITIONS = _build(
@@ -139,7 +137,6 @@ _RBAC = tuple(
         f"{kind.lower()}s",
         kind,
         namespaced=not kind.startswith("Cluster"),
-        creates_on_update=True,
     )
     for kind in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
 )

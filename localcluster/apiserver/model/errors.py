@@ -10,32 +10,15 @@ and users read them.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
+
+from localcluster.apiserver.model.registry import ResourceType
 
 Object = dict[str, Any]
 
 OPTIMISTIC_LOCK_MESSAGE = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
-
-
-class Named(Protocol):
-    """The names of a resource type in an error; ``registry.ResourceType`` has them."""
-
-    @property
-    def group(self) -> str:
-        """API group, empty for the core group."""
-        ...
-
-    @property
-    def plural(self) -> str:
-        """Name of the resource in paths."""
-        ...
-
-    @property
-    def kind(self) -> str:
-        """Kind of one object."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +79,17 @@ class StatusError(Exception):
         return status
 
 
-def qualified_resource(rt: Named) -> str:
+def qualified_resource(rt: ResourceType) -> str:
     """Return ``plural`` or ``plural.group``, as messages name a resource."""
     return f"{rt.plural}.{rt.group}" if rt.group else rt.plural
 
 
-def qualified_kind(rt: Named) -> str:
+def qualified_kind(rt: ResourceType) -> str:
     """Return ``Kind`` or ``Kind.group``, as messages name a kind."""
     return f"{rt.kind}.{rt.group}" if rt.group else rt.kind
 
 
-def _details(rt: Named, name: str) -> Object:
+def _details(rt: ResourceType, name: str) -> Object:
     details: Object = {"name": name}
     if rt.group:
         details["group"] = rt.group
@@ -114,25 +97,25 @@ def _details(rt: Named, name: str) -> Object:
     return details
 
 
-def not_found(rt: Named, name: str) -> StatusError:
+def not_found(rt: ResourceType, name: str) -> StatusError:
     """Return 404: no such object."""
     message = f"{qualified_resource(rt)} {quote(name)} not found"
     return StatusError(404, "NotFound", message, _details(rt, name))
 
 
-def already_exists(rt: Named, name: str) -> StatusError:
+def already_exists(rt: ResourceType, name: str) -> StatusError:
     """Return 409: the name is in use."""
     message = f"{qualified_resource(rt)} {quote(name)} already exists"
     return StatusError(409, "AlreadyExists", message, _details(rt, name))
 
 
-def conflict(rt: Named, name: str, why: str = OPTIMISTIC_LOCK_MESSAGE) -> StatusError:
+def conflict(rt: ResourceType, name: str, why: str = OPTIMISTIC_LOCK_MESSAGE) -> StatusError:
     """Return 409: the request is for another state of the object."""
     message = f"Operation cannot be fulfilled on {qualified_resource(rt)} {quote(name)}: {why}"
     return StatusError(409, "Conflict", message, _details(rt, name))
 
 
-def invalid(rt: Named, name: str, causes: Sequence[Cause]) -> StatusError:
+def invalid(rt: ResourceType, name: str, causes: Sequence[Cause]) -> StatusError:
     """Return 422: the object violates rules; the message has every cause."""
     seen = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
     listed = seen[0] if len(seen) == 1 else "[" + ", ".join(seen) + "]"
@@ -159,13 +142,13 @@ def expired(message: str) -> StatusError:
     return StatusError(410, "Expired", message)
 
 
-def forbidden(rt: Named, name: str, why: str) -> StatusError:
+def forbidden(rt: ResourceType, name: str, why: str) -> StatusError:
     """Return 403: the request is valid, but not allowed."""
     message = f"{qualified_resource(rt)} {quote(name)} is forbidden: {why}"
     return StatusError(403, "Forbidden", message, _details(rt, name))
 
 
-def method_not_supported(rt: Named, action: str) -> StatusError:
+def method_not_supported(rt: ResourceType, action: str) -> StatusError:
     """Return 405: the resource does not offer this action."""
     message = f'{action} is not supported on resources of kind "{qualified_resource(rt)}"'
     return StatusError(405, "MethodNotAllowed", message, _details(rt, ""))

@@ -41,6 +41,13 @@ def json_size(value: Any) -> int:
     return len(json_text(value).encode())
 
 
+def is_same_json(left: Any, right: Any) -> bool:
+    """Return whether two values are equal as JSON; for Python, 1, 1.0 and True are equal."""
+    if left != right:
+        return False
+    return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
+
+
 def get_path(obj: Any, *names: str) -> Any:
     """Return the value below a path of field names, None where the path ends early."""
     for name in names:

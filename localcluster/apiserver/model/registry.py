@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-
-from localcluster.apiserver.model.errors import Object
+from typing import Any
 
 TypeKey = tuple[str, str]
 """(group, plural): a type is served in one version."""
@@ -57,7 +56,7 @@ class ResourceType:
     """Columns of a custom kind; empty for a built-in kind."""
     wire_type: str | None = None
     """Name in ``wire_types`` of a built-in kind."""
-    schema: Object | None = None
+    schema: dict[str, Any] | None = None
     """openAPIV3Schema of a custom kind."""
     selectable_fields: tuple[str, ...] = ()
     """Field selector paths besides metadata.name and metadata.namespace."""
@@ -65,8 +64,6 @@ class ResourceType:
     """Whether objects have a metadata.generation."""
     allows_unconditional_update: bool = True
     """Whether a PUT without a resourceVersion is accepted."""
-    creates_on_update: bool = False
-    """Whether a PUT of an absent object creates it."""
     returns_deleted: bool = False
     """Whether an immediate DELETE returns the object instead of a Status."""
     collects_garbage: bool = True

@@ -7,7 +7,6 @@ A value that an update leaves unchanged is tolerated even if the schema forbids 
 may become stricter while old objects stay writable.
 """
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -46,14 +45,9 @@ def value_faults(value: Any, schema: Object, path: str, old: Any = None) -> list
     if value is None and schema.get("nullable"):
         return []
     found = list(_faults(value, schema, path, old))
-    if found and old is not None and _is_same_json(value, old):
+    if found and old is not None and objects.is_same_json(value, old):
         return []
     return found
-
-
-def _is_same_json(new: Any, old: Any) -> bool:
-    """Return whether two values are equal as JSON; for Python, 1, 1.0 and True are equal."""
-    return bool(new == old) and json.dumps(new, sort_keys=True) == json.dumps(old, sort_keys=True)
 
 
 def _faults(value: Any, schema: Object, path: str, old: Any) -> Iterator[Cause]:

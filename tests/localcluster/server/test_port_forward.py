@@ -13,7 +13,8 @@ import aiohttp
 import pytest
 
 from localcluster.apiserver.front import websockets
-from localcluster.apiserver.front.pod_ports import MAX_CONNECTIONS, PROTOCOL, Streams
+from localcluster.apiserver.front.pod_ports import MAX_CONNECTIONS, PROTOCOL
+from localcluster.apiserver.front.pods import Streams
 from localcluster.apiserver.front.spdy import (
     Decoder,
     Encoder,

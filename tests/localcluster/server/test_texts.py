@@ -4,9 +4,8 @@ import pytest
 
 from framework.api.durations import format_seconds
 from framework.kube.tokenurl import url_with_token
-from localcluster.apiserver.bodies.patches import JSON_PATCH, MERGE_PATCH
 from localcluster.apiserver.front.auth import BearerTokens
-from localcluster.apiserver.front.payloads import decode_object, decode_patch
+from localcluster.apiserver.front.payloads import decode_object
 from localcluster.apiserver.front.pod_logs import choose_container
 from localcluster.apiserver.front.targets import (
     Target,
@@ -161,14 +160,6 @@ def test_decode_object_names_the_mistake(
     with pytest.raises(StatusError, match=text) as caught:
         decode_object(body, content_type, "K")
     assert caught.value.code == code
-
-
-def test_decode_patch_reads_objects_and_lists_of_operations() -> None:
-    assert decode_patch(b"[]", JSON_PATCH) == ([], JSON_PATCH)
-    assert decode_patch(b"{}", MERGE_PATCH + ";charset=utf-8") == ({}, MERGE_PATCH)
-    with pytest.raises(StatusError) as caught:
-        decode_patch(b"[]", MERGE_PATCH)
-    assert caught.value.code == 400
 
 
 def build_pod(mains: str, inits: str) -> dict[str, object]:

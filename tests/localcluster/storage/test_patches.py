@@ -4,8 +4,16 @@ from typing import Any
 
 import pytest
 
-from localcluster.apiserver.bodies.patches import apply_json_patch, apply_merge_patch
+from localcluster.apiserver.bodies.patches import (
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_MERGE_PATCH,
+    apply_json_patch,
+    apply_merge_patch,
+    apply_patch,
+)
 from localcluster.apiserver.bodies.strategic import apply_strategic_patch
+from localcluster.apiserver.model.builtins import CONFIG_MAPS
 from localcluster.apiserver.model.errors import Object
 from localcluster.apiserver.storage import StatusError
 
@@ -65,6 +73,28 @@ def test_json_patch_refuses(operations: Any, code: int) -> None:
 )
 def test_merge_patch_follows_the_rfc(target: Object, patch: Object, expected: Object) -> None:
     assert apply_merge_patch(target, patch) == expected
+
+
+@pytest.mark.parametrize(
+    ("patch", "content_type", "code"),
+    [
+        ([], JSON_PATCH, None),
+        ({}, MERGE_PATCH + ";charset=utf-8", None),
+        ([], MERGE_PATCH, 400),
+        ([], STRATEGIC_MERGE_PATCH, 400),
+        ({}, "application/apply-patch+yaml", 415),
+    ],
+)
+def test_patch_has_a_known_type_and_its_form(
+    patch: Any, content_type: str, code: int | None
+) -> None:
+    held = {"data": {"a": "1"}}
+    if code is None:
+        assert apply_patch(CONFIG_MAPS, held, patch, content_type) == held
+        return
+    with pytest.raises(StatusError) as caught:
+        apply_patch(CONFIG_MAPS, held, patch, content_type)
+    assert caught.value.code == code
 
 
 NAMED = [{"name": "a", "image": "1"}, {"name": "b", "image": "2"}]
