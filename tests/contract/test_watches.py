@@ -233,7 +233,7 @@ async def test_watch_as_a_table_sends_rows(api: Api) -> None:
     async with api.watch("configmaps", resourceVersion=version, accept=TABLE) as watch:
         kind, table = await watch.next()
     assert (kind, table["kind"]) == ("ADDED", "Table")
-    assert table["rows"][0]["cells"][:2] == ["one", 1]
+    assert table["rows"][0]["cells"][0] == "one"
     assert table["rows"][0]["object"]["metadata"]["name"] == "one"
 
 

@@ -21,7 +21,6 @@ from localcluster.apiserver.model.errors import (
 )
 from localcluster.apiserver.model.registry import PrinterColumn, ResourceType
 
-_AGE = PrinterColumn("Age", "date", ".metadata.creationTimestamp")
 _SCOPES = ("Cluster", "Namespaced")
 
 
@@ -53,7 +52,7 @@ def resource_type(spec: Object) -> ResourceType:
     """Return the type that the spec of a definition describes."""
     version, given = spec["versions"][0], spec["names"]
     declared = version.get("subresources") or {}
-    columns = version.get("additionalPrinterColumns")
+    columns = version.get("additionalPrinterColumns") or ()
     schema = objects.get_path(version, "schema", "openAPIV3Schema")
     return ResourceType(
         spec["group"],
@@ -67,7 +66,7 @@ def resource_type(spec: Object) -> ResourceType:
         categories=tuple(given.get("categories") or ()),
         subresources=("status",) if "status" in declared else (),
         is_custom=True,
-        printer_columns=(_AGE,) if columns is None else tuple(_column(item) for item in columns),
+        printer_columns=tuple(_column(item) for item in columns),
         schema=schema,
         has_generation=True,
         allows_unconditional_update=False,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from localcluster.apiserver.model.registry import ResourceType
+from localcluster.apiserver.model.registry import AGE, PrinterColumn, ResourceType
 
 CORE = ""
 POD_FIELDS = (
@@ -50,7 +50,13 @@ PODS = _build(
     returns_deleted=True,
 )
 CONFIG_MAPS = _build(CORE, "configmaps", "ConfigMap", short_names=("cm",))
-SECRETS = _build(CORE, "secrets", "Secret", selectable_fields=("type",))
+SECRETS = _build(
+    CORE,
+    "secrets",
+    "Secret",
+    selectable_fields=("type",),
+    printer_columns=(PrinterColumn("Type", json_path=".type"), AGE),
+)
 SERVICES = _build(
     CORE,
     "services",
@@ -59,6 +65,11 @@ SERVICES = _build(
     categories=("all",),
     subresources=("status",),
     selectable_fields=("spec.clusterIP", "spec.type"),
+    printer_columns=(
+        PrinterColumn("Type", json_path=".spec.type"),
+        PrinterColumn("Cluster-IP", json_path=".spec.clusterIP"),
+        AGE,
+    ),
     returns_deleted=True,
 )
 SERVICE_ACCOUNTS = _build(
@@ -80,6 +91,7 @@ NAMESPACES = _build(
     short_names=("ns",),
     subresources=("status",),
     selectable_fields=("status.phase",),
+    printer_columns=(PrinterColumn("Status", json_path=".status.phase"), AGE),
 )
 NODES = _build(
     CORE,
@@ -94,6 +106,7 @@ LEASES = _build(
     "coordination.k8s.io",
     "leases",
     "Lease",
+    printer_columns=(PrinterColumn("Holder", json_path=".spec.holderIdentity"), AGE),
     allows_unconditional_update=False,
 )
 CUSTOM_RESOURCE_DEFINITIONS = _build(

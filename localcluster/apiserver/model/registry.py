@@ -14,16 +14,19 @@ class PrinterColumn:
 
     name: str
     """The heading."""
-    type: str
+    type: str = "string"
     """The JSON type of a cell, or ``date``."""
-    json_path: str
-    """Path of the value in the object."""
+    json_path: str = ""
+    """Path of the value in the object; empty for a computed cell."""
     description: str = ""
     """The help text."""
     format: str = ""
     """A modifier of the type."""
     priority: int = 0
     """Above 0: shown only with ``-o wide``."""
+
+
+AGE = PrinterColumn("Age", "date", ".metadata.creationTimestamp")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +56,7 @@ class ResourceType:
     is_custom: bool = False
     """Whether a CRD defines it."""
     printer_columns: tuple[PrinterColumn, ...] = ()
-    """Columns of a custom kind; empty for a built-in kind."""
+    """Columns after the name; without any, there is the age."""
     wire_type: str | None = None
     """Name in ``wire_types`` of a built-in kind."""
     schema: dict[str, Any] | None = None

@@ -22,7 +22,7 @@ def pod_status(pod: dict[str, Any]) -> str:
     """Return the STATUS word."""
     status = pod.get("status") or {}
     if (pod.get("metadata") or {}).get("deletionTimestamp"):
-        return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
+        return "Terminating"
     init = _init_reason(pod)
     if init is not None:
         return init
