@@ -1,12 +1,12 @@
-"""The DNS names of the cluster: Services, their Pods, and Pods by address. Pure.
+"""The DNS names of the cluster: Services and their Pods. Pure.
 
-It follows the DNS specification of Kubernetes, with one difference: there are no cluster addresses,
-so the name of a Service resolves to its Pods, as if it were headless.
+It follows the DNS specification of Kubernetes, with these differences: there are no cluster
+addresses, so the name of a Service resolves to its Pods, as if it were headless; there are no SRV
+records, no aliases of Services (ExternalName), and no names of Pods by their address outside of a
+Service.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from ipaddress import IPv4Address, ip_address
 from typing import TypeAlias
 
 from framework.kube.resources import Object
@@ -15,35 +15,8 @@ CLUSTER_DOMAIN = "cluster.local"
 _API_NAME = ("kubernetes", "default")
 _TERMINAL = ("Succeeded", "Failed")
 _NamespacedName: TypeAlias = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The target of an SRV record."""
-
-    host: str
-    port: int
-    addresses: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Records:
-    """The records of a name; all empty if only longer names have records."""
-
-    addresses: tuple[str, ...] = ()
-    targets: tuple[Target, ...] = ()
-    alias: str = ""
-    """Another name, outside of the cluster or in it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Endpoint:
-    """A Pod of a Service."""
-
-    host: str
-    """Its name below the name of the Service."""
-    addresses: tuple[str, ...]
-    pod: Object
+Addresses: TypeAlias = tuple[str, ...]
+"""The addresses of a name; empty if only longer names have some."""
 
 
 class ClusterNames:
@@ -93,26 +66,22 @@ class ClusterNames:
 
     # --- Requests -------------------------------------------------------------------------------
 
-    def find(self, name: str) -> Records | None:
-        """Return the records of a name below the cluster domain; None if there is no such name.
+    def find(self, name: str) -> Addresses | None:
+        """Return the addresses of a name below the cluster domain; None if there is no such name.
 
         Args:
             name: without the cluster domain: ``train.default.svc``; empty for the domain itself.
         """
         labels = name.lower().split(".") if name else []
         match labels[::-1]:
-            case [] | ["svc"] | ["pod"]:
-                return Records()
-            case ["svc" | "pod", namespace]:
-                return Records() if self._has_namespace(namespace) else None
-            case ["pod", namespace, host]:
-                return self._find_pod(namespace, host)
+            case [] | ["svc"]:
+                return ()
+            case ["svc", namespace]:
+                return () if self._has_namespace(namespace) else None
             case ["svc", namespace, service]:
                 return self._find_service(namespace, service)
-            case ["svc", namespace, service, host] if not host.startswith("_"):
+            case ["svc", namespace, service, host]:
                 return self._find_host(namespace, service, host)
-            case ["svc", namespace, service, *rest]:
-                return self._find_ports(namespace, service, rest)
             case _:
                 return None
 
@@ -120,68 +89,34 @@ class ClusterNames:
         known = {"default", *self._pods, *(service for service, _ in self._services)}
         return namespace in known
 
-    def _find_pod(self, namespace: str, host: str) -> Records | None:
-        """Find the address in a Pod's name; the Pod need not exist, as in every cluster."""
-        if not self._has_namespace(namespace):
-            return None
-        try:
-            return Records((str(IPv4Address(host.replace("-", "."))),))
-        except ValueError:
-            return None
-
-    def _find_service(self, namespace: str, name: str) -> Records | None:
+    def _find_service(self, namespace: str, name: str) -> Addresses | None:
         if (name, namespace) == _API_NAME and self.api_address:
-            return Records((self.api_address,))
+            return (self.api_address,)
         service = self._services.get((namespace, name))
         if service is None:
             return None
-        spec = service["spec"]
-        if spec.get("type") == "ExternalName":
-            return Records(alias=spec.get("externalName") or "")
-        endpoints = self._list_endpoints(service)
-        if not endpoints and spec.get("clusterIP") == "None":
+        addresses = tuple(address for _, address in self._list_endpoints(service))
+        if not addresses and service["spec"].get("clusterIP") == "None":
             return None
-        targets = [t for port in spec.get("ports") or () for t in _aim(service, endpoints, port)]
-        return Records(_join(endpoint.addresses for endpoint in endpoints), tuple(targets))
+        return addresses
 
-    def _find_host(self, namespace: str, name: str, host: str) -> Records | None:
+    def _find_host(self, namespace: str, name: str, host: str) -> Addresses | None:
         service = self._services.get((namespace, name))
-        endpoints = [] if service is None else self._list_endpoints(service)
-        found = [endpoint.addresses for endpoint in endpoints if endpoint.host == host]
-        return Records(_join(found)) if found else None
+        endpoints = () if service is None else self._list_endpoints(service)
+        return tuple(address for own, address in endpoints if own == host) or None
 
-    def _find_ports(self, namespace: str, name: str, rest: list[str]) -> Records | None:
-        """Find ``_PORT._PROTOCOL``, or the ``_PROTOCOL`` that such names end with."""
-        service = self._services.get((namespace, name))
-        if service is None:
-            return None
-        protocol, *names = rest
-        ports = [
-            port
-            for port in service["spec"].get("ports") or ()
-            if protocol == "_" + str(port.get("protocol") or "TCP").lower()
-        ]
-        if not names:
-            return Records() if ports else None
-        named = [port for port in ports if names == ["_" + str(port.get("name") or "")]]
-        endpoints = self._list_endpoints(service)
-        targets = [target for port in named for target in _aim(service, endpoints, port)]
-        return Records(targets=tuple(targets)) if targets else None
-
-    def _list_endpoints(self, service: Object) -> list[_Endpoint]:
+    def _list_endpoints(self, service: Object) -> Iterator[tuple[str, str]]:
+        """Yield the name, below the name of the Service, and the address of each of its Pods."""
         namespace, name = _identify(service)
         selector = service["spec"].get("selector") or {}
         publishes_all = bool(service["spec"].get("publishNotReadyAddresses"))
-        endpoints = []
         for pod in self._pods.get(namespace, {}).values():
-            addresses = _list_addresses(pod)
+            address = _get_address(pod)
             is_meant = bool(selector) and _matches(pod, selector)
-            if is_meant and addresses and (publishes_all or _is_ready(pod)):
+            if is_meant and address and (publishes_all or _is_ready(pod)):
                 spec = pod["spec"]
                 has_name = spec.get("hostname") and spec.get("subdomain") == name
-                host = spec["hostname"] if has_name else _name_by_address(addresses[0])
-                endpoints.append(_Endpoint(host, addresses, pod))
-        return endpoints
+                yield spec["hostname"] if has_name else address.replace(".", "-"), address
 
 
 def _identify(obj: Object) -> _NamespacedName:
@@ -193,45 +128,13 @@ def _matches(pod: Object, selector: Mapping[str, str]) -> bool:
     return all(labels.get(key) == value for key, value in selector.items())
 
 
-def _list_addresses(pod: Object) -> tuple[str, ...]:
-    """List the addresses of a Pod that has not ended."""
+def _get_address(pod: Object) -> str | None:
+    """Return the address of a Pod that has one and has not ended."""
     status = pod.get("status") or {}
-    if status.get("phase") in _TERMINAL:
-        return ()
-    stated = [entry["ip"] for entry in status.get("podIPs") or () if entry.get("ip")]
-    return tuple(stated or ([status["podIP"]] if status.get("podIP") else []))
+    return None if status.get("phase") in _TERMINAL else status.get("podIP")
 
 
 def _is_ready(pod: Object) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or ()
     ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
     return ready and not pod["metadata"].get("deletionTimestamp")
-
-
-def _name_by_address(address: str) -> str:
-    return ip_address(address).exploded.replace(":", "-").replace(".", "-")
-
-
-def _join(parts: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(address for part in parts for address in part))
-
-
-def _aim(service: Object, endpoints: Iterable[_Endpoint], port: Object) -> Iterator[Target]:
-    """Yield the SRV targets of a Service's port: each Pod, with the port it listens on."""
-    namespace, name = _identify(service)
-    for endpoint in endpoints:
-        number = _resolve_port(endpoint.pod, port)
-        if number is not None:
-            host = f"{endpoint.host}.{name}.{namespace}.svc.{CLUSTER_DOMAIN}"
-            yield Target(host, number, endpoint.addresses)
-
-
-def _resolve_port(pod: Object, port: Object) -> int | None:
-    wanted = port.get("targetPort") or port["port"]
-    if isinstance(wanted, int):
-        return wanted
-    for container in pod["spec"].get("containers") or ():
-        for stated in container.get("ports") or ():
-            if stated.get("name") == wanted:
-                return int(stated["containerPort"])
-    return None

@@ -22,7 +22,7 @@ import dns.rdatatype
 import dns.resolver
 import dns.rrset
 
-from localcluster.network.cluster_names import CLUSTER_DOMAIN, ClusterNames, Records
+from localcluster.network.cluster_names import CLUSTER_DOMAIN, ClusterNames
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,6 @@ _UDP_LIMIT = 512
 _TCP_LIMIT = 65535
 # serial, refresh, retry, expire, negative TTL
 _SOA = f"ns.dns.{CLUSTER_DOMAIN}. hostmaster.{CLUSTER_DOMAIN}. 1 7200 1800 86400 {_TTL_SECONDS}"
-_MAX_ALIASES = 8
 
 
 def read_upstreams(path: Path = HOST_RESOLV_CONF) -> list[str]:
@@ -131,55 +130,24 @@ class NameServer:
         if request.opcode() is not dns.opcode.QUERY or len(request.question) != 1:
             response = _respond(request, dns.rcode.NOTIMP)
         elif request.question[0].name.is_subdomain(_ZONE):
-            response = await self._answer_for_cluster(request)
+            response = self._answer_for_cluster(request)
         else:
             response = await self._ask_upstream(request, is_datagram=is_datagram)
         limit = max(request.payload, _UDP_LIMIT) if is_datagram else _TCP_LIMIT
         return _encode(response, limit)
 
-    async def _answer_for_cluster(self, request: dns.message.Message) -> dns.message.Message:
+    def _answer_for_cluster(self, request: dns.message.Message) -> dns.message.Message:
         question = request.question[0]
         response = _respond(request, dns.rcode.NOERROR)
         response.flags |= dns.flags.AA
-        name: dns.name.Name | None = question.name
-        for _ in range(_MAX_ALIASES):
-            if name is None:
-                break
-            if not name.is_subdomain(_ZONE):
-                await self._add_upstream(response, name, question.rdtype)
-                break
-            name = self._add_records(response, name, question.rdtype)
+        addresses = self._names.find(question.name.relativize(_ZONE).to_text().removesuffix("@"))
+        if addresses is None:
+            response.set_rcode(dns.rcode.NXDOMAIN)
+        elif addresses and question.rdtype == dns.rdatatype.A:
+            response.answer.append(_build_set(question.name, dns.rdatatype.A, addresses))
         if not response.answer:
             response.authority.append(_build_set(_ZONE, dns.rdatatype.SOA, [_SOA]))
         return response
-
-    def _add_records(
-        self, response: dns.message.Message, name: dns.name.Name, kind: dns.rdatatype.RdataType
-    ) -> dns.name.Name | None:
-        """Add the records of a name; return the target if the name is an alias."""
-        relative = name.relativize(_ZONE).to_text().removesuffix("@")
-        records = self._names.find(relative)
-        if records is None:
-            if not response.answer:
-                response.set_rcode(dns.rcode.NXDOMAIN)
-            return None
-        if records.alias:
-            alias = dns.name.from_text(records.alias)
-            texts = [alias.to_text()]
-            response.answer.append(_build_set(name, dns.rdatatype.CNAME, texts))
-            return None if kind == dns.rdatatype.CNAME else alias
-        if kind == dns.rdatatype.SRV:
-            _add_targets(response, name, records)
-        texts = _list_addresses(records.addresses, kind)
-        if texts:
-            response.answer.append(_build_set(name, kind, texts))
-        return None
-
-    async def _add_upstream(
-        self, response: dns.message.Message, name: dns.name.Name, kind: dns.rdatatype.RdataType
-    ) -> None:
-        found = await self._ask_upstream(dns.message.make_query(name, kind), is_datagram=False)
-        response.answer += found.answer
 
     async def _ask_upstream(
         self, request: dns.message.Message, *, is_datagram: bool
@@ -223,28 +191,7 @@ def _encode(response: dns.message.Message, limit: int) -> bytes:
         return response.to_wire()
 
 
-def _list_addresses(addresses: Sequence[str], kind: dns.rdatatype.RdataType) -> list[str]:
-    if kind == dns.rdatatype.A:
-        return [address for address in addresses if ":" not in address]
-    if kind == dns.rdatatype.AAAA:
-        return [address for address in addresses if ":" in address]
-    return []
-
-
-def _add_targets(response: dns.message.Message, name: dns.name.Name, records: Records) -> None:
-    if not records.targets:
-        return
-    texts = [f"0 100 {target.port} {target.host}." for target in records.targets]
-    response.answer.append(_build_set(name, dns.rdatatype.SRV, texts))
-    for target in records.targets:
-        host = dns.name.from_text(target.host)
-        for kind in (dns.rdatatype.A, dns.rdatatype.AAAA):
-            addresses = _list_addresses(target.addresses, kind)
-            if addresses:
-                response.additional.append(_build_set(host, kind, addresses))
-
-
 def _build_set(
-    name: dns.name.Name, kind: dns.rdatatype.RdataType, texts: list[str]
+    name: dns.name.Name, kind: dns.rdatatype.RdataType, texts: Sequence[str]
 ) -> dns.rrset.RRset:
     return dns.rrset.from_text_list(name, _TTL_SECONDS, dns.rdataclass.IN, kind, texts)

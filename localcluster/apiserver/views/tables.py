@@ -1,7 +1,7 @@
 """The Table form, which ``kubectl get`` prints. Pure.
 
-A resource type declares its columns by paths, as a CRD does in ``additionalPrinterColumns``; without
-them it has NAME and AGE. The cells of Pods, Nodes and Events are computed here.
+A resource type declares its columns by paths, as a CRD does in ``additionalPrinterColumns``; a type
+without columns has NAME and AGE. The cells of Pods, Nodes and Events are computed here.
 """
 
 from collections.abc import Callable, Iterable, Sequence
