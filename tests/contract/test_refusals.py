@@ -60,11 +60,6 @@ def labelled(**metadata: Any) -> Any:
     return create(config_map("new", **metadata), [f"metadata.{field}" for field in metadata])
 
 
-def tolerate(field: str, **fields: str | int) -> Any:
-    body = pod("new", spec={"tolerations": [{"key": "a", "operator": "Exists", **fields}]})
-    return invalid("POST pods", body, [f"spec.tolerations[0].{field}"])
-
-
 def json_patch(*operations: Any, refuse: Any = invalid) -> Any:
     return refuse("PATCH configmaps/one", list(operations), content=JSON_PATCH)
 
@@ -167,15 +162,6 @@ PODS = {
     "containers": bad("POST pods", pod("new", spec={"containers": "none"})),
     "grace": bad("POST pods", pod("new", spec={"terminationGracePeriodSeconds": "soon"})),
     "environment": bad("POST pods", pod("new", container={"env": [{"name": "A", "value": 1}]})),
-    "priority class": refuse(
-        "403 Forbidden", "POST pods", pod("new", spec={"priorityClassName": "none"})
-    ),
-    "seconds of a toleration": tolerate("effect", tolerationSeconds=5),
-    "seconds of NoSchedule": tolerate("effect", effect="NoSchedule", tolerationSeconds=5),
-    "value of a toleration of any": tolerate("operator", value="b"),
-    "address": invalid(
-        "PATCH pods/one/status", {"status": {"podIP": "a", "podIPs": [{"ip": "a"}]}}
-    ),
     "status of a missing Pod": not_found("PATCH pods/none/status", {"status": {}}),
     "stale status": conflict("PUT pods/one/status", {**pod("one"), **STALE}),
     "log of a missing Pod": not_found("GET pods/none/log"),

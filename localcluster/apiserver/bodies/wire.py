@@ -15,7 +15,7 @@ from typing import Any
 
 from localcluster.apiserver.model import objects
 from localcluster.apiserver.model.errors import Object, quote
-from localcluster.apiserver.model.quantities import QUANTITY_ERROR, canonical_quantity
+from localcluster.apiserver.model.quantities import QUANTITY_ERROR, parse_quantity
 
 _TABLE = FilePath(__file__).with_name("wire_types.txt")
 
@@ -213,9 +213,10 @@ def _quantity(value: Any, _field: FieldType, _path: Path) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise DecodeError(QUANTITY_ERROR)
     try:
-        return canonical_quantity(str(value))
+        parse_quantity(str(value))
     except ValueError as error:
         raise DecodeError(QUANTITY_ERROR) from error
+    return str(value)
 
 
 _SECONDS_END = len("2006-01-02T15:04:05")

@@ -12,7 +12,6 @@ from localcluster.apiserver.model.errors import (
     not_supported,
     required,
 )
-from localcluster.apiserver.model.metadata import label_faults
 from localcluster.apiserver.model.quantities import parse_quantity
 
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
@@ -20,8 +19,6 @@ _DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _MESSAGE_POLICIES = ("FallbackToLogsOnError", "File")
-_OPERATORS = ("", "Equal", "Exists")
-_EFFECTS = ("", "NoExecute", "NoSchedule", "PreferNoSchedule")
 _HANDLERS = ("exec", "grpc", "httpGet", "tcpSocket")
 _SOURCES = ("configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "secretKeyRef")
 _PLAIN_RESOURCES = ("cpu", "memory", "ephemeral-storage")
@@ -69,30 +66,6 @@ def _policy_faults(spec: Object) -> list[Cause]:
     if deadline is not None and deadline < 1:
         detail = "must be between 1 and 2147483647, inclusive"
         found.append(invalid_value("spec.activeDeadlineSeconds", deadline, detail))
-    found += label_faults(spec.get("nodeSelector") or {}, "spec.nodeSelector")
-    return found + _toleration_faults(spec.get("tolerations") or [])
-
-
-def _toleration_faults(tolerations: list[Object]) -> list[Cause]:
-    found: list[Cause] = []
-    for index, toleration in enumerate(tolerations):
-        path = f"spec.tolerations[{index}]"
-        if not toleration.get("key") and toleration.get("operator") != "Exists":
-            detail = (
-                "operator must be Exists when `key` is empty, which means "
-                '"match all values and all keys"'
-            )
-            operator = toleration.get("operator", "")
-            found.append(invalid_value(f"{path}.operator", operator, detail))
-        if toleration.get("value") and toleration.get("operator") == "Exists":
-            detail = "value must be empty when `operator` is 'Exists'"
-            found.append(invalid_value(f"{path}.operator", toleration["value"], detail))
-        effect = toleration.get("effect", "")
-        if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
-            detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-            found.append(invalid_value(f"{path}.effect", effect, detail))
-        found += _enum_faults(toleration, "operator", _OPERATORS, path)
-        found += _enum_faults(toleration, "effect", _EFFECTS, path)
     return found
 
 

@@ -1,4 +1,8 @@
-"""Pods: defaults, quality of service, graceful deletion, and which fields may change."""
+"""Pods: defaults, graceful deletion, and which fields may change.
+
+Fields for a scheduler or a node (priority, tolerations, quality of service) are stored as given,
+because nothing here reads them.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,26 +10,17 @@ from typing import Any
 from localcluster.apiserver.engine.state import State
 from localcluster.apiserver.engine.strategy import Strategy, keep_field
 from localcluster.apiserver.kinds import pod_status_rules, pod_validation
-from localcluster.apiserver.model import builtins, errors, objects
+from localcluster.apiserver.model import errors, objects
 from localcluster.apiserver.model.errors import Cause, Object
-from localcluster.apiserver.model.quantities import parse_quantity
 from localcluster.apiserver.model.registry import ResourceType
 
 DEFAULT_GRACE_SECONDS = 30
 TERMINAL_PHASES = ("Succeeded", "Failed")
 _FILE_MODE = 0o644
 _TOKEN_SECONDS = 3600
-_LOST_NODE_SECONDS = 300
-_LOST_NODE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_SYSTEM_PRIORITIES = {
-    "system-cluster-critical": 2_000_000_000,
-    "system-node-critical": 2_000_001_000,
-}
 _UPDATE_MESSAGE = (
     "pod updates may not change fields other than `spec.containers[*].image`,"
-    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only "
-    "additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set "
-    "to 1 if it was previously negative)"
+    "`spec.initContainers[*].image`,`spec.tolerations`"
 )
 
 
@@ -33,7 +28,7 @@ class PodStrategy(Strategy):
     """Rules of Pods."""
 
     def __init__(self, rt: ResourceType, state: State) -> None:
-        """Look up priority classes in ``state``."""
+        """Take times from the clock of ``state``."""
         super().__init__(rt)
         self._state = state
 
@@ -53,33 +48,16 @@ class PodStrategy(Strategy):
         _default_addresses(obj.get("status") or {})
 
     def prepare_create(self, obj: Object) -> None:
-        """Set the phase Pending, the service account and the priority."""
+        """Set the phase Pending and the service account."""
         super().prepare_create(obj)
         spec = obj["spec"]
         spec.setdefault("serviceAccountName", "default")
         _drop_container_policies(spec)
-        _tolerate_lost_nodes(spec)
         spec.setdefault("serviceAccount", spec["serviceAccountName"])
-        self._resolve_priority(obj)
-        obj["status"] = {"phase": "Pending", "qosClass": quality_of_service(spec)}
+        obj["status"] = {"phase": "Pending"}
         if spec.get("schedulingGates"):
             since = objects.format_time(self._state.clock.now())
             obj["status"]["conditions"] = [{**_GATED, "lastTransitionTime": since}]
-
-    def _resolve_priority(self, obj: Object) -> None:
-        spec = obj["spec"]
-        name = spec.get("priorityClassName")
-        if not name:
-            spec["priority"] = 0
-            spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
-            return
-        found = self._state.find(builtins.PRIORITY_CLASSES.key, ("", name))
-        if found is None and name not in _SYSTEM_PRIORITIES:
-            why = f"no PriorityClass with name {name} was found"
-            raise errors.forbidden(self.rt, obj["metadata"].get("name", ""), why)
-        held = found or {}
-        spec["priority"] = held.get("value", _SYSTEM_PRIORITIES.get(name, 0))
-        spec["preemptionPolicy"] = held.get("preemptionPolicy", "PreemptLowerPriority")
 
     def object_faults(self, obj: Object) -> list[Cause]:
         """Check the whole spec."""
@@ -100,11 +78,7 @@ class PodStrategy(Strategy):
             new["metadata"].pop("ownerReferences", None)
         else:
             new["metadata"]["ownerReferences"] = objects.copy_json(owners)
-        status = new.setdefault("status", {})
-        before = old.get("status") or {}
-        if "qosClass" in before:
-            status.setdefault("qosClass", before["qosClass"])
-        _default_addresses(status)
+        _default_addresses(new.setdefault("status", {}))
 
     def status_faults(self, new: Object, old: Object) -> list[Cause]:
         """Check the status."""
@@ -113,7 +87,7 @@ class PodStrategy(Strategy):
     def prepare_update(self, new: Object, old: Object) -> None:
         """Keep the status and the decisions of admission."""
         super().prepare_update(new, old)
-        for name in ("priority", "preemptionPolicy", "serviceAccountName", "serviceAccount"):
+        for name in ("serviceAccountName", "serviceAccount"):
             if name not in new["spec"]:
                 keep_field(new["spec"], old["spec"], name)
 
@@ -143,26 +117,6 @@ _SPEC_DEFAULTS: Object = {
     "schedulerName": "default-scheduler",
     "enableServiceLinks": True,
 }
-
-
-def _tolerate_lost_nodes(spec: Object) -> None:
-    tolerations = spec.setdefault("tolerations", [])
-    for key in _LOST_NODE_TAINTS:
-        if not any(_covers(toleration, key) for toleration in tolerations):
-            tolerations.append(
-                {
-                    "key": key,
-                    "operator": "Exists",
-                    "effect": "NoExecute",
-                    "tolerationSeconds": _LOST_NODE_SECONDS,
-                }
-            )
-
-
-def _covers(toleration: Object, key: str) -> bool:
-    is_key = toleration.get("key") == key
-    is_any = not toleration.get("key") and toleration.get("operator") == "Exists"
-    return (is_key or is_any) and toleration.get("effect", "") in ("", "NoExecute")
 
 
 def containers_of(spec: Object) -> Iterator[Object]:
@@ -262,21 +216,6 @@ def _default_addresses(status: Object) -> None:
             status[single] = listed[0].get("ip", "")
 
 
-def quality_of_service(spec: Object) -> str:
-    """Return the QoS class of a Pod spec: Guaranteed, Burstable or BestEffort."""
-    is_any, is_guaranteed = False, True
-    for container in containers_of(spec):
-        resources = container.get("resources") or {}
-        limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-        for name in ("cpu", "memory"):
-            limit, request = _amount(limits, name), _amount(requests, name)
-            is_any = is_any or bool(limit) or bool(request)
-            is_guaranteed = is_guaranteed and bool(limit) and limit == request
-    if not is_any:
-        return "BestEffort"
-    return "Guaranteed" if is_guaranteed else "Burstable"
-
-
 def _drop_container_policies(spec: Object) -> None:
     """Drop fields that Kubernetes 1.34 ignores: restart policies of containers, except sidecars."""
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
@@ -288,53 +227,18 @@ def _drop_container_policies(spec: Object) -> None:
             container.pop("restartPolicy", None)
 
 
-def _amount(quantities: Object, name: str) -> Any:
-    text = quantities.get(name)
-    return parse_quantity(text) if text is not None else None
-
-
 def _change_faults(new: Object, old: Object) -> list[Cause]:
-    found: list[Cause] = []
-    deadline, before = new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")
-    path = "spec.activeDeadlineSeconds"
-    if before is not None and (deadline is None or deadline > before):
-        if deadline is None:
-            found.append(
-                errors.invalid_value(
-                    path, None, "must not update from a positive integer to nil value"
-                )
-            )
-        else:
-            detail = "must be less than or equal to previous value"
-            found.append(errors.invalid_value(path, deadline, detail))
-        return found
-    held = _tolerated(new)
-    if any(toleration not in held for toleration in _tolerated(old)):
-        detail = "existing toleration can not be modified except its tolerationSeconds"
-        found.append(errors.not_allowed("spec.tolerations", detail))
     for name in ("containers", "initContainers"):
         if len(new.get(name) or ()) != len(old.get(name) or ()):
             detail = "pod updates may not add or remove containers"
-            return [*found, errors.not_allowed(f"spec.{name}", detail)]
+            return [errors.not_allowed(f"spec.{name}", detail)]
     if _fixed_part(new, old) != _fixed_part(old, old):
-        found.append(errors.not_allowed("spec", _UPDATE_MESSAGE))
-    return found
-
-
-def _tolerated(spec: Object) -> list[Object]:
-    """Return the tolerations without the fields that may be changed."""
-    return [
-        {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
-        for toleration in spec.get("tolerations") or ()
-    ]
+        return [errors.not_allowed("spec", _UPDATE_MESSAGE)]
+    return []
 
 
 def _fixed_part(spec: Object, old: Object) -> Object:
-    fixed = {
-        name: value
-        for name, value in spec.items()
-        if name not in ("activeDeadlineSeconds", "tolerations")
-    }
+    fixed = {name: value for name, value in spec.items() if name != "tolerations"}
     for name in ("containers", "initContainers"):
         if fixed.get(name):
             fixed[name] = [
@@ -344,6 +248,4 @@ def _fixed_part(spec: Object, old: Object) -> Object:
     gates = spec.get("schedulingGates") or []
     if all(gate in (old.get("schedulingGates") or []) for gate in gates):
         fixed.pop("schedulingGates", None)
-    if old.get("terminationGracePeriodSeconds", 0) < 0:
-        fixed.pop("terminationGracePeriodSeconds", None)
     return fixed

@@ -1,4 +1,4 @@
-"""Resource quantities (``500m``, ``1Gi``, ``2e3``): parsing, and the canonical form."""
+"""Resource quantities (``500m``, ``1Gi``, ``2e3``)."""
 
 import re
 from decimal import ROUND_CEILING, Decimal
@@ -11,8 +11,6 @@ QUANTITY_ERROR = (
 _FORM = re.compile(r"([+-]?)(\d+(?:\.\d*)?|\.\d+)([A-Za-z]*|[eE][-+]?\d+)")
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_DECIMAL_SUFFIXES = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
-_BINARY_SUFFIXES = sorted(((power, suffix) for suffix, power in _BINARY.items()), reverse=True)
 _KIBI = 1024
 # Like the API server, which reduces larger numbers to this one.
 _MAX_NUMBER = Decimal(2**63 - 1)
@@ -28,22 +26,18 @@ def parse_quantity(text: str) -> Decimal:
     Raises:
         ValueError: If the text is not a valid quantity.
     """
-    return _parse(text)[0]
-
-
-def _parse(text: str) -> tuple[Decimal, str]:
     match = _FORM.fullmatch(text)
     if match is None:
         raise ValueError(QUANTITY_ERROR)
     sign, digits, suffix = match.groups()
     number = min(Decimal(digits), _MAX_MANTISSA).copy_sign(Decimal(f"{sign}1"))
     if suffix in _BINARY:
-        return _cap(number * _KIBI ** _BINARY[suffix]), "binary"
+        return _cap(number * _KIBI ** _BINARY[suffix])
     if suffix in _DECIMAL:
-        return _round(number.scaleb(_DECIMAL[suffix])), "decimal"
+        return _round(number.scaleb(_DECIMAL[suffix]))
     if suffix[:1] in ("e", "E") and len(suffix) > 1 and not suffix[1:].isalpha():
         exponent = max(-_MAX_EXPONENT, min(int(suffix[1:]), _MAX_EXPONENT))
-        return _round(number.scaleb(exponent)), "exponent"
+        return _round(number.scaleb(exponent))
     raise ValueError(QUANTITY_ERROR)
 
 
@@ -54,36 +48,3 @@ def _cap(number: Decimal) -> Decimal:
 def _round(number: Decimal) -> Decimal:
     nano = _cap(number).scaleb(9)
     return nano.to_integral_value(ROUND_CEILING).scaleb(-9)
-
-
-@lru_cache(maxsize=4096)
-def canonical_quantity(text: str) -> str:
-    """Return the form in which the API server returns the quantity.
-
-    Raises:
-        ValueError: If the text is not a valid quantity.
-    """
-    number, form = _parse(text)
-    if number == 0:
-        return "0"
-    if form == "binary" and abs(number) >= _KIBI and number == number.to_integral_value():
-        return _write_binary(int(number))
-    return _write_decimal(number, exponent_form=form == "exponent")
-
-
-def _write_binary(number: int) -> str:
-    for power, suffix in _BINARY_SUFFIXES:
-        if number % _KIBI**power == 0:
-            return f"{number // _KIBI**power}{suffix}"
-    return str(number)
-
-
-def _write_decimal(number: Decimal, *, exponent_form: bool) -> str:
-    for exponent in range(18, -12, -3):
-        scaled = number.scaleb(-exponent)
-        if scaled == scaled.to_integral_value():
-            whole = str(int(scaled))
-            if exponent_form:
-                return whole if exponent == 0 else f"{whole}e{exponent}"
-            return whole + _DECIMAL_SUFFIXES[exponent]
-    raise ValueError(QUANTITY_ERROR)
