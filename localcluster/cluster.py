@@ -93,8 +93,6 @@ class ClusterOptions:
     """The network of the Pods."""
     gpus: int = 0
     """Number of GPUs of the node. Requests of Pods are counted; no device is assigned."""
-    keeps_directory: bool = False
-    """Whether the directory stays when the cluster ends; the logs of Pods always stay."""
 
 
 class LocalCluster:
@@ -281,8 +279,7 @@ class LocalCluster:
 
     def _close_directory(self) -> None:
         """Remove the files that only a running cluster needs, and no other file."""
-        if not self.options.keeps_directory:
-            shutil.rmtree(self._kubelet_path, ignore_errors=True)
+        shutil.rmtree(self._kubelet_path, ignore_errors=True)
 
     def _remove_kubeconfig(self) -> None:
         """Remove the kubeconfig, unless another program has replaced it."""

@@ -8,11 +8,11 @@ import logging
 from enum import StrEnum
 from typing import NoReturn
 
+from framework.api.wire import format_time
 from framework.clock import Clock
 from framework.kube.client import KubeClient
 from framework.kube.errors import KubeError
 from framework.kube.resources import EVENTS, Object
-from localcluster.kubelet.status import format_time
 
 logger = logging.getLogger(__name__)
 

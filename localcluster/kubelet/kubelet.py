@@ -56,7 +56,6 @@ class Kubelet:
         capacity: Capacity | None = None,
         backoff: BackoffBounds | None = None,
         random: Random | None = None,
-        on_event: Callable[[str, Object], None] | None = None,
     ) -> None:
         """Prepare; ``run`` does the work.
 
@@ -75,7 +74,6 @@ class Kubelet:
             capacity: the extended resources; by default none.
             backoff: the crash back-off; by default the real kubelet's.
             random: for the waits of the list-watch.
-            on_event: called with each change of a Pod, for progress displays and tests.
         """
         self.node_name = node_name
         self.logs = logs or LogStore(root / "logs", clock)
@@ -94,7 +92,6 @@ class Kubelet:
         self._capacity = capacity or Capacity(extended={})
         self._backoff = backoff or BackoffBounds()
         self._random = random or SystemRandom()
-        self._on_event = on_event
         self._account = {"token": service_account_token.encode()}
         self._events = EventRecorder(client, clock, node_name)
         self._writes = PodWrites(client, clock, self._events, node_name)
@@ -240,8 +237,6 @@ class Kubelet:
 
     def apply(self, event_type: str, obj: Object) -> None:
         """Take one change."""
-        if self._on_event is not None:
-            self._on_event(event_type, obj)
         if event_type == "DELETED":
             self._names.remove_pod(obj)
             self._forget(obj["metadata"]["uid"])

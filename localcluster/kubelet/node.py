@@ -8,12 +8,12 @@ import os
 import platform
 from datetime import datetime
 
+from framework.api.wire import format_time
 from framework.kube.client import KubeClient
 from framework.kube.resources import NODES, Object
 from localcluster.kubelet.container.machine import HOST_IP
 from localcluster.kubelet.pod.admission import Capacity
 from localcluster.kubelet.pod.writes import persist
-from localcluster.kubelet.status import format_time
 
 # Not enforced; enough for the largest gang.
 _MAX_PODS = 10000

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias, assert_never
 
+from framework.api.wire import format_time
 from framework.kube.resources import Object
 
 # In the order in which the kubelet writes them.
@@ -159,11 +160,6 @@ def build_status(view: PodView, now: datetime) -> Object:
         "initContainerStatuses": [build_container_status(c) for c in view.inits] or None,
         "containerStatuses": [build_container_status(c) for c in view.mains],
     }
-
-
-def format_time(moment: datetime) -> str:
-    """Write a time in the form of the API, in whole seconds."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def compute_phase(view: PodView) -> str:

@@ -129,14 +129,6 @@ async def test_cluster_at_its_end_leaves_logs_and_files_of_others(tmp_path: Path
             await client.list(FRAMEWORKS)
 
 
-async def test_cluster_that_keeps_its_directory_removes_the_kubeconfig(tmp_path: Path) -> None:
-    async with build(tmp_path, with_kubelet=True, keeps_directory=True) as cluster:
-        assert cluster.kubelet is not None
-        await cluster.kubelet.synced.wait()
-    assert "kubelet" in list_names(tmp_path)
-    assert not cluster.kubeconfig_path.exists()
-
-
 async def test_cluster_with_a_port_in_use_names_flag_and_remedy(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -48,105 +48,17 @@ class FieldTerm:
     equal: bool
 
 
-_TOKEN = re.compile(r"\s*(==|!=|=|<|>|!|\(|\)|,|[^\s=!<>(),]+)")
-_WORD = re.compile(r"[^\s=!<>(),]+")
-_SINGLE = {"=": "in", "==": "in", "!=": "notin"}
-
-
-class _LabelParser:
-    def __init__(self, text: str) -> None:
-        self._tokens = _tokenize(text)
-        self._next = 0
-
-    def parse(self) -> tuple[Requirement, ...]:
-        found: list[Requirement] = []
-        while self._peek():
-            found.append(self._term())
-            if not self._peek():
-                break
-            self._expect(",")
-            if not self._peek():
-                raise errors.bad_request("found '', expected: identifier after ','")
-        return tuple(found)
-
-    def _peek(self) -> str:
-        return self._tokens[self._next] if self._next < len(self._tokens) else ""
-
-    def _take(self) -> str:
-        token = self._peek()
-        self._next += 1
-        return token
-
-    def _expect(self, wanted: str) -> None:
-        token = self._take()
-        if token != wanted:
-            if wanted == ",":
-                raise errors.bad_request(f"found '{token}', expected: ',' or 'end of string'")
-            raise _unparsable(f"found '{token}' expected: '{wanted}'")
-
-    def _term(self) -> Requirement:
-        if self._peek() == "!":
-            self._take()
-            return Requirement(self._key(), "absent", frozenset())
-        key = self._key()
-        operator = self._peek()
-        if operator in ("", ","):
-            return Requirement(key, "exists", frozenset())
-        self._take()
-        if operator in _SINGLE:
-            return self._single(key, _SINGLE[operator])
-        if operator in ("in", "notin"):
-            return Requirement(key, operator, self._values())
-        raise _unparsable(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
-
-    def _single(self, key: str, operator: str) -> Requirement:
-        token = self._peek()
-        value = self._value() if token not in ("", ",") else ""
-        return Requirement(key, operator, frozenset((value,)))
-
-    def _key(self) -> str:
-        token = self._take()
-        if not _WORD.fullmatch(token):
-            raise _unparsable(f"found '{token}', expected: !, identifier, or 'end of string'")
-        faults = names.qualified_name_faults(token)
-        if faults:
-            raise _unparsable(f"<nil>: Invalid value: {errors.quote(token)}: {'; '.join(faults)}")
-        return token
-
-    def _value(self) -> str:
-        token = self._take()
-        faults = names.label_value_faults(token)
-        if faults:
-            raise _unparsable(f"values[0]: Invalid value: {errors.quote(token)}: {faults[0]}")
-        return token
-
-    def _values(self) -> frozenset[str]:
-        self._expect("(")
-        found: set[str] = set()
-        while True:
-            found.add("" if self._peek() in (",", ")") else self._value())
-            token = self._take()
-            if token == ")":
-                return frozenset(found)
-            if token != ",":
-                raise _unparsable(f"found '{token}', expected: ',' or ')'")
-
-
-def _unparsable(why: str) -> errors.StatusError:
-    return errors.bad_request(f"unable to parse requirement: {why}")
-
-
-def _tokenize(text: str) -> list[str]:
-    tokens: list[str] = []
-    position = 0
-    end = len(text.rstrip())
-    while position < end:
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise _unparsable(f"found '{text[position]}'")
-        tokens.append(match.group(1))
-        position = match.end()
-    return tokens
+_WORD = r"[^\s=!<>(),]++"
+_TERM = re.compile(
+    rf"""\s*+(?:
+        !\s*+(?P<absent>{_WORD})
+      | (?P<key>{_WORD})\s*+(?:
+            (?P<equality>==|!=|=)\s*+(?P<value>{_WORD})?
+          | (?P<set>in|notin)\s*+\((?P<values>[^()]*+)\)
+        )?
+    )\s*+""",
+    re.VERBOSE,
+)
 
 
 def parse_label_selector(text: str | None) -> tuple[Requirement, ...]:
@@ -155,9 +67,48 @@ def parse_label_selector(text: str | None) -> tuple[Requirement, ...]:
     Raises:
         StatusError: 400 if the grammar is broken.
     """
-    if not text or not text.strip():
-        return ()
-    return _LabelParser(text).parse()
+    text = (text or "").strip()
+    found: list[Requirement] = []
+    position = 0
+    while position < len(text):
+        term = _TERM.match(text, position)
+        if term is None:
+            raise _unparsable(f"found '{text[position]}', expected: !, or identifier")
+        found.append(_read_term(term))
+        position = term.end()
+        rest = text[position : position + 2]
+        if rest == "," or rest[:1] not in ("", ","):
+            raise errors.bad_request(f"found '{rest[0]}', expected: ',' or 'end of string'")
+        position += 1
+    return tuple(found)
+
+
+def _read_term(term: re.Match[str]) -> Requirement:
+    key = term["absent"] or term["key"]
+    faults = names.qualified_name_faults(key)
+    if faults:
+        raise _unparsable(f"<nil>: Invalid value: {errors.quote(key)}: {'; '.join(faults)}")
+    if term["absent"]:
+        return Requirement(key, "absent", frozenset())
+    if term["set"]:
+        return Requirement(key, term["set"], _read_values(term["values"].split(",")))
+    if term["equality"]:
+        operator = "notin" if term["equality"] == "!=" else "in"
+        return Requirement(key, operator, _read_values([term["value"] or ""]))
+    return Requirement(key, "exists", frozenset())
+
+
+def _read_values(given: list[str]) -> frozenset[str]:
+    values = frozenset(value.strip() for value in given)
+    for value in values:
+        faults = names.label_value_faults(value)
+        if faults:
+            raise _unparsable(f"values[0]: Invalid value: {errors.quote(value)}: {faults[0]}")
+    return values
+
+
+def _unparsable(why: str) -> errors.StatusError:
+    return errors.bad_request(f"unable to parse requirement: {why}")
 
 
 def parse_field_selector(rt: ResourceType, text: str | None) -> tuple[FieldTerm, ...]:

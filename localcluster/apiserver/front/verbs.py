@@ -40,12 +40,7 @@ from localcluster.apiserver.model.options import (
 from localcluster.apiserver.model.registry import ResourceType
 from localcluster.apiserver.storage import Storage
 from localcluster.apiserver.views.discovery import ACCESS_REVIEW, SUBRESOURCES
-from localcluster.apiserver.views.forms import (
-    FormOptions,
-    Renderer,
-    encode_json,
-    event_line,
-)
+from localcluster.apiserver.views.forms import Renderer, encode_json, event_line
 from localcluster.apiserver.views.negotiation import Form, choose_form
 
 Answer = web.StreamResponse
@@ -274,7 +269,7 @@ class ResourceVerbs:
         include = request.query.get("includeObject", "")
         if form is Form.TABLE and include not in _INCLUDES:
             raise invalid_option("TableOptions", "includeObject", include, _INCLUDES[1:])
-        return Renderer(rt, FormOptions(form, include or "Metadata"), self._clock)
+        return Renderer(rt, self._clock, form, include or "Metadata")
 
 
 def json_answer(item: object, code: int = 200, warnings: Iterable[str] = ()) -> web.Response:

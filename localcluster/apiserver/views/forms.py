@@ -1,7 +1,6 @@
 """The forms of objects, lists and watch events: whole, metadata only, table. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -16,23 +15,24 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 encode_json = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
-class FormOptions:
-    """The form that a client requested."""
-
-    form: Form = Form.OBJECT
-    include_object: str = "Metadata"
-    """The object in a table row: None, Metadata or Object."""
-
-
 class Renderer:
     """Renders the objects of a type in a form."""
 
-    def __init__(self, rt: ResourceType, options: FormOptions, clock: Clock) -> None:
-        """Render objects of ``rt``."""
+    def __init__(
+        self, rt: ResourceType, clock: Clock, form: Form = Form.OBJECT, include: str = "Metadata"
+    ) -> None:
+        """Render objects of ``rt``.
+
+        Args:
+            rt: their type.
+            clock: for ages.
+            form: the form that the client requested.
+            include: the object in a row of a table: None, Metadata or Object.
+        """
         self.rt = rt
-        self.options = options
         self._clock = clock
+        self._form = form
+        self._include = include
 
     def render_object(self, item: Object) -> Object:
         """Return one object in the form.
@@ -41,11 +41,10 @@ class Renderer:
             StatusError: 406, the form is one of lists.
         """
         self.check_renders_objects()
-        form = self.options.form
-        if form is Form.TABLE:
+        if self._form is Form.TABLE:
             version = (item.get("metadata") or {}).get("resourceVersion", "")
             return self._table([item], {"resourceVersion": version})
-        return partial_metadata(item) if form is Form.METADATA else item
+        return partial_metadata(item) if self._form is Form.METADATA else item
 
     def check_renders_objects(self) -> None:
         """Refuse a form of lists for single objects.
@@ -53,7 +52,7 @@ class Renderer:
         Raises:
             StatusError: 406.
         """
-        if self.options.form is Form.METADATA_LIST:
+        if self._form is Form.METADATA_LIST:
             raise _not_acceptable(
                 "you requested PartialObjectMetadataList, but the requested object is not a list"
                 f" ({self.rt.kind})"
@@ -65,7 +64,7 @@ class Renderer:
         Raises:
             StatusError: 406, the form is one of single objects.
         """
-        form = self.options.form
+        form = self._form
         if form is Form.METADATA:
             raise _not_acceptable(
                 "you requested PartialObjectMetadata, but the requested object is a list"
@@ -95,10 +94,10 @@ class Renderer:
 
     def _table(self, items: Sequence[Object], metadata: Object) -> Object:
         table = render_table(find_printer(self.rt), items, metadata, self._clock.now())
-        if self.options.include_object == "Object":
+        if self._include == "Object":
             for row, item in zip(table["rows"], items, strict=True):
                 row["object"] = item
-        elif self.options.include_object == "None":
+        elif self._include == "None":
             for row in table["rows"]:
                 row["object"] = None
         return table

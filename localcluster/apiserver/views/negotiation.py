@@ -4,7 +4,6 @@ Protobuf is not supported: clients that prefer it also accept JSON.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 
 _JSON_TYPES = ("application/json", "application/*", "*/*")
@@ -21,38 +20,26 @@ class Form(Enum):
     METADATA_LIST = "PartialObjectMetadataList"
 
 
-@dataclass(frozen=True, slots=True)
-class MediaType:
-    """One entry of an Accept header."""
-
-    name: str
-    parameters: tuple[tuple[str, str], ...] = ()
-
-    def parameter(self, key: str) -> str:
-        """Return a parameter's value, empty if it is absent."""
-        return dict(self.parameters).get(key, "")
-
-
-def parse_accept(header: str) -> Iterator[MediaType]:
-    """Yield the entries in the client's order; quality values are ignored, as clients expect."""
+def _parse_accept(header: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield types and parameters in the client's order, without regard to quality values."""
     for entry in (header or "*/*").split(","):
         name, *parameters = (part.strip() for part in entry.split(";"))
         pairs = (parameter.partition("=")[::2] for parameter in parameters)
-        yield MediaType(
+        yield (
             name.lower() or "*/*",
-            tuple((key.strip().lower(), value.strip().strip('"')) for key, value in pairs),
+            {key.strip().lower(): value.strip().strip('"') for key, value in pairs},
         )
 
 
 def choose_form(accept: str) -> Form | None:
     """Return the form of the first supported entry; None if there is none."""
-    for media in parse_accept(accept):
-        if media.name not in _JSON_TYPES:
+    for name, parameters in _parse_accept(accept):
+        if name not in _JSON_TYPES:
             continue
-        wanted = media.parameter("as")
+        wanted = parameters.get("as")
         if not wanted:
             return Form.OBJECT
-        if media.parameter("g") != _META_GROUP or media.parameter("v") not in _META_VERSIONS:
+        if parameters.get("g") != _META_GROUP or parameters.get("v") not in _META_VERSIONS:
             continue
         try:
             return Form(wanted)

@@ -7,13 +7,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from framework.api.wire import format_time
 from framework.clock import Clock
 from framework.kube.backoff import Backoff
 from framework.kube.client import KubeClient
 from framework.kube.errors import ConflictError, KubeError, NotFoundError
 from framework.kube.resources import PODS, Object, Resource
 from localcluster.kubelet.events import EventReason, EventRecorder
-from localcluster.kubelet.status import format_time
 
 logger = logging.getLogger(__name__)
 

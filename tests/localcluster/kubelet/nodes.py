@@ -64,6 +64,20 @@ class Served(NamedTuple):
     client: KubeClient
 
 
+class _ObservedKubelet(Kubelet):
+    """A kubelet that reports each change of a Pod."""
+
+    def __init__(
+        self, on_event: Callable[[str, Object], None], client: KubeClient, **options: Any
+    ) -> None:
+        super().__init__(client, **options)
+        self._on_event = on_event
+
+    def apply(self, event_type: str, obj: Object) -> None:
+        self._on_event(event_type, obj)
+        super().apply(event_type, obj)
+
+
 class Node:
     """A kubelet and its API server, and all that was seen of its Pods."""
 
@@ -72,13 +86,13 @@ class Node:
         self.address = served.address
         self.history: list[tuple[str, Object]] = []
         self._changed = asyncio.Event()
-        self.kubelet = Kubelet(
+        self.kubelet = _ObservedKubelet(
+            self._see,
             self.client,
             clock=SystemClock(),
             root=root,
             api_address=self.address,
             service_account_token=TOKEN,
-            on_event=self._see,
             **options,
         )
 

@@ -13,7 +13,7 @@ from framework.clock import ManualClock, SequentialUids
 from localcluster.apiserver.front.watches import WatchOptions, WatchStream
 from localcluster.apiserver.model import builtins
 from localcluster.apiserver.storage import Selector, Storage
-from localcluster.apiserver.views.forms import FormOptions, Renderer
+from localcluster.apiserver.views.forms import Renderer
 
 pytestmark = pytest.mark.looptime
 
@@ -51,7 +51,7 @@ def open_stream(storage: Storage, seconds: int, *, bookmarks: bool = False) -> W
     rt = builtins.CONFIG_MAPS
     watch = storage.watch_from(rt, None, Selector(), storage.resource_version)
     options = WatchOptions(timeout_seconds=seconds, bookmarks=bookmarks)
-    return WatchStream(watch, Renderer(rt, FormOptions(), CLOCK), storage, options)
+    return WatchStream(watch, Renderer(rt, CLOCK), storage, options)
 
 
 @asynccontextmanager
