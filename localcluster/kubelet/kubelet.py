@@ -48,9 +48,9 @@ class Kubelet:
         root: Path,
         api_address: str,
         service_account_token: str,
+        serve_api: Callable[[socket.socket], Awaitable[None]],
         node_name: str = "local",
         network: NetworkChoice = NetworkChoice.AUTO,
-        serve_api: Callable[[socket.socket], Awaitable[None]] | None = None,
         isolation: Isolation = Isolation.AUTO,
         logs: LogStore | None = None,
         capacity: Capacity | None = None,
@@ -65,10 +65,9 @@ class Kubelet:
             root: directory for the Pods' files and logs.
             api_address: address of the API server, for example ``http://127.0.0.1:6443``.
             service_account_token: the token in the service account directory of each Pod.
+            serve_api: makes the API server listen on another socket, which Pods can reach.
             node_name: name of the Node object.
             network: the network of the Pods.
-            serve_api: makes the API server listen on another socket, which Pods can reach; None
-                if it runs in another process: Pods then get loopback addresses.
             isolation: how volumes appear at their mountPath.
             logs: the store of logs; by default below ``root``.
             capacity: the extended resources; by default none.

@@ -40,8 +40,8 @@ class NetworkNeeds:
 
     api_address: str
     """Address of the API server for programs of this machine."""
-    serve_api: Callable[[socket.socket], Awaitable[None]] | None
-    """Makes the API server listen on one more socket; None for a server of another program."""
+    serve_api: Callable[[socket.socket], Awaitable[None]]
+    """Makes the API server listen on one more socket."""
     has_private_root: bool
     """Whether containers can have files of their own."""
     in_user_namespace: bool
@@ -73,8 +73,6 @@ async def open_network(choice: NetworkChoice, needs: NetworkNeeds) -> tuple[PodN
 async def _open_namespaces(needs: NetworkNeeds) -> PodNetwork:
     if not needs.has_private_root:
         raise NetworkError("Pods have no private roots")
-    if needs.serve_api is None:
-        raise NetworkError("the API server is not this cluster's own")
     return await NamespaceNetwork.open(
         choose_block(_read_routes()),
         needs.serve_api,

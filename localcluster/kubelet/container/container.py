@@ -28,7 +28,6 @@ from localcluster.kubelet.events import EventReason
 from localcluster.kubelet.fields import FieldError
 from localcluster.kubelet.objects import fetch_sources
 from localcluster.kubelet.probes.probing import ProbeResult, follow_probe, probe_once
-from localcluster.kubelet.probes.spec import parse_probe
 from localcluster.kubelet.status import (
     ContainerState,
     ContainerView,
@@ -336,7 +335,7 @@ class ContainerRunner:
         if hook and not await self._run_post_start(hook):
             return
         probes = {
-            name: parse_probe(self.container[f"{name}Probe"])
+            name: self.container[f"{name}Probe"]
             for name in ("startup", "readiness", "liveness")
             if self.container.get(f"{name}Probe")
         }

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from framework.kube.resources import Object
-from localcluster.kubelet.probes.spec import ProbeCounter, ProbeSpec
 from localcluster.network.pod_network import Streams
 
 _HTTP_OK = range(200, 400)
@@ -63,25 +62,27 @@ class OnResult(Protocol):
 
 
 async def follow_probe(
-    spec: ProbeSpec,
+    probe: Object,
     target: ProbeTarget,
     on_result: OnResult,
 ) -> None:
     """Probe until ``on_result`` returns True.
 
     Args:
-        spec: the probe.
+        probe: the probe of the spec, with the defaults of the API server.
         target: the container.
         on_result: called with each result.
     """
-    counter = ProbeCounter()
-    await asyncio.sleep(spec.initial_delay_seconds)
+    was_ok, in_a_row = None, 0
+    await asyncio.sleep(probe.get("initialDelaySeconds", 0))
     while True:
-        result = await probe_once(spec.action, target, spec.timeout_seconds)
-        counter = counter.observe(ok=result.ok)
-        if await on_result(result, counts=counter.has_reached(spec)):
+        result = await probe_once(probe, target, probe["timeoutSeconds"])
+        in_a_row = in_a_row + 1 if result.ok is was_ok else 1
+        was_ok = result.ok
+        threshold: int = probe["successThreshold" if result.ok else "failureThreshold"]
+        if await on_result(result, counts=in_a_row >= threshold):
             return
-        await asyncio.sleep(spec.period_seconds)
+        await asyncio.sleep(probe["periodSeconds"])
 
 
 async def probe_once(

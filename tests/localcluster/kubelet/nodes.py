@@ -14,6 +14,7 @@ from localcluster.apiserver.model.options import ContainerLog, LogReadOptions
 from localcluster.apiserver.server import ApiServer
 from localcluster.apiserver.storage import Storage
 from localcluster.kubelet.kubelet import Kubelet
+from localcluster.network.choice import NetworkChoice
 
 TOKEN = "local-token"
 
@@ -93,6 +94,7 @@ class Node:
             root=root,
             api_address=self.address,
             service_account_token=TOKEN,
+            serve_api=served.server.serve,
             **options,
         )
 
@@ -181,9 +183,7 @@ async def open_node(root: Path, **options: Any) -> AsyncGenerator[Node]:
 @contextlib.asynccontextmanager
 async def run_node(served: Served, root: Path, **options: Any) -> AsyncGenerator[Node]:
     """Run a kubelet, and stop it with all its Pods."""
-    if "network" in options:
-        options["serve_api"] = served.server.serve
-    node = Node(served, root, **options)
+    node = Node(served, root, **{"network": NetworkChoice.LOOPBACK, **options})
     running = asyncio.create_task(node.kubelet.run(), name="kubelet")
     ready = asyncio.create_task(node.kubelet.synced.wait(), name="kubelet ready")
     try:

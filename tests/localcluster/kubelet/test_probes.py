@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from localcluster.kubelet.probes.probing import ProbeResult, follow_probe, probe_once
-from localcluster.kubelet.probes.spec import ProbeCounter, ProbeSpec, parse_probe
 from localcluster.network.pod_network import Streams
 from tests.support.waiting import HANG_SECONDS
 
@@ -42,22 +41,6 @@ async def listen(answer: bytes) -> AsyncGenerator[int]:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         yield server.sockets[0].getsockname()[1]
-
-
-def test_parse_probe_defaults_are_the_apis() -> None:
-    assert parse_probe({"tcpSocket": {"port": 1}}) == ProbeSpec(
-        {"tcpSocket": {"port": 1}}, 0, 10, 1, 1, 3
-    )
-
-
-def test_probe_counter_answers_count_in_a_row() -> None:
-    spec = parse_probe({"failureThreshold": 2})
-    reached = []
-    counter = ProbeCounter()
-    for ok in (True, False, True, False, False):
-        counter = counter.observe(ok=ok)
-        reached.append(counter.has_reached(spec))
-    assert reached == [True, False, True, False, True]
 
 
 @pytest.mark.parametrize(("status", "ok"), [(200, True), (302, True), (404, False), (503, False)])
@@ -95,15 +78,28 @@ async def test_probe_once_slow_command_and_unknown_kind_fail() -> None:
 
 
 @pytest.mark.looptime
-async def test_follow_probe_waits_between_probes_until_its_handler_ends_it() -> None:
+async def test_follow_probe_counts_results_in_a_row_until_its_handler_ends_it() -> None:
     loop = asyncio.get_running_loop()
     seen: list[Any] = []
 
     async def handle(result: ProbeResult, *, counts: bool) -> bool:
         seen.append((round(loop.time()), result.ok, counts))
-        return result.ok
+        return len(seen) == 5
 
-    spec = ProbeSpec({"exec": {"command": ["x"]}}, 3, 5, 1, 1, 2)
-    await follow_probe(spec, Target(1, 1, 0), handle)
+    probe = {
+        "exec": {"command": ["x"]},
+        "initialDelaySeconds": 3,
+        "periodSeconds": 5,
+        "timeoutSeconds": 1,
+        "successThreshold": 1,
+        "failureThreshold": 2,
+    }
+    await follow_probe(probe, Target(1, 1, 0, 1, 0), handle)
 
-    assert seen == [(3, False, False), (8, False, True), (13, True, True)]
+    assert seen == [
+        (3, False, False),
+        (8, False, True),
+        (13, True, True),
+        (18, False, False),
+        (23, True, True),
+    ]
