@@ -20,7 +20,7 @@ FrameworkEdited with the field and what to change instead, and taskNumber become
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,7 +53,14 @@ from framework.api.fielderrors import FieldErrors
 from framework.api.states import FrameworkState
 from framework.api.types import ExecutionType, Framework
 from framework.kinds.compiled import Compiled, Object
-from framework.kinds.observing import BLOCKED, EDITED, INVALID_SPEC, AddedCondition
+from framework.kinds.observing import (
+    BLOCKED,
+    EDITED,
+    INVALID_SPEC,
+    WORKERS_FAILED,
+    AddedCondition,
+    read_conditions,
+)
 
 _BINDING = "RoleBinding"
 NAME_TAKEN, REFUSED = "NameTaken", "Refused"
@@ -295,14 +302,8 @@ def build_decision(snapshot: Snapshot, status: Object, plan: Plan) -> Decision:
     """
     is_creating = any(isinstance(action, (Create, CreateKey)) for action in plan.creates)
     status = {**status, **update_creators(snapshot, is_creating=is_creating)}
-    is_changed = status != snapshot.job.get("status")
-    written = (WriteStatus(status),) if is_changed else ()
-    # An obstacle has one Event, while the status stays the same; each edit has one.
-    events = tuple(
-        EmitEvent(EventType.WARNING, added.type, f"{added.reason}: {added.message}")
-        for added in plan.added_conditions
-        if is_changed or added.type == EDITED
-    )
+    written = (WriteStatus(status),) if status != snapshot.job.get("status") else ()
+    events = tuple(_list_events(snapshot.job, status, plan.added_conditions))
     bindings = tuple(action for action in plan.creates if _is_binding(action))
     others = tuple(action for action in plan.creates if not _is_binding(action))
     created = (plan.question, others, bindings, plan.framework)
@@ -314,6 +315,26 @@ def build_decision(snapshot: Snapshot, status: Object, plan: Plan) -> Decision:
         plan.has_more,
         plan.has_settled_services,
     )
+
+
+def _list_events(
+    job: Object, status: Object, conditions: Sequence[AddedCondition]
+) -> Iterator[EmitEvent]:
+    """List an Event for each condition that is new, or has another text; and for each edit.
+
+    Workers that fail after the first ones change only the text of their condition, and have no
+    further Event: there may be thousands.
+    """
+    stored = job.get("status")
+    known = read_conditions(stored if isinstance(stored, dict) else None)
+    old = {condition["type"]: condition for condition in known}
+    new = {condition["type"]: condition for condition in status["conditions"]}
+    for added in conditions:
+        before = old.get(added.type)
+        is_told = before is not None if added.type == WORKERS_FAILED else before == new[added.type]
+        if not is_told or added.type == EDITED:
+            text = f"{added.reason}: {added.message}"
+            yield EmitEvent(EventType.WARNING, added.type, text)
 
 
 def _is_binding(action: Action) -> bool:

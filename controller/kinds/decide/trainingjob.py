@@ -51,6 +51,7 @@ from framework.kinds.trainingjob.conditions import FAILED, SUCCEEDED, SUSPENDED
 from framework.kinds.trainingjob.status import (
     TrainingJobFacts,
     is_suspended,
+    list_failures,
     map_trainingjob_status,
 )
 from framework.kinds.trainingjob.types import SUSPENDED_ANNOTATION
@@ -85,7 +86,9 @@ def decide_trainingjob(snapshot: Snapshot) -> Decision:
         status[STATUS_FIELD] = snapshot.scaled_workers
     if values:
         status[fixed.STATUS_FIELD] = dict(values)
-    return build_decision(snapshot, status, plan)
+    failures = list_failures(name, framework)
+    told = replace(plan, added_conditions=(*plan.added_conditions, *failures))
+    return build_decision(snapshot, status, told)
 
 
 def _plan(

@@ -135,7 +135,7 @@ def map_trainingjob_status(
         ours = [condition for condition in ours if condition["type"] != ATTEMPT_FAILED]
     added_conditions = update_added(
         ours,
-        [*facts.added_conditions, *_list_failures(name, framework)],
+        [*facts.added_conditions, *list_failures(name, framework)],
         lambda added: build_added_condition(added, now),
         TIMES,
         is_still_blocked=facts.is_still_blocked,
@@ -239,7 +239,7 @@ def _describe_scaler_end(end: ScalerEnd) -> News:
     return News(SCALE_FAILED, f"{reason}Failed", text)
 
 
-def _list_failures(name: str, framework: Framework | None) -> Iterator[AddedCondition]:
+def list_failures(name: str, framework: Framework | None) -> Iterator[AddedCondition]:
     """List what has failed in an attempt: workers that are not replaced, or the attempt itself."""
     if framework is None or framework.status is None:
         return
