@@ -30,6 +30,8 @@ _MAX_REPLICA_SPECS = 16
 _MAX_VOLUMES = 100
 _KEPT = {"x-kubernetes-preserve-unknown-fields": True}
 _AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+# Not in the originals.
+_REASON = {"name": "Reason", "type": "string", "jsonPath": ".status.reason"}
 
 
 def build_crds() -> dict[str, Schema]:
@@ -70,7 +72,7 @@ def _build_tfjob() -> Schema:
         **_spell(_text("Image of default parameter servers."), "tfImage", "tf_image"),
         tensorboard=board,
     )
-    columns = [_column("Phase", ".status.phase"), _column("State", ".status.state"), _AGE]
+    columns = [_column("Phase", ".status.phase"), _column("State", ".status.state"), _AGE, _REASON]
     return _build(tfjob.API_VERSION, tfjob.KIND, spec, columns, {"status": {}})
 
 
@@ -97,7 +99,7 @@ def _build_trainingjob() -> Schema:
         restartPolicy=_text("OnFailure: start a failed job again. Default: Never."),
         backoffLimit=_number("Number of these restarts."),
     )
-    columns = [_column("Phase", ".status.phase"), _AGE]
+    columns = [_column("Phase", ".status.phase"), _AGE, _REASON]
     scale = {
         "specReplicasPath": ".spec.etReplicaSpecs.worker.replicas",
         "statusReplicasPath": ".status.replicaStatuses.Worker.active",

@@ -73,6 +73,11 @@ def update_added(
     return [kept[name] for name in sorted(kept)]
 
 
+def find_obstacle(conditions: Sequence[Object]) -> Object | None:
+    """Find the condition that says why nothing can be created for the job now; None if none."""
+    return next((c for c in conditions if c.get("type") == BLOCKED), None)
+
+
 def _omit(condition: Object, fields: frozenset[str]) -> Object:
     return {key: value for key, value in condition.items() if key not in fields}
 

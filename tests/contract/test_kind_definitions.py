@@ -159,23 +159,27 @@ async def test_status_is_a_subresource_that_keeps_what_it_is_given(api: Api, nam
 
 
 PHASE = {"phase": "Running", "state": "Unknown"}
+BLOCKED = {"phase": "Creating", "state": "Unknown", "reason": "NameTaken: delete it"}
+REFUSED = {"phase": "Failed", "reason": "spec: bad"}
 FAILURE = {"type": "ScaleFailed", "status": "True", "reason": "Timeout", "message": "no answer"}
 FAILED = {"phase": "ScaleFailed", "conditions": [{"type": "Created", "reason": "no"}, FAILURE]}
-OF_SCALERS = ["REASON", "MESSAGE"]
+OURS = ["REASON", "MESSAGE"]
 
 
 @pytest.mark.parametrize(
     ("name", "status", "cells", "more"),
     [
-        ("tfjob", PHASE, ["one", "Running", "Unknown"], []),
-        ("trainingjob", PHASE, ["one", "Running"], []),
+        ("tfjob", PHASE, ["one", "Running", "Unknown"], [None]),
+        ("tfjob", BLOCKED, ["one", "Creating", "Unknown"], ["NameTaken: delete it"]),
+        ("trainingjob", PHASE, ["one", "Running"], [None]),
+        ("trainingjob", REFUSED, ["one", "Failed"], ["spec: bad"]),
         ("scalein", PHASE, ["one", "Running"], [None, None]),
         ("scaleout", PHASE, ["one", "Running"], [None, None]),
         ("scalein", FAILED, ["one", "ScaleFailed"], ["Timeout", "no answer"]),
         ("scaleout", FAILED, ["one", "ScaleFailed"], ["Timeout", "no answer"]),
     ],
 )
-async def test_columns_are_those_of_the_originals_and_then_the_failure_of_a_scaler(
+async def test_columns_are_those_of_the_originals_and_then_the_reason(
     api: Api, name: str, status: Object, cells: list[str], more: list[str | None]
 ) -> None:
     async with defined(api, define(name)) as kind:
@@ -184,11 +188,12 @@ async def test_columns_are_those_of_the_originals_and_then_the_failure_of_a_scal
         table = await fetch_table(api, kind)
     shown = [column["name"].upper() for column in table["columnDefinitions"]]
     originals = ["NAME", "PHASE", *(["STATE"] if name == "tfjob" else []), "AGE"]
-    assert shown == [*originals, *(OF_SCALERS if more else [])]
+    assert shown == [*originals, *OURS[: len(more)]]
     (row,) = table["rows"]
     assert row["cells"][: len(cells)] == cells
     assert row["cells"][len(originals) :] == more
-    assert [column["priority"] for column in table["columnDefinitions"]][4:] == [1] * bool(more)
+    priorities = [column["priority"] for column in table["columnDefinitions"]]
+    assert priorities[len(originals) :] == [0, 1][: len(more)]
 
 
 async def fetch_table(api: Api, kind: Kind) -> Object:

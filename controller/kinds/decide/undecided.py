@@ -1,7 +1,7 @@
 """The decision about a job that is too large, or whose decision raised an error. Pure.
 
-Only the condition Blocked with reason TooLarge or Undecidable is written, and an Event when it is
-new.
+Only the condition Blocked with reason TooLarge or Undecidable is written, also as the reason of the
+status, and an Event when it is new.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,6 +12,7 @@ from controller.kinds.decide.plan import Plan, build_decision
 from framework.kinds.compiled import Object
 from framework.kinds.observing import (
     BLOCKED,
+    MAX_MESSAGE,
     AddedCondition,
     read_conditions,
     split_added,
@@ -75,5 +76,6 @@ def decide_undecided(
         is_still_blocked=True,
     )
     kept = [c for c in ours if c["type"] != BLOCKED]
-    new = {**old, "conditions": [*blocked, *kept, *others]}
+    reason = f"{obstacle.reason}: {obstacle.message}"[:MAX_MESSAGE]
+    new = {**old, "reason": reason, "conditions": [*blocked, *kept, *others]}
     return build_decision(snapshot, new, Plan(added_conditions=(added,)))

@@ -3,8 +3,9 @@
 1. ``phase``: Creating until a Pod runs, Running until the end, Done at the end, CleanUp while the
    TfJob is being deleted, Failed if it was refused.
 2. ``state``: Unknown, Running, Succeeded or Failed, as the master ends.
-3. ``replicaStatuses``: for each type, its state, and the count of replicas in each state.
-4. ``conditions``: the latest ten. A condition is added when it becomes true. Before them are
+3. ``reason``: why it was refused, how the master failed, or what holds up its creation.
+4. ``replicaStatuses``: for each type, its state, and the count of replicas in each state.
+5. ``conditions``: the latest ten. A condition is added when it becomes true. Before them are
    RestartPolicyTranslated, which stays, and the other conditions that the original does not have
    (``AddedCondition``).
 
@@ -16,7 +17,7 @@ Running, WORKER Running with the counts {Running: 1, Starting: 1}, last conditio
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -30,6 +31,7 @@ from framework.kinds.ends import describe_failure
 from framework.kinds.observing import (
     MAX_MESSAGE,
     AddedCondition,
+    find_obstacle,
     is_running,
     list_tasks,
     read_conditions,
@@ -77,12 +79,13 @@ def map_tfjob_status(
 ) -> Object:
     """Compute the status; ``framework`` None: it does not exist yet."""
     replicas = [] if framework is None else _list_replicas(framework)
+    conditions = _update_conditions(framework, read_conditions(old), now, facts)
     return {
         "phase": _find_phase(framework, facts),
         "state": _find_state(framework, facts),
-        "reason": _find_reason(framework, facts),
+        "reason": _find_reason(framework, facts, conditions),
         "controlPaused": False,
-        "conditions": _update_conditions(framework, read_conditions(old), now, facts),
+        "conditions": conditions,
         "replicaStatuses": replicas,
     }
 
@@ -110,11 +113,15 @@ def _find_state(framework: Framework | None, facts: TfJobFacts) -> str:
     return "Running"
 
 
-def _find_reason(framework: Framework | None, facts: TfJobFacts) -> str:
+def _find_reason(
+    framework: Framework | None, facts: TfJobFacts, conditions: Sequence[Object]
+) -> str:
     if facts.fault:
         return facts.fault[:MAX_MESSAGE]
     status = None if framework is None else framework.status
-    return describe_failure(status, _MASTER_ROLE)[:MAX_MESSAGE]
+    obstacle = find_obstacle(conditions)
+    text = describe_failure(status, _MASTER_ROLE) or (obstacle or {}).get("reason", "")
+    return str(text)[:MAX_MESSAGE]
 
 
 def _list_replicas(framework: Framework) -> list[Object]:

@@ -11,6 +11,7 @@
    AttemptFailed why the attempt before failed.
 4. ``targetWorkers`` has the names of the wanted workers, ``currentWorkers`` of those that run.
    ``workerSelector`` selects their Pods, for the subresource scale.
+5. ``reason`` says why the job has failed, or why nothing can be created for it.
 
 Invariants: equal inputs give equal statuses; a status without news is the old one; after Succeeded
 and Failed, Running is False; Suspended stays True once the job had a Framework.
@@ -19,7 +20,7 @@ Example: both workers run, and the launcher is still in its barrier: phase Creat
 LauncherCreated, replicaStatuses {Launcher: {}, Worker: {active: 2}}.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -34,8 +35,10 @@ from framework.kinds.compiled import Object
 from framework.kinds.ends import describe_failure, describe_task_failure
 from framework.kinds.observing import (
     ATTEMPT_FAILED,
+    MAX_MESSAGE,
     WORKERS_FAILED,
     AddedCondition,
+    find_obstacle,
     is_running,
     list_tasks,
     read_conditions,
@@ -147,6 +150,9 @@ def map_trainingjob_status(
         "restartCount": restarts,
         "workerSelector": f"training-job-name={name},training-job-role={WORKER}",
     }
+    reason = _find_reason([*added_conditions, *conditions])
+    if reason:
+        status["reason"] = reason
     if framework is not None:
         status |= _list_workers(name, framework) | _find_times(framework)
     if facts.scaler:
@@ -280,6 +286,16 @@ def _find_phase(conditions: list[Object], facts: TrainingJobFacts) -> str:
     if RUNNING in true:
         return SCALING if facts.scaler else RUNNING
     return CREATED
+
+
+def _find_reason(conditions: Sequence[Object]) -> str:
+    """Find why the job has failed, or why nothing can be created for it; "" if neither."""
+    failed = [c for c in conditions if c["type"] == FAILED and c.get("status") == "True"]
+    if failed:
+        return str(failed[0].get("message") or "")
+    obstacle = find_obstacle(conditions)
+    text = "" if obstacle is None else f"{obstacle.get('reason')}: {obstacle.get('message')}"
+    return text[:MAX_MESSAGE]
 
 
 def _count_restarts(framework: Framework | None) -> int:

@@ -106,6 +106,7 @@ async def test_job_that_cannot_be_decided_has_a_condition_and_one_event(
             text = json.dumps(condition)
             assert "Undecidable" in text
             assert "TypeError" in text
+            assert jobs.read_status()["reason"].startswith("Undecidable: ")
             assert "secret text" not in text
             assert others == before["conditions"]
             assert jobs.read_status()["phase"] == "Running"
@@ -115,6 +116,7 @@ async def test_job_that_cannot_be_decided_has_a_condition_and_one_event(
             assert [event["reason"] for event in list_events(jobs)] == ["Blocked"]
         await asyncio.sleep(600)
         assert "Blocked" not in jobs.read_conditions()
+        assert not jobs.read_status().get("reason")
         await end(jobs)
 
 
@@ -139,6 +141,7 @@ async def test_job_that_is_too_large_is_explained_and_left_as_it_is(kind: str) -
         assert "TooLarge" in text
         assert "more than 524288 bytes" in text
         assert others == before["conditions"]
+        assert jobs.read_status()["reason"].startswith("TooLarge: ")
         assert jobs.read_framework()["spec"] == framework
         assert [event["reason"] for event in list_events(jobs)] == ["Blocked"]
         await edit(jobs, jobs.resource, shrink)

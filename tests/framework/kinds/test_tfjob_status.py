@@ -22,6 +22,7 @@ from framework.api.types import (
     PodCompletionStatus,
     RetryPolicyStatus,
 )
+from framework.kinds.observing import AddedCondition
 from framework.kinds.tfjob.status import TfJobFacts, map_tfjob_status
 from tests.support.builders import (
     AT,
@@ -88,6 +89,25 @@ def test_reason_is_the_fault_or_the_failure() -> None:
         "it failed with code 210 (ContainerPermanentFailed), which is permanent: x"
     )
     assert map_status(build(build_ended(SUCCEEDED)))["reason"] == ""
+
+
+BLOCKED = AddedCondition("Blocked", "NameTaken", "the Framework job exists")
+
+
+def test_reason_is_the_obstacle_until_the_job_fails() -> None:
+    blocked = map_status(None, added_conditions=(BLOCKED,))
+    assert (blocked["phase"], blocked["reason"]) == (
+        "Creating",
+        "NameTaken: the Framework job exists",
+    )
+    retried = map_status(None, blocked, is_still_blocked=True)
+    assert retried["reason"] == blocked["reason"]
+    assert map_status(None, blocked)["reason"] == ""
+    failed = build(build_ended(CONTAINER_PERMANENT_FAILED))
+    failure = map_status(failed)["reason"]
+    assert map_status(failed, blocked, added_conditions=(BLOCKED,))["reason"] == failure
+    refused = map_status(None, fault="spec: bad", added_conditions=(BLOCKED,))
+    assert refused["reason"] == "spec: bad"
 
 
 @pytest.mark.parametrize(

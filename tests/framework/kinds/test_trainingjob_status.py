@@ -24,6 +24,7 @@ from framework.api.types import (
     TaskAttemptCompletionStatus,
     TaskRoleStatus,
 )
+from framework.kinds.observing import AddedCondition
 from framework.kinds.trainingjob.status import (
     ScalerEnd,
     TrainingJobFacts,
@@ -144,6 +145,17 @@ def test_failed_job_says_how_its_launcher_ended() -> None:
     status = map_status(build_failed(FrameworkState.COMPLETED))
     assert status["conditions"][-1]["message"] == f"job gang has failed: {WHY}"
     assert "AttemptFailed" not in list_types(status)
+
+
+def test_reason_is_the_failure_or_what_nothing_can_be_created_for() -> None:
+    blocked = AddedCondition("Blocked", "NameTaken", "the Framework gang exists")
+    waiting = map_status(None, added_conditions=(blocked,))
+    assert waiting["reason"] == "NameTaken: the Framework gang exists"
+    assert map_status(None, waiting, is_still_blocked=True)["reason"] == waiting["reason"]
+    assert "reason" not in map_status(build(LAUNCHED, WORKERS), waiting)
+    failed = map_status(build_failed(FrameworkState.COMPLETED), added_conditions=(blocked,))
+    assert failed["reason"] == f"job gang has failed: {WHY}"
+    assert map_status(None, fault="spec: bad")["reason"] == "spec: bad"
 
 
 def test_cause_of_the_last_restart_stays_while_the_job_runs_again() -> None:
