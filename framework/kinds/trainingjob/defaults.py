@@ -34,10 +34,11 @@ from framework.kinds.trainingjob.types import (
 )
 
 DEFAULT_BACKOFF_LIMIT = 6
+MAX_SLOTS = 1024
+"""Most processes per worker."""
 SSH_VOLUME = "training-job-ssh"
 FILES_VOLUME = "training-job-files"
 FILES_CONTAINER = "training-job-files"
-_MAX_SLOTS = 1024
 _MAX_BACKOFF = 1000
 _ROOT = "spec.etReplicaSpecs"
 _ADDED = {
@@ -86,16 +87,16 @@ def find_slots(template: Mapping[str, Any]) -> int:
     """Return the GPUs of the first container; 1 without GPUs."""
     limits = (template["spec"]["containers"][0].get("resources") or {}).get("limits") or {}
     gpus = str(limits.get(constants.GPU_RESOURCE) or "")
-    return max(1, int(gpus)) if gpus.isdecimal() and len(gpus) < len(str(_MAX_SLOTS)) else 1
+    return max(1, int(gpus)) if gpus.isdecimal() and len(gpus) < len(str(MAX_SLOTS)) else 1
 
 
 def find_faults(job: TrainingJob) -> Iterator[FieldError]:
     """Find all faults of a TrainingJob."""
     spec = job.spec
-    if spec.slots_per_worker is not None and not 1 <= spec.slots_per_worker <= _MAX_SLOTS:
+    if spec.slots_per_worker is not None and not 1 <= spec.slots_per_worker <= MAX_SLOTS:
         yield FieldError(
             "spec.slotsPerWorker",
-            f"must be from 1 to {_MAX_SLOTS}, not {spec.slots_per_worker}: it is the number of "
+            f"must be from 1 to {MAX_SLOTS}, not {spec.slots_per_worker}: it is the number of "
             "processes per worker",
         )
     if spec.backoff_limit is not None and not 0 <= spec.backoff_limit <= _MAX_BACKOFF:

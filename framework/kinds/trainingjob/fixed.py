@@ -6,6 +6,8 @@ must agree on these fields:
 1. The status keeps their values, with defaults, when the Framework is created.
 2. A job with another value is compiled with the value of the status, and its user is told which
    field was changed.
+3. A stored value that no job can have is not ours: another client wrote it. The value of the job
+   takes its place.
 
 Example: a job with ``launcherAttachMode: ssh`` runs, and is changed to kubexec. A worker that is
 replaced still gets an ssh server, which the launcher expects.
@@ -19,7 +21,7 @@ from framework.api import constants
 from framework.api.fielderrors import FieldErrors
 from framework.kinds.compiled import Object
 from framework.kinds.trainingjob.decode import decode_trainingjob
-from framework.kinds.trainingjob.defaults import complete, find_faults
+from framework.kinds.trainingjob.defaults import MAX_SLOTS, complete, find_faults
 from framework.kinds.trainingjob.types import HOSTS_ANNOTATION, SECRET_ANNOTATION, TrainingJob
 
 STATUS_FIELD = "fixedFields"
@@ -57,12 +59,24 @@ def hold_fields(body: Mapping[str, Any], stored: Values) -> HeldJob:
     if faults:
         raise FieldErrors(faults)
     wanted = _list_values(job)
-    held = {path: stored.get(path, value) for path, value in wanted.items()}
+    held = dict(wanted)
+    for path, value in wanted.items():
+        before = stored.get(path, value)
+        if before != value and _is_usable(body, {**wanted, path: before}):
+            held[path] = before
     changed = [path for path, value in wanted.items() if held[path] != value]
     if not changed:
         return HeldJob(dict(body), held, ())
     shown = tuple(_describe(path, job) for path in changed)
     return HeldJob(_restore(body, held), held, shown)
+
+
+def _is_usable(body: Mapping[str, Any], values: Values) -> bool:
+    """Return whether a job with these values has no faults."""
+    try:
+        return not list(find_faults(decode_trainingjob(_restore(body, values))))
+    except FieldErrors:
+        return False
 
 
 def read_values(status: Mapping[str, Any]) -> Values:
@@ -76,7 +90,7 @@ def read_values(status: Mapping[str, Any]) -> Values:
 def read_slots(status: Mapping[str, Any]) -> int | None:
     """Read the processes per worker from a status; None if it has none."""
     slots = read_values(status).get(f"spec.{_SLOTS}")
-    return slots if isinstance(slots, int) else None
+    return slots if isinstance(slots, int) and 1 <= slots <= MAX_SLOTS else None
 
 
 def _list_values(job: TrainingJob) -> dict[str, str | int]:

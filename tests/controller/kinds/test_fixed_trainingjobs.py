@@ -66,6 +66,21 @@ async def test_other_changes_are_applied_and_an_undone_one_ends_the_condition() 
         assert read_condition(jobs) == ""
 
 
+async def test_values_that_no_job_can_have_are_replaced_in_the_status() -> None:
+    async with open_jobs("TrainingJob") as jobs:
+        await run(jobs)
+        await asyncio.sleep(REST_SECONDS)
+        before, framework = jobs.read_status()["fixedFields"], jobs.read_framework()
+        forged = {"spec.launcherAttachMode": "telnet", "spec.slotsPerWorker": -1}
+        body = {"status": {"fixedFields": forged}}
+        await jobs.world.user.patch(jobs.resource, NAMESPACE, jobs.name, body, subresource="status")
+        await asyncio.sleep(REST_SECONDS)
+        assert jobs.read_status()["fixedFields"] == before
+        assert jobs.read_conditions()[0] == "Created"
+        assert jobs.read_framework() == framework
+        await end(jobs)
+
+
 async def test_change_counts_for_a_framework_that_is_created_again() -> None:
     async with open_jobs("TrainingJob") as jobs:
         await run(jobs)

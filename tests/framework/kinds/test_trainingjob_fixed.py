@@ -42,6 +42,35 @@ def test_changed_field_is_named_and_the_stored_value_is_compiled(change: Change,
     assert launchers[0] == launchers[1]
 
 
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("spec.launcherAttachMode", "telnet"),
+        ("spec.launcherAttachMode", 3),
+        ("spec.slotsPerWorker", 0),
+        ("spec.slotsPerWorker", "2"),
+        (f"metadata.annotations[{SECRET}]", "No Secret"),
+        (f"metadata.annotations[{SECRET}]", 3),
+        (f"metadata.annotations[{HOSTS}]", ""),
+    ],
+)
+def test_stored_value_that_no_job_can_have_is_replaced_by_that_of_the_spec(
+    path: str, value: str | int
+) -> None:
+    job = build_trainingjob()
+    values = hold_fields(job, {}).values
+    assert path in values
+    held = hold_fields(job, {**values, path: value})
+    assert held.values == values
+    assert held.changed == ()
+    assert held.body == job
+    # The values of other fields stay in use.
+    changed = build_trainingjob(slotsPerWorker=7, launcherAttachMode="kubexec")
+    both = hold_fields(changed, {**values, path: value})
+    for other in {"spec.launcherAttachMode", "spec.slotsPerWorker"} - {path}:
+        assert both.values[other] == values[other]
+
+
 def test_written_default_and_other_fields_are_no_change() -> None:
     values = hold_fields(build_trainingjob(), {}).values
     job = build_trainingjob(launcherAttachMode="ssh", slotsPerWorker=2, cleanPodPolicy="None")
@@ -61,4 +90,5 @@ def test_values_of_another_form_count_as_absent() -> None:
     assert read_values({}) == read_values({"fixedFields": 3}) == {}
     assert read_values({"fixedFields": {"a": 1, "b": True, "c": [1]}}) == {"a": 1}
     assert read_slots({"fixedFields": {"spec.slotsPerWorker": 3}}) == 3
-    assert read_slots({"fixedFields": {"spec.slotsPerWorker": "3"}}) is None
+    for value in ("3", 0, 9999):
+        assert read_slots({"fixedFields": {"spec.slotsPerWorker": value}}) is None
