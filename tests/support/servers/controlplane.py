@@ -63,8 +63,8 @@ PROGRAMS = {"openssl": "openssl"}
 SERVICE_RANGE = "10.96.0.0/16"
 # Without the controller that creates a ConfigMap in each namespace: tests count objects.
 CONTROLLERS = (
-    "garbage-collector-controller,namespace-controller,resourcequota-controller,"
-    "serviceaccount-controller"
+    "garbage-collector-controller,horizontal-pod-autoscaler-controller,namespace-controller,"
+    "resourcequota-controller,serviceaccount-controller"
 )
 # A client that sets blockOwnerDeletion needs the right to update the owner's finalizers, as in the
 # strictest clusters.
@@ -249,6 +249,7 @@ class ControlPlane:
             f"--controllers={self._profile.controllers}",
             f"--root-ca-file={access.ca_file}",
             "--leader-elect=false",
+            "--horizontal-pod-autoscaler-sync-period=1s",
             "--kube-api-qps=1000",
             "--kube-api-burst=2000",
             "--secure-port=0",
