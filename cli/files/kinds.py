@@ -4,6 +4,7 @@ ScaleIns and ScaleOuts stay as they are, if they have no faults.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from cli.files.fieldhints import describe_faults
 from cli.files.places import Place
@@ -11,6 +12,22 @@ from framework.api.fielderrors import FieldError, FieldErrors
 from framework.kinds.catalog import check_scaler, find_api_versions, find_compile, find_kind
 from framework.kinds.compiled import Compiled, Note
 from framework.strictyaml import Document
+
+
+@dataclass(frozen=True, slots=True)
+class NeededKey:
+    """A Secret with an ssh key that the Pods of a converted TrainingJob mount."""
+
+    place: Place
+    """Place of the TrainingJob in the user's files."""
+    namespace: str | None
+    """Namespace in the file; None if it has none."""
+    framework: str
+    """Name of the Framework, which is that of the TrainingJob."""
+    secret: str
+    """Name of the Secret."""
+    is_chosen: bool
+    """Whether the user names the Secret, by an annotation of the TrainingJob."""
 
 
 def compile_document(document: Document) -> Compiled | None:
@@ -35,9 +52,21 @@ def compile_document(document: Document) -> Compiled | None:
 
 
 def expand(
-    place: Place, document: Document, problems: list[str], warnings: list[str]
+    place: Place,
+    document: Document,
+    problems: list[str],
+    warnings: list[str],
+    keys: list[NeededKey] | None = None,
 ) -> Iterator[Document]:
-    """Yield the objects of a converted document; the document itself if it is of another kind."""
+    """Yield the objects of a converted document; the document itself if it is of another kind.
+
+    Args:
+        place: its place in the user's files.
+        document: of any kind.
+        problems: its faults are added here.
+        warnings: the notes about its conversion are added here.
+        keys: if given, a Secret that it needs is added here; else a note about it to ``warnings``.
+    """
     notes: Iterable[Note] = ()
     try:
         compiled = compile_document(document)
@@ -50,6 +79,20 @@ def expand(
         warnings += [f"{place.locate(note.path)}: {note}" for note in notes]
         yield document
         return
-    warnings += [f"{place.locate(note.path)}: {note}" for note in compiled.notes]
+    notes = compiled.notes if keys is not None else (*compiled.notes, *compiled.key_notes)
+    warnings += [f"{place.locate(note.path)}: {note}" for note in notes]
+    if keys is not None and compiled.key_secret:
+        keys.append(_build_key(place, compiled))
     for body in (*compiled.supporting, compiled.framework):
         yield Document(document.line, body)
+
+
+def _build_key(place: Place, compiled: Compiled) -> NeededKey:
+    metadata = compiled.framework["metadata"]
+    return NeededKey(
+        place,
+        metadata.get("namespace"),
+        metadata["name"],
+        compiled.key_secret,
+        is_chosen=not compiled.needs_key,
+    )

@@ -11,7 +11,7 @@ from typing import Any
 from cli.exitcodes import CliError, ExitCode
 from cli.files.documents import name_source, read_documents
 from cli.files.fieldhints import describe_faults
-from cli.files.kinds import expand
+from cli.files.kinds import NeededKey, expand
 from cli.files.places import Place
 from cli.files.templates import list_roles
 from cli.files.validation import check_framework, refuse_lost_fields
@@ -83,12 +83,35 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
+class KeySecret:
+    """A Secret with an ssh key that the Pods of a Framework mount, and that no file has."""
+
+    namespace: str
+    """Namespace of the Framework and the Secret."""
+    name: str
+    """Name of the Secret."""
+    framework: str
+    """Name of the Framework, which is that of the TrainingJob in the file."""
+    place: Place
+    """Place of the TrainingJob in the user's files."""
+    is_created: bool
+    """Whether it is to be created if the cluster lacks it. A name that the user has chosen stands
+    for a Secret that exists, except on a new local cluster."""
+
+    @property
+    def title(self) -> str:
+        """Its name in messages."""
+        return f"secret/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Manifests:
     """Everything the files ask for. ``warnings`` are messages for the user."""
 
     supporting: tuple[Manifest, ...]
     frameworks: tuple[Manifest, ...]
     warnings: tuple[str, ...]
+    keys: tuple[KeySecret, ...] = ()
 
 
 def load_manifests(
@@ -114,8 +137,9 @@ def load_manifests(
     problems: list[str] = []
     warnings: list[str] = []
     found: list[Manifest] = []
+    keys: list[NeededKey] = []
     for place, written in read_documents(files, problems):
-        for document in expand(place, written, problems, warnings):
+        for document in expand(place, written, problems, warnings, keys):
             try:
                 manifest = _read_manifest(document, place, namespace, default_namespace)
                 if is_local and document is not written and manifest.resource is _DEPLOYMENTS:
@@ -137,7 +161,20 @@ def load_manifests(
         (m for m in found if m.resource is not resources.FRAMEWORKS),
         key=lambda m: order[m.resource],
     )
-    return Manifests(tuple(supporting), frameworks, tuple(warnings))
+    given = {(m.namespace, m.name) for m in found if m.resource is resources.SECRETS}
+    secrets = (_build_key(k, namespace or default_namespace, is_local=is_local) for k in keys)
+    missing = tuple(k for k in secrets if (k.namespace, k.name) not in given)
+    return Manifests(tuple(supporting), frameworks, tuple(warnings), missing)
+
+
+def _build_key(key: NeededKey, default_namespace: str, *, is_local: bool) -> KeySecret:
+    return KeySecret(
+        key.namespace or default_namespace,
+        key.secret,
+        key.framework,
+        key.place,
+        is_created=is_local or not key.is_chosen,
+    )
 
 
 def explain_no_framework(files: Sequence[str], kinds: Collection[str] = ()) -> str:

@@ -14,6 +14,7 @@ from cli.exitcodes import CliError, ExitCode
 from cli.files.manifests import Manifest, Manifests
 from cli.frameworks import check_served
 from cli.invocation import build_command
+from cli.running.sshkeys import check_chosen, create_keys
 from cli.terminal import print_error
 from framework.api.completion import QUOTA_WORDS
 from framework.kube.client import KubeClient
@@ -26,16 +27,30 @@ _LOCALLY = "run on this machine with --local"
 _Undo = Callable[[], Coroutine[Any, Any, object]]
 
 
-async def apply_all(client: KubeClient, manifests: Manifests, *, replaces: bool) -> list[Object]:
+async def apply_all(
+    client: KubeClient,
+    manifests: Manifests,
+    say: Callable[[str], None] = print_error,
+    *,
+    replaces: bool,
+) -> list[Object]:
     """Apply everything and return the Frameworks as stored, in the order of the files.
 
+    Args:
+        client: of the cluster.
+        manifests: of the files.
+        say: prints a line about a Secret that is created.
+        replaces: whether to delete Frameworks of these names first.
+
     Raises:
-        CliError: a Framework exists and may not be replaced, or there is no such namespace.
+        CliError: a Framework exists and may not be replaced, there is no such namespace, or a
+            Secret of the user is missing.
         KubeError: the server refused; nothing of ours is left.
     """
     existing = await find_existing(client, manifests.frameworks)
     if existing and not replaces:
         raise CliError(ExitCode.USAGE, *(explain_existing(m) for m, _ in existing))
+    await check_chosen(client, manifests.keys, say)
     undos: list[_Undo] = []
     try:
         for manifest in manifests.supporting:
@@ -49,6 +64,7 @@ async def apply_all(client: KubeClient, manifests: Manifests, *, replaces: bool)
             stored = await _create_framework(client, manifest)
             undos.append(_build_deletion(client, manifest, stored))
             created.append(stored)
+        await create_keys(client, manifests.keys, created, say)
     except BaseException:
         for undo in reversed(undos):
             await _try_undo(undo)

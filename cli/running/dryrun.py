@@ -4,7 +4,8 @@ from cli.dryrun import CLIENT, describe_dry_run
 from cli.exitcodes import CliError, ExitCode
 from cli.files.manifests import Manifest, Manifests
 from cli.running.apply import create, ensure_accepted, explain_existing, find_existing
-from cli.terminal import print_line
+from cli.running.sshkeys import check_chosen, find_creatable
+from cli.terminal import print_error, print_line
 from framework.kube.client import KubeClient
 from framework.kube.errors import AlreadyExistsError
 from framework.kube.resources import NAMESPACES
@@ -16,6 +17,9 @@ def show_files(manifests: Manifests) -> None:
     """Print the objects that the files would create; send nothing to a cluster."""
     for manifest in (*manifests.supporting, *manifests.frameworks):
         _show(manifest, _CREATED, CLIENT)
+    for key in manifests.keys:
+        if key.is_created:
+            print_line(f"{key.title} {_CREATED}{describe_dry_run(CLIENT)}")
 
 
 async def show_answers(
@@ -24,12 +28,14 @@ async def show_answers(
     """Let the server check every object without storing it, and print the changes.
 
     Raises:
-        CliError: a Framework exists and may not be replaced, or there is no such namespace.
+        CliError: a Framework exists and may not be replaced, there is no such namespace, or a
+            Secret of the user is missing.
         KubeError: the server refuses an object.
     """
     existing = await find_existing(client, manifests.frameworks)
     if existing and not replaces:
         raise CliError(ExitCode.USAGE, *(explain_existing(m) for m, _ in existing))
+    await check_chosen(client, manifests.keys, print_error)
     old = {(manifest.namespace, manifest.name) for manifest, _ in existing}
     new_namespaces: set[str] = set()
     for manifest in manifests.supporting:
@@ -44,6 +50,8 @@ async def show_answers(
             await ensure_accepted(client, manifest)
         is_old = (manifest.namespace, manifest.name) in old
         _show(manifest, _REPLACED if is_old else _CREATED, dry_run, is_checked=is_checked)
+    for key in await find_creatable(client, manifests.keys):
+        print_line(f"{key.title} {_CREATED}{describe_dry_run(dry_run)}")
 
 
 async def _check_supporting(client: KubeClient, manifest: Manifest) -> str:

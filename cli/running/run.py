@@ -90,7 +90,7 @@ async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | N
             target.introduce(display)
             with explained(target.config, refused=ExitCode.USAGE):
                 run = _Run(client, target.kept_logs, display, options)
-                applied = await apply_all(client, manifests, replaces=options.replaces)
+                applied = await apply_all(client, manifests, display.say, replaces=options.replaces)
                 code = await run.follow(applied, interrupt)
     target.explain_kept_logs(display, manifests.frameworks)
     return code

@@ -9,6 +9,7 @@ from typing import Any
 from cli.clusterchoice import ClusterChoice
 from cli.invocation import build_command
 from cli.jobs import JobName
+from cli.texts.sshkeys import FROM_FILES
 from framework.kube.resources import Object
 
 _COMPACT = (",", ":")
@@ -23,6 +24,7 @@ _OPTIONS = frozenset(
         *("--type=json", "--type=merge", "--dry-run=client", "--ignore-not-found"),
         *("--grace-period=0", "--replicas=1", "--from-literal=KEY=VALUE"),
         *("--docker-server=REGISTRY", "--docker-username=USER", "--docker-password=PASSWORD"),
+        *FROM_FILES,
     }
 )
 _PLACEHOLDER = "NAME"

@@ -39,12 +39,12 @@ from controller.kinds.decide.ownership import (
 )
 from controller.kinds.decide.plan import NAME_TAKEN, REFUSED, describe_taken
 from controller.kinds.proofs import find_creator, sign
-from controller.kinds.ssh_key import add_key
 from controller.kinds.store import JobStore
 from controller.report.events import EventRecorder
 from controller.runtime import Runtime
 from controller.store.creation_proofs import KeyPair
 from framework.clock import KeySource
+from framework.kinds.sshkey import add_key
 from framework.kube import resources
 from framework.kube.client import PatchContent
 from framework.kube.errors import (
@@ -150,7 +150,7 @@ class JobExecutor:
             case TryCreate(body):
                 await self._create(job, body, body, is_dry_run=True)
             case CreateKey(body):
-                await self._create(job, body, add_key(body, self._keys))
+                await self._create(job, body, add_key(body, self._keys.new_key()))
             case Replace(body):
                 await self._replace(body)
             case Patch(kind, name, uid, fields):

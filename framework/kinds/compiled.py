@@ -53,8 +53,12 @@ class Compiled:
     them."""
     notes: tuple[Note, ...] = ()
     """What was translated, for the user."""
+    key_secret: str = ""
+    """Secret with an ssh key that the Pods mount; "" without ssh."""
     needs_key: bool = False
-    """Whether the controller is to create a Secret with an ssh key for the job."""
+    """Whether ``key_secret`` is to be created for the job, because its user names none."""
+    key_notes: tuple[Note, ...] = ()
+    """Tells the user to create ``key_secret``."""
     keeps_services: bool = True
     """Whether the Services stay after the end of the job."""
 

@@ -316,6 +316,17 @@ def check_trainingjob(lines: list[str]) -> None:
     assert files == ["authorized_keys", "config", "id_rsa", "id_rsa.pub"]
 
 
+@pytest.mark.parametrize("name", ["", "mine"], ids=["default", "annotation"])
+def test_trainingjob_without_its_secret_gets_one_with_a_new_key(tmp_path: Path, name: str) -> None:
+    job = next(iter(yaml.safe_load_all(TRAININGJOB)))
+    job["spec"]["launcherAttachMode"] = "ssh"
+    if name:
+        job["metadata"]["annotations"] = {"arena.kubeflow.org/ssh-secret": name}
+    lines = run(tmp_path, yaml.safe_dump(job)).splitlines()
+    assert sum(f"secret/{name or JOB_NAME} created, with a new ssh key" in x for x in lines) == 1
+    check_trainingjob([x.split("] ")[1] for x in lines if x.startswith("[launcher/0]")])
+
+
 def test_trainingjob_with_names_has_those_of_its_workers_in_the_host_files(tmp_path: Path) -> None:
     annotated = "annotations: {frameworkbarrier.io/hosts: names}"
     text = TRAININGJOB.replace(

@@ -136,8 +136,8 @@ COVERED: Mapping[str, Mapping[str, How]] = {
         "framework exec elastic-training launcher/0 -- touch /job/end": LOCAL,
         _WAIT % ("Succeeded", "trainingjob/elastic-training"): LOCAL,
         "framework convert training_job.yaml | kubectl apply -f -": KUBE,
-        "framework run --local training_job.yaml secret.yaml": ByTest(
-            "tests/cli/test_kinds_local.py::test_trainingjob_finds_its_hosts"
+        "framework run --local training_job.yaml": ByTest(
+            "tests/cli/test_kinds_local.py::test_trainingjob_without_its_secret_gets_one_with_a_new_key"
         ),
         "kubectl cordon NODE": PLACEHOLDERS,
         "kubectl drain NODE --ignore-daemonsets --delete-emptydir-data": PLACEHOLDERS,

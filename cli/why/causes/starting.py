@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from cli.texts.sshkeys import FROM_FILES, MAKE_FILES
 from cli.why.cause import Cause, Kind, Remedy
 from cli.why.causes.scheduling import create_claim
 from cli.why.kubeletmessages import (
@@ -31,6 +32,7 @@ from cli.why.remedies import (
     name_pods,
     replace_framework,
 )
+from framework.kinds.trainingjob.defaults import SSH_VOLUME
 
 _CONFIG_ERROR = "CreateContainerConfigError"
 _CONFIG_WAITS = frozenset(
@@ -285,6 +287,16 @@ def _create_missing(observation: Observation, missing: MissingObject) -> Remedy:
     return Remedy("create it; the kubelet tries again by itself", (command,))
 
 
+def _create_ssh_key(observation: Observation, missing: MissingObject) -> Remedy:
+    """Create the Secret with the ssh key of a TrainingJob."""
+    words = ("secret", "generic", missing.name or "NAME", *FROM_FILES)
+    commands = (*MAKE_FILES, observation.commands.build_creation(*words))
+    return Remedy(
+        "create it with a new ssh key of the TrainingJob; the kubelet tries again by itself",
+        commands,
+    )
+
+
 def _mend_volume(
     observation: Observation,
     tasks: Sequence[TaskFacts],
@@ -292,7 +304,9 @@ def _mend_volume(
     missing: MissingObject | None,
 ) -> Iterator[Remedy]:
     if missing is not None:
-        yield _create_missing(observation, missing)
+        is_ssh_key = volume == SSH_VOLUME and not missing.key
+        create = _create_ssh_key if is_ssh_key else _create_missing
+        yield create(observation, missing)
         return
     claim = _find_claim(tasks[0], volume)
     if claim and observation.claims.get(claim, {}) is None:

@@ -142,7 +142,9 @@ def compile_trainingjob(
         framework,
         partial(_build_supporting, job, framework, accounts),
         tuple(notes),
+        key_secret="" if _uses_kubexec(job) else job.secret,
         needs_key=not _uses_kubexec(job) and not job.meta.annotations.get(SECRET_ANNOTATION),
+        key_notes=() if _uses_kubexec(job) else (_explain_key(job),),
         keeps_services=job.clean_pod_policy is CleanPodPolicy.NONE,
     )
 
@@ -192,8 +194,10 @@ def _explain(job: CompleteJob) -> Iterator[Note]:
             "kubexec: the images of launcher and workers need python3, 3.7 or newer, with OpenSSL "
             "1.1.1 or newer",
         )
-        return
-    yield Note(
+
+
+def _explain_key(job: CompleteJob) -> Note:
+    return Note(
         "",
         f"the Pods mount the Secret {job.secret} with the keys {_KEY}, {_PUBLIC_KEY} and "
         f'{_CONFIG}; create it before (docs/trainingjob.md, "ssh")',

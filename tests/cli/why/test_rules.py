@@ -43,6 +43,7 @@ from tests.cli.why.builders import (
     list_commands,
     lose_image,
     observe,
+    pending,
 )
 from tests.support.builders import (
     AT,
@@ -438,3 +439,15 @@ def test_lease_of_a_controller_that_has_ended_says_nothing_while_another_one_wor
 
 def test_who_is_behind_and_who_waits_is_in_the_facts_of_a_hang() -> None:
     assert find_root(CASES["hang"][0]()).facts == (STANDSTILL,)
+
+
+def test_missing_ssh_key_of_a_trainingjob_has_the_commands_that_create_it() -> None:
+    text = 'MountVolume.SetUp failed for volume "training-job-ssh" : secret "mine" not found'
+    found = find_root(observe([pending()], events={0: [event("FailedMount", text)]}))
+    assert found.kind is Kind.VOLUME
+    assert "there is no Secret mine" in found.text
+    make, config, create = found.remedies[0].commands
+    assert make.startswith("ssh-keygen ")
+    assert config.endswith("> config")
+    files = "--from-file=id_rsa --from-file=id_rsa.pub --from-file=config"
+    assert create.startswith(f"kubectl create secret generic mine {files} ")

@@ -230,7 +230,8 @@ def test_kubexec_has_agents_and_the_gang_key_in_place_of_ssh() -> None:
     framework = compiled.framework
     assert validate_framework(decode_framework(framework)) == ()
     assert lint(framework, LintOptions(quota=())) == []
-    assert not any("Secret elastic" in note.message for note in compiled.notes)
+    assert compiled.key_notes == ()
+    assert compiled.key_secret == ""
 
 
 def test_worker_with_kubexec_is_started_by_the_agent_and_serves_remote_commands() -> None:
@@ -257,7 +258,8 @@ def test_key_is_mounted_in_both_roles(annotations: Wire, secret: str) -> None:
         assert paths == ["id_rsa", "id_rsa.pub", "authorized_keys", "config"]
         mounts = get_container(compiled, role)["volumeMounts"]
         assert [m["subPath"] for m in mounts if m["mountPath"] == "/root/.ssh"] == [".ssh"]
-    assert any(f"mount the Secret {secret}" in note.message for note in compiled.notes)
+    assert any(f"mount the Secret {secret}" in note.message for note in compiled.key_notes)
+    assert compiled.key_secret == secret
 
 
 def test_each_worker_has_a_service_with_the_name_of_its_pod_that_selects_it() -> None:
@@ -345,7 +347,6 @@ def test_what_is_left_out_is_noted() -> None:
         "spec.other",
         "spec.etReplicaSpecs.launcher.restartPolicy",
         "spec.etReplicaSpecs.worker",
-        "",
         "spec.etReplicaSpecs.launcher.template.spec.restartPolicy",
         "spec.etReplicaSpecs.worker.template.spec.restartPolicy",
     ]
