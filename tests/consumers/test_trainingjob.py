@@ -80,6 +80,46 @@ def run_job(tmp_path: Path, *documents: object) -> str:
     return ran.stdout
 
 
+# As an image with an ssh server has them: its host keys and the directory that it needs.
+# Pods share the ports of the machine where it allows no network namespaces.
+PREPARE = """
+chmod 755 /run/sshd
+echo "ListenAddress $POD_IP" > /etc/ssh/sshd_config
+ssh-keygen -A
+"""
+SERVER_FILES = [RUN, {"name": "server", "mountPath": "/etc/ssh"}]
+CONNECT = """
+stat -L -c '%n %a' /root/.ssh/*
+for host in $(/etc/edl/discover_hosts.sh); do
+  until ssh -o BatchMode=yes "${host%:*}" true; do sleep 0.2; done
+  echo "connected: $(ssh -o BatchMode=yes "${host%:*}" hostname)"
+done
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ssh server on port 22 needs root")
+def test_workers_without_a_command_accept_the_key_that_run_creates(tmp_path: Path) -> None:
+    require_program("sshd", "ssh-keygen")
+    if not Path("/usr/sbin/sshd").exists():
+        require_program("sshd", "sshd")
+    job: Any = build_job("")
+    specs = {role: each["template"]["spec"] for role, each in job["spec"]["etReplicaSpecs"].items()}
+    launcher, worker = specs["launcher"], specs["worker"]
+    launcher["containers"][0]["command"] = ["sh", "-c", CONNECT]
+    del worker["containers"][0]["command"]
+    worker["containers"][0]["volumeMounts"] = SERVER_FILES
+    worker["volumes"] += [{"name": "server", "emptyDir": {}}]
+    prepare = {"name": "prepare", "image": "mpi:1", "command": ["sh", "-c", PREPARE]}
+    worker["initContainers"] = [{**prepare, "env": [POD_IP], "volumeMounts": SERVER_FILES}]
+    logs = run_job(tmp_path, job)
+    assert "secret/mpi created, with a new ssh key" in logs
+    modes = re.findall(r"^\[launcher/0\] /root/\.ssh/(\S+) (\d+)$", logs, re.MULTILINE)
+    names = ("authorized_keys", "config", "id_rsa", "id_rsa.pub")
+    assert modes == [(name, "600") for name in names]
+    connected = re.findall(r"^\[launcher/0\] connected: (\S+)$", logs, re.MULTILINE)
+    assert sorted(connected) == ["mpi-worker-0", "mpi-worker-1"]
+
+
 def read_ranks(logs: str) -> list[tuple[str, str]]:
     return sorted(re.findall(r"^\[launcher/0\] rank (\d) of 4 on (\S+)$", logs, re.MULTILINE))
 
