@@ -36,10 +36,12 @@ NAME = "elastic"
 WORLDS = [2, 4, 3, 2]
 # The training goes on until it has seen WORLDS, numbers of processes, however long each takes.
 TRAIN = """
+import os
 import time
 import horovod.torch as hvd
 import torch
 
+open(f"/run/sshd/train-{os.getpid()}", "w").close()
 torch.set_num_threads(1)
 hvd.init()
 model = torch.nn.Linear(2, 1, bias=False)
@@ -102,7 +104,18 @@ ssh-keygen -q -t ed25519 -N "" -f "$keys/host"
 exec /usr/sbin/sshd -D -e -h "$keys/host" -o PidFile=none -o "ListenAddress=$POD_IP" \
   -o "SetEnv=PATH=$PATH"
 """
-WAIT = "sleep 1000000 & wait"
+# Says at its end which processes of the training had ended before.
+WAIT = """
+look() {
+  for file in /run/sshd/train-*; do
+    kill -0 "${file##*-}" 2>/dev/null && echo "runs: $file" || echo "had ended: $file"
+  done
+  echo "Received signal 15"
+  exit 0
+}
+trap look TERM
+sleep 1000000 & wait
+"""
 REMOTES = {"ssh": ("ssh", SERVE), "kubexec": ("/etc/mpi/kubexec.sh", WAIT)}
 
 
@@ -222,6 +235,15 @@ def check_end_of_sessions(example: Example, task: str) -> None:
     assert started == len(ended) > 1, log
 
 
+def check_end_of_processes(example: Example, task: str) -> None:
+    """The same for kubexec, whose server writes no log: the first process of the worker looks."""
+    log = example.read_log(task)
+    assert "Received signal 15" in log, example.explain(f"no end of {task}")
+    found = re.findall(r"^(runs|had ended): /run/sshd/train-\d+$", log, re.MULTILINE)
+    assert found, log
+    assert set(found) == {"had ended"}, log
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="private roots of local Pods need root")
 @pytest.mark.parametrize("mode", REMOTES)
 async def test_horovod_trains_on_while_scalers_change_its_workers(
@@ -254,9 +276,9 @@ async def test_horovod_trains_on_while_scalers_change_its_workers(
     assert scripts == [f"more {added}", f"less {workers[3]}:1", f"named {workers[0]}:1"]
     check_training(cluster)
     check_hosts(cluster)
-    if mode == "ssh":
-        for task in ("worker/3", "worker/0"):
-            check_end_of_sessions(cluster, task)
+    check_end = check_end_of_sessions if mode == "ssh" else check_end_of_processes
+    for task in ("worker/3", "worker/0"):
+        check_end(cluster, task)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="private roots of local Pods need root")
