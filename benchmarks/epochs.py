@@ -8,6 +8,9 @@ The API server, the controller and the agent of rank 0, which serves the start b
 programs. The other members are light (``tests.support.fakes.lightmember``): they decide by the code
 of agents, and watch and connect like agents, but all of them are in the process of the benchmark,
 and none starts a program. In each round one of them fails.
+
+The program ends with 1 if the median of a gang of 1,000 members or fewer is above 2 s: the limit that
+the project has set itself. On a machine that is busy, that may be the fault of other programs.
 """
 
 import argparse
@@ -37,6 +40,8 @@ from tests.support.waiting import wait_until_async
 
 _SEED = 467
 _SETTLE_SECONDS = 1.0
+# A gang of at most this many members agrees on an epoch within this time.
+_LIMITED_MEMBERS, _LIMIT_SECONDS = 1000, 2.0
 
 
 class Round(NamedTuple):
@@ -122,8 +127,16 @@ def describe(size: int, rounds: list[Round], least: float) -> str:
     )
 
 
-def main() -> None:
-    """Run as a program."""
+def find_excess(size: int, rounds: list[Round]) -> str:
+    """Return a message if a gang has agreed too late; "" if it has not."""
+    agreed = statistics.median(each.agreed for each in rounds)
+    if size > _LIMITED_MEMBERS or agreed <= _LIMIT_SECONDS:
+        return ""
+    return f"{size} members: agreed after {agreed:.2f} s, and the limit is {_LIMIT_SECONDS:g} s"
+
+
+def main() -> int:
+    """Run as a program; return 1 if a gang has agreed too late."""
     parser = argparse.ArgumentParser(prog="benchmarks.epochs", description=__doc__)
     parser.add_argument("sizes", nargs="*", type=int, default=[10, 100, 1000])
     parser.add_argument("--runs", type=int, default=5)
@@ -131,7 +144,7 @@ def main() -> None:
     print(f"$ python -m benchmarks.epochs {' '.join(sys.argv[1:])}")
     print(describe_machine(), flush=True)
     make_room(4 * max(options.sizes))
-    least = 0.0
+    least, excesses = 0.0, []
     with open_control_plane(os.environ, build=True) as access:
         install_crd(access.open_http())
         apply_kustomization(access, ADMISSION)
@@ -140,7 +153,11 @@ def main() -> None:
                 rounds = asyncio.run(measure(access, size, options.runs, Path(folder)))
             least = least or statistics.median(each.agreed for each in rounds)
             print(describe(size, rounds, least), flush=True)
+            excesses.append(find_excess(size, rounds))
+    for excess in filter(None, excesses):
+        print(f"benchmarks.epochs: {excess}", file=sys.stderr)
+    return 1 if any(excesses) else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

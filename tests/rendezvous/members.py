@@ -159,13 +159,13 @@ def build_arrival_line(gang: Roster, index: int, token: str) -> bytes:
     return json.dumps(build_arrival(gang, index, token)).encode() + b"\n"
 
 
-def connect(member: Member) -> socket.socket:
-    """Connect to the process of rank 0, as soon as it serves."""
+def connect(member: Member, source: str = "") -> socket.socket:
+    """Connect to the process of rank 0, as soon as it serves, from an own address if given."""
     deadline = time.monotonic() + HANG_SECONDS
     while True:
         try:
             address = f"127.0.9.{member.index + 1}", member.port
-            return socket.create_connection(address, HANG_SECONDS)
+            return socket.create_connection(address, HANG_SECONDS, (source, 0) if source else None)
         except ConnectionRefusedError:
             assert time.monotonic() < deadline
             time.sleep(0.02)
