@@ -9,8 +9,8 @@ programs. The other members are light (``tests.support.fakes.lightmember``): the
 of agents, and watch and connect like agents, but all of them are in the process of the benchmark,
 and none starts a program. In each round one of them fails.
 
-The program ends with 1 if the median of a gang of 1,000 members or fewer is above 2 s: the limit that
-the project has set itself. On a machine that is busy, that may be the fault of other programs.
+The program ends with 1 if the median of a gang of 1,000 members or fewer is above 2 s. On a busy
+machine, other programs may cause that.
 """
 
 import argparse
