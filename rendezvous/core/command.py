@@ -375,7 +375,8 @@ def _decide_next(
         return _exit(memory, code)
     text = f"the command ended with {code}"
     if settings.restarts_in_place:
-        actions = (KillSession(), Say(text), ReportEnd(code))
+        # The report first: the reader of the log may be slow.
+        actions = (KillSession(), ReportEnd(code), Say(text))
         return CommandSteps(actions, memory._replace(process=Process.LEFT))
     if restart is None:
         said = Say(text + ", it is started again when the gang is complete")

@@ -201,11 +201,13 @@ class Recovery:
         report = encode_end(ProcessEnd(action.epoch, action.code))
         if report != self._written:
             self._written = report
-            self._reporter.say(f"waiting for a restart in place: epoch {action.epoch} has failed")
             is_killed = action.code > SIGNAL_EXIT_BASE
             spread = min(self._members * _SPREAD_SECONDS_PER_MEMBER, _LONGEST_SPREAD_SECONDS)
             delay = 0.0 if is_killed else self._clock.uniform(0.0, spread)
             self._unsent, self._send_at = report, self._clock.monotonic() + delay
+            self._send_end()
+            # After the report: the reader of the log may be slow.
+            self._reporter.say(f"waiting for a restart in place: epoch {action.epoch} has failed")
 
     def _send_end(self) -> None:
         """Send the report when it is due, unless there is a next epoch by then."""

@@ -199,6 +199,12 @@ def test_end_is_reported_before_leftovers_are_gone_where_it_restarts_in_place() 
     assert_steps(found, [ReportGone()], IDLE)
 
 
+def test_end_is_reported_before_it_is_logged_where_it_restarts_in_place() -> None:
+    """The reader of the log may be slow."""
+    actions = decide(RUNNING, Ended(9), IN_PLACE, NOW).actions
+    assert [type(action) for action in actions] == [KillSession, ReportEnd, Say]
+
+
 def test_own_code_202_is_logged_as_a_hang() -> None:
     steps = decide(RUNNING, Ended(ExitCode.HUNG), ON_CHANGE, NOW)
     assert [action.level for action in steps.actions if isinstance(action, Say)] == ["warning"]

@@ -250,6 +250,28 @@ def test_next_epoch_has_a_deadline_of_its_own(pod: Pod) -> None:
     assert pod.start_reports == ["1 0", f"1 2 {LATE}"]
 
 
+def test_killed_process_is_reported_and_the_others_end_without_a_wait(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No timer is on the way, and no line of the log, whose reader may be slow, comes before."""
+    events: list[str] = []
+    monkeypatch.setattr(pod.recovery._reporter, "say", lambda text, **_: events.append(text))
+    monkeypatch.setattr(pod, "report_end", events.append)
+    pod.start_epoch(0)
+    events.clear()
+    began = pod.clock.now
+    pod.recovery.follow_end(137)
+    pod.recovery.turn()
+    assert events == ["0 137", "waiting for a restart in place: epoch 0 has failed"]
+    other = Pod()
+    other.start_epoch(0)
+    monkeypatch.setattr(other, "end", lambda: events.append("end"))
+    other.publish(1)
+    other.recovery.turn()
+    assert events[2:] == ["end"]
+    assert (pod.clock.now, other.clock.now) == (began, began)
+
+
 def test_report_without_an_answer_ends_the_pod_with_the_code_of_its_process(pod: Pod) -> None:
     pod.start_epoch(0)
     pod.end_process(9)

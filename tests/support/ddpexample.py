@@ -16,6 +16,8 @@ PYTHON, TORCHRUN = "python3, -u", "python3, -m, torch.distributed.run"
 RANK_ARGUMENTS = ("-u", SCRIPT)
 # torchrun alone: it starts its workers again when one of them fails.
 _PLAIN = f"{TORCHRUN}, --standalone, --nproc-per-node={RANKS}"
+# Else a worker that torchrun has started again may read addresses of the workers before it.
+_OWN_STORE = '            - {name: TORCH_DISABLE_SHARE_RDZV_TCP_STORE, value: "1"}\n'
 _RUN = "[python3, /mnt/frameworkbarrier/agent/rendezvous.pyz, run, --]"
 # Each line: time, epoch, rank, UID of the Pod, event and its step.
 _NOTE = """\
@@ -125,6 +127,7 @@ def make_plain(text: str, restarts: int) -> str:
         ),
         (f"command: {_RUN}", f"command: [{_PLAIN}, --max-restarts={restarts}, {SCRIPT}]"),
         (f"            args: [{PYTHON}, {SCRIPT}]\n", ""),
+        ("            env:\n", "            env:\n" + _OWN_STORE),
     )
 
 
@@ -150,6 +153,4 @@ def measure(notes: Sequence[Note], ends: ProcessEnds, epoch: int) -> Recovered:
     for note in notes:
         if (note.epoch, note.event) == (epoch + 1, "step"):
             steps.setdefault(note.rank, note.at)
-    begun = min(note.at for note in notes if (note.epoch, note.event) == (epoch + 1, "begin"))
-    last = max(ends.list_ends(died, begun))
-    return Recovered(last - died, max(steps.values()) - died)
+    return Recovered(max(ends.list_ends(died)) - died, max(steps.values()) - died)

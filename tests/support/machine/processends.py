@@ -29,7 +29,8 @@ class ProcessEnds:
         self._poll = select.poll()
         self._is_stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch)
-        # By process id: wall time in seconds.
+        # By process id: wall times in seconds at which it was found, and at which it ended.
+        self._found: dict[int, float] = {}
         self.ends: dict[int, float] = {}
 
     def __enter__(self) -> Self:
@@ -49,9 +50,10 @@ class ProcessEnds:
         for pidfd in self._open:
             os.close(pidfd)
 
-    def list_ends(self, begin: float, end: float) -> list[float]:
-        """List the ends between two times, in their order."""
-        return sorted(at for at in self.ends.values() if begin <= at < end)
+    def list_ends(self, begin: float) -> list[float]:
+        """List the ends of the processes that ran at a time, in their order."""
+        ends = self.ends.items()
+        return sorted(at for pid, at in ends if self._found[pid] <= begin <= at)
 
     def _watch(self) -> None:
         while not self._is_stopped.is_set():
@@ -76,4 +78,5 @@ class ProcessEnds:
                 if (path / "cmdline").read_bytes().split(b"\0")[1:-1] == self._arguments:
                     pidfd = os.pidfd_open(pid)
                     self._open[pidfd] = pid
+                    self._found[pid] = SystemClock().now().timestamp()
                     self._poll.register(pidfd, select.POLLIN)
