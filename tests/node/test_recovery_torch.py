@@ -5,6 +5,7 @@ first death restarts all ranks in their Pods. It uses up the budget: the second 
 figures that this prints are beside those of a plain restart, which torchrun makes alone.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,11 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.consumers.install import explain_missing, find_python
+from tests.consumers.stacks import require_python
 from tests.node.cluster import Cluster
 from tests.node.examples import EXAMPLES, inject_example, run_example
 from tests.node.gangs import list_pods
-from tests.skips import is_ci
 from tests.support.ddpexample import (
     RANK_ARGUMENTS,
     RANKS,
@@ -32,8 +32,9 @@ from tests.support.ddpexample import (
     read_notes,
     replace_all,
 )
+from tests.support.machine.nodeimages import TRAINING_IMAGE, find_mismatch, find_packages
 from tests.support.machine.processends import ProcessEnds
-from tests.support.machine.realnode import FOLDER_ENV
+from tests.support.machine.realnode import FOLDER_ENV, IMAGES_ENV
 
 pytestmark = pytest.mark.node
 
@@ -66,10 +67,10 @@ def build_volume(namespace: str, name: str, folder: Path, mode: str) -> list[dic
 @pytest.fixture
 def checkpoints(cluster: Cluster, namespace: str) -> Iterator[Path]:
     """Claims of PyTorch and of the checkpoints; give the folder of the latter."""
-    python = find_python("torch")
-    if python is None:
-        (pytest.fail if is_ci(os.environ) else pytest.skip)(explain_missing("torch"))
-    (packages,) = python.parent.parent.glob("lib/python3.*/site-packages")
+    packages = find_packages(require_python("torch"))
+    fault = find_mismatch(packages, Path(json.loads(os.environ[IMAGES_ENV])[TRAINING_IMAGE]))
+    if fault:
+        pytest.skip(f"torch: {fault}")
     folder = Path(os.environ[FOLDER_ENV]) / f"{CHECKPOINTS}-{namespace}"
     folder.mkdir()
     folder.chmod(0o777)  # for the user of the Pods

@@ -136,11 +136,10 @@ def _build_stack(tool: Tool, cache: Path, base: Path) -> Path | None:
             raise MissingPrerequisiteError(explain_missing(STACK))
         print(f"no training stack: {explain_missing(STACK)}", flush=True)
         return None
-    packages = next(python.parent.parent.glob("lib/python3.*/site-packages"))
-    version = packages.parent.name
-    interpreters = {f"usr/bin/{version}", f"usr/local/bin/{version}"}
-    if not interpreters & set(ImageArchive(base).list_sizes()):
-        print(f"no training stack: {STACK} is for {version}, and the base has another", flush=True)
+    packages = find_packages(python)
+    fault = find_mismatch(packages, base)
+    if fault:
+        print(f"no training stack: {STACK}: {fault}", flush=True)
         return None
     recipe = STACKS[STACK]
     assert isinstance(recipe, PythonStack)
@@ -151,6 +150,20 @@ def _build_stack(tool: Tool, cache: Path, base: Path) -> Path | None:
         _save_stack(tool, packages, base, archive)
         stamp.write_text(digest)
     return archive
+
+
+def find_packages(python: Path) -> Path:
+    """Find the packages of the virtual environment of this Python."""
+    return next(python.parent.parent.glob("lib/python3.*/site-packages"))
+
+
+def find_mismatch(packages: Path, base: Path) -> str:
+    """Return why the Python of the base cannot use these packages; "" if it can."""
+    version = packages.parent.name
+    interpreters = {f"usr/bin/{version}", f"usr/local/bin/{version}"}
+    if interpreters & set(ImageArchive(base).list_sizes()):
+        return ""
+    return f"it is for {version}, and the base has another"
 
 
 def _save_stack(tool: Tool, packages: Path, base: Path, archive: Path) -> None:
