@@ -60,7 +60,8 @@ _TASK_WORDS: dict[TaskState, str] = {
     "AttemptDeletionPending. Taken over from the original: the deletion of the Pod was accepted",
     TaskState.ATTEMPT_DELETING: "The Pod is terminating",
     TaskState.ATTEMPT_COMPLETED: "The Pod is gone, retained with `completedPodPolicy: Retain`, or, "
-    "in the write that makes its Framework Completed, left running with `RetainRunning`. Either a retry follows, after its delay, or Completed, in the same write",
+    "in the write that makes its Framework Completed, left running with `RetainRunning`. Either a "
+    "retry follows, after its delay, or Completed, in the same write",
     TaskState.COMPLETED: "The end of the Task in this attempt of its Framework. A Task that was "
     "scaled down is removed, or replaced by a new Task when its index is wanted again",
 }

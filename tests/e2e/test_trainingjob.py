@@ -96,6 +96,15 @@ def has_started(world: GangCluster) -> bool:
     return any(is_launched(change) for change in world.changes)
 
 
+def read_size(file: Path) -> int:
+    return file.stat().st_size
+
+
+async def wait_for_growth(file: Path) -> None:
+    size = read_size(file)
+    await wait_until_async(lambda: read_size(file) > size)
+
+
 async def test_workers_run_on_with_clean_pod_policy_none_until_the_job_is_deleted(
     world: GangCluster, gate: Path
 ) -> None:
@@ -108,9 +117,7 @@ async def test_workers_run_on_with_clean_pod_policy_none_until_the_job_is_delete
     assert framework["status"]["state"] == "Completed"
     for index, name in enumerate((FIRST, SECOND)):
         assert (await world.client.get(PODS, NAMESPACE, name))["status"]["phase"] == "Running"
-        ticks = gate / f"ticks-{index}"
-        seen = ticks.stat().st_size
-        await wait_until_async(lambda ticks=ticks, seen=seen: ticks.stat().st_size > seen)
+        await wait_for_growth(gate / f"ticks-{index}")
     await world.client.delete(TRAININGJOBS, NAMESPACE, JOB, propagation="Foreground")
     await world.wait_until_no_process(framework["metadata"]["uid"])
 

@@ -36,7 +36,7 @@ class LeavingGang(ScriptedGang):
             assert first.isdisjoint(self._list_workers())
             await self._play_end()
             ended = self.storage.get(self._type(FRAMEWORKS), NAMESPACE, FRAMEWORK)
-            await self._delete()
+            await self._delete_gang()
             return ended
         finally:
             await self._end_all()
@@ -52,7 +52,7 @@ class LeavingGang(ScriptedGang):
         await self._rest()
         self.check_rest()
 
-    async def _delete(self) -> None:
+    async def _delete_gang(self) -> None:
         options = DeleteOptions(propagation="Foreground")
         self.storage.delete(self._type(FRAMEWORKS), NAMESPACE, FRAMEWORK, options)
         await self._rest()
