@@ -5,12 +5,14 @@ import sys
 from dataclasses import dataclass
 
 from cli.clusterchoice import ClusterChoice
-from cli.exitcodes import ExitCode
+from cli.exitcodes import CliError, ExitCode
+from cli.invocation import build_command
 from cli.session import explained, find_cluster, find_local_kubeconfig, open_client
 from cli.start.channel import Command, run_remote
 from cli.start.kubectl import become_kubectl, build_call
 from cli.start.pods import PodChoice, TaskName, find_pod, parse_task
 from cli.terminal import print_error
+from framework.api.naming import is_role_name
 from framework.kube.config import KubeConfig
 
 
@@ -43,7 +45,7 @@ def run_command(options: ExecOptions) -> int:
         CliError: there is no such container, or it cannot be reached.
     """
     config = find_cluster(options.cluster)
-    task = parse_task(options.name, options.task)
+    task = _parse_task(options)
     pod = asyncio.run(_find(config, task, options.container))
     has_terminal = options.has_terminal
     if has_terminal and not (options.has_stdin and sys.stdin.isatty()):
@@ -58,6 +60,22 @@ def run_command(options: ExecOptions) -> int:
         return asyncio.run(run_remote(config, command))
     except KeyboardInterrupt:
         return int(ExitCode.INTERRUPTED)
+
+
+def _parse_task(options: ExecOptions) -> TaskName:
+    """Read the Task; a word without an index may also be the program, and the Task is missing.
+
+    Raises:
+        CliError: it is no Task.
+    """
+    try:
+        return parse_task(options.name, options.task)
+    except CliError as e:
+        if not is_role_name(options.task):
+            raise
+        call = build_command("exec", options.name, "ROLE/INDEX", "--", options.task)
+        hint = f"if {options.task!r} is the program, name the Task before it: {call} ..."
+        raise CliError(e.exit_code, *e.lines, hint) from e
 
 
 async def _find(

@@ -65,8 +65,7 @@ def _explain_form(framework: str, text: str) -> str:
         )
     role = text if is_role_name(text) else "worker"
     meant = suggest_tasks(text).partition(" ")[0] or f"{role}/0"
-    place = "" if "/" in text else f"; the Task comes after the Framework: {framework} ROLE/INDEX"
-    return f"{text!r} is not a Task: write it as {meant}{place}"
+    return f"{text!r} is not a Task: write it as {meant}"
 
 
 async def find_pod(

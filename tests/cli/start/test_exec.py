@@ -233,4 +233,8 @@ def test_exec_with_a_file_as_input_reads_it_to_its_end(
 def test_exec_without_a_task_says_where_it_belongs(gang: dict[str, str]) -> None:
     answer = call_in_process("exec", "gang", "--", "sh", "-c", "true", **gang)
     assert answer.code == ExitCode.USAGE
-    assert "'sh' is not a Task: write it as sh/0; the Task comes after the Frame" in answer.err
+    assert answer.err == (
+        "error: 'sh' is not a Task: write it as sh/0\n"
+        "error: if 'sh' is the program, name the Task before it: framework exec gang ROLE/INDEX "
+        "-- sh ...\n"
+    )
