@@ -258,6 +258,7 @@ class HangWatcher:
                 self._report_stragglers()
                 self._report_without_steps(now)
                 self._report_without_processes(now)
+                self._report_outdated(now)
         pause = _LEVEL_LOOK_SECONDS if self._is_finishing else _MEASURE_SECONDS
         if now - self._measured_at >= pause:
             self._measure(now)
@@ -268,7 +269,8 @@ class HangWatcher:
         generation = self._generation or 0
         with self._watching:
             stragglers, ranks = self._watch.list_stragglers(), self._watch.list_ranks()
-        measured = self._meter.follow(generation, self._watch.run, ranks, stragglers, now)
+            outdated, run = self._watch.list_outdated(now), self._watch.run
+        measured = self._meter.follow(generation, run, ranks, stragglers, now, outdated)
         if measured is not None:
             self._measured = measured
             self._member.show(measured)
@@ -297,6 +299,14 @@ class HangWatcher:
             listed = _list_names(names[:MAX_NAMED], len(names))
             verb = "reports" if len(names) == 1 else "report"
             text = f"progress: {listed} {verb} no step, though others do: their hangs are not named"
+            self._reporter.say_once(text, "warning")
+
+    def _report_outdated(self, now: float) -> None:
+        names = self._watch.list_outdated(now)
+        if names:
+            listed = _list_names(names[:MAX_NAMED], len(names))
+            steps = "its step does" if len(names) == 1 else "their steps do"
+            text = f"progress: no report from {listed}, though others go on: {steps} not count"
             self._reporter.say_once(text, "warning")
 
     def _report_without_processes(self, now: float) -> None:

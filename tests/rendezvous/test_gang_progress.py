@@ -182,3 +182,21 @@ def test_stragglers_are_counted_and_named() -> None:
     found = GangMeter().follow(7, RUN, name(report(0, 9)), stragglers, 0.0)
     assert found is not None
     assert (found.straggler_count, found.stragglers) == (3, stragglers)
+
+
+def test_the_outdated_step_of_a_silent_rank_does_not_count_and_the_rank_is_named() -> None:
+    meter = GangMeter()
+    meter.follow(7, RUN, name(report(0, 40), report(1, 40), report(2, 40)), (), 0.0)
+    ranks = name(report(0, 47), report(1, 12, 200), report(2, 48))
+    found = meter.follow(7, RUN, ranks, (), 20.0, outdated=("worker/1",))
+    assert found is not None
+    assert (found.step, found.total, found.slowest) == (47, 100, "worker/1")
+
+
+def test_silent_ranks_alone_say_nothing_new() -> None:
+    """The others were started anew, and have ended no step yet."""
+    meter = GangMeter()
+    meter.follow(7, RUN, name(report(0, 40), report(1, 40)), (), 0.0)
+    ranks = name(report(0, 50), report(1, None, None))
+    found = meter.follow(7, RUN, ranks, (), 20.0, outdated=("worker/0",))
+    assert found == TrainingProgress(7, 40, 100, None, "", 0, ())

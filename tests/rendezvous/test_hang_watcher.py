@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from framework.agent.report import LineReporter
+from framework.api.trainingprogress import TrainingProgress
 from rendezvous.core.hangs.reports import (
     AgentReport,
     Answer,
@@ -56,6 +57,30 @@ def test_member_without_processes_is_named_in_the_log(
         clock.now += 1.0
     errors = capsys.readouterr().err
     assert errors.count("no hang is found, because worker/3 has no process with steps now") == 1
+
+
+def test_step_of_the_gang_is_not_that_of_a_silent_rank_which_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent of worker/1 is cut off or frozen; its process may go on."""
+    monkeypatch.setattr(hangs, "roster", lambda: build_roster(0, range(3)))
+    shown: list[TrainingProgress] = []
+    member = hangs.Member(("worker", 0), "", lambda: (1, 0), lambda _: None, shown.append)
+    clock = VirtualClock()
+    reporter = LineReporter("test", is_json=False)
+    watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, clock)  # type: ignore[arg-type]
+    for second in range(60):
+        for index in range(3):
+            if index == 1 and second > 5:
+                continue
+            process = ProcessReport(index, second, 100, 0.0, moved_seconds=1.0)
+            report = encode_report(AgentReport((1, 0), 0, (process,)))
+            watcher._answer(("worker", index, ""), report)
+        clock.now += 1.0
+    assert shown[-1].step >= 54
+    assert shown[-1].slowest == "worker/1"
+    errors = capsys.readouterr().err
+    assert errors.count("no report from worker/1, though others go on") == 1
 
 
 @pytest.mark.parametrize("content", BROKEN_MEMBERS)

@@ -277,3 +277,20 @@ def test_straggler_is_named_while_one_rank_writes_checkpoints() -> None:
     gang.busy = [1.0, *[30.0] * (RANKS - 2), 60.0]
     gang.let_pass(4.0)
     assert gang.watch.list_stragglers() == (f"worker/{RANKS - 1}",)
+
+
+def test_step_of_a_silent_rank_is_outdated_when_others_have_ended_two() -> None:
+    gang = Gang()
+    for _ in range(5):
+        gang.step()
+        gang.let_pass(4.0)
+    gang.silent = {3}
+    gang.let_pass(30.0)
+    assert gang.watch.list_outdated(gang.now) == (), "all wait for it, as far as is known"
+    for _ in range(3):
+        gang.step()
+        gang.let_pass(4.0)
+    assert gang.watch.list_outdated(gang.now) == ("worker/3",)
+    gang.silent = set()
+    gang.let_pass(4.0)
+    assert gang.watch.list_outdated(gang.now) == ()

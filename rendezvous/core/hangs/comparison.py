@@ -53,6 +53,13 @@ def list_without_steps(gang: ObservedGang, limits: StandstillLimits, now: float)
     )
 
 
+def list_outdated(gang: ObservedGang, now: float) -> Tuple[str, ...]:
+    """List the ranks whose agents are silent, and whose steps are outdated: others have gone on."""
+    processes = gang.list_processes()
+    ranks = describe_ranks(processes, now)
+    return tuple(processes[rank.rank].name for rank in ranks if rank.is_outdated)
+
+
 def list_without_processes(gang: ObservedGang, first_seconds: float, now: float) -> Tuple[str, ...]:
     """List the members that have reported no process for as long as the first step may take."""
     return tuple(

@@ -3,7 +3,8 @@
 Steps of ``GangMeter.follow``:
 
 1. The step of the gang is the lowest step of its ranks, because ranks that train together wait for
-   each other. Before the first step, there is no progress.
+   each other. Before the first step, there is no progress. The step of a silent rank does not count
+   if it is outdated (``progress``, step 5): the others could not go on without that rank.
 2. When the step of the gang changes, it is a sample. If it decreased, or the processes were started
    anew, all samples before are dropped: the processes repeat steps since a checkpoint. Samples
    older than a minute are dropped, except for the last two.
@@ -11,7 +12,8 @@ Steps of ``GangMeter.follow``:
    more steps should have followed at this rate, the time until now counts.
 4. The slowest rank has the lowest step, if neither the age of its report nor the number of steps
    between two reports explains the difference. Else it is the rank that needs more than 1.2 times
-   as long as the median rank for its own part of a step. Else there is none.
+   as long as the median rank for its own part of a step. Else there is none. But a rank with an
+   outdated step is named first, because its agent cannot be reached.
 
 Invariants: without two samples there is no rate; samples of different runs are never compared.
 
@@ -59,6 +61,7 @@ class GangMeter:
         ranks: Sequence[_Named],
         stragglers: Sequence[str],
         now: float,
+        outdated: Sequence[str] = (),
     ) -> Optional[TrainingProgress]:
         """Take the newest reports; return the progress of the gang, None before its first step.
 
@@ -68,7 +71,9 @@ class GangMeter:
             ranks: the names of the ranks, with their newest reports.
             stragglers: the names of the ranks that are much slower than the others.
             now: in monotonic seconds.
+            outdated: the names of the silent ranks whose steps are outdated.
         """
+        ranks = [each for each in ranks if each[0] not in outdated] if outdated else ranks
         steps = [report.step for _, report in ranks if report.step is not None]
         if not steps:
             return self._start_anew(generation) if ranks else None
@@ -83,7 +88,7 @@ class GangMeter:
             step=step,
             total=max(totals) if totals else None,
             steps_per_second=rate,
-            slowest=_find_slowest(ranks, step, rate, increase),
+            slowest=outdated[0] if outdated else _find_slowest(ranks, step, rate, increase),
             straggler_count=len(stragglers),
             stragglers=tuple(stragglers),
         )

@@ -130,6 +130,10 @@ class GangWatch:
         """List the slow ranks, as ``comparison``."""
         return comparison.list_stragglers(self._gang)
 
+    def list_outdated(self, now: float) -> Tuple[str, ...]:
+        """List the silent ranks whose steps are outdated, as ``comparison``."""
+        return comparison.list_outdated(self._gang, now)
+
     def list_without_steps(self, now: float) -> Tuple[str, ...]:
         """List the ranks without steps, as ``comparison``."""
         return comparison.list_without_steps(self._gang, self._shortest, now)
