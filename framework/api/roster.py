@@ -18,10 +18,12 @@ Wire form (JSON, gzip): per role columns instead of an object per Task, about 10
                   "deadline": "2026-01-01T00:00:00Z"}],
      "failed": [{"role": "worker", "index": 5, "fingerprint": "76543210", "attemptID": 0,
                  "since": 7, "code": 137, "reason": "ContainerSigKillReceived"}],
-     "recovery": {"epoch": 5, "since": 7, "roles": ["worker"], "refused": ["89abcdef"]}}
+     "recovery": {"epoch": 5, "since": 7, "roles": ["worker"], "refused": ["89abcdef"],
+                  "waitsSince": 6}}
 
-``failed`` and its ``code``, and ``recovery`` are optional: a roster without failed members, or
-without restart in place, has no such field. A reader that does not know a field ignores it.
+``failed`` and its ``code``, ``recovery`` and its ``waitsSince`` are optional: a roster without
+failed members, or without restart in place, has no such field. A reader that does not know a field
+ignores it.
 """
 
 import hashlib
@@ -150,6 +152,14 @@ class RosterRecovery(NamedTuple):
     """Roles of which processes are restarted in place, in the order of the roster."""
     refused: Tuple[str, ...] = ()
     """Fingerprints of the Pods of refused reports."""
+    waits_since: int = 0
+    """The ``since`` from which the deadlines of the start barrier count, if members have only
+    succeeded since then; 0: from this ``since``."""
+
+    @property
+    def deadline_since(self) -> int:
+        """The ``since`` from which the deadlines of the start barrier count."""
+        return self.waits_since or self.since
 
 
 class Roster(NamedTuple):
@@ -278,7 +288,19 @@ def _roster_to_wire(roster: Roster) -> Dict[str, Any]:
     if roster.failed:
         wire["failed"] = [_failed_to_wire(failed) for failed in roster.failed]
     if roster.recovery is not None:
-        wire["recovery"] = roster.recovery._asdict()
+        wire["recovery"] = _recovery_to_wire(roster.recovery)
+    return wire
+
+
+def _recovery_to_wire(recovery: RosterRecovery) -> Dict[str, Any]:
+    wire: Dict[str, Any] = {
+        "epoch": recovery.epoch,
+        "since": recovery.since,
+        "roles": recovery.roles,
+        "refused": recovery.refused,
+    }
+    if recovery.waits_since:
+        wire["waitsSince"] = recovery.waits_since
     return wire
 
 
@@ -342,6 +364,7 @@ def _recovery_from_wire(wire: Dict[str, Any]) -> RosterRecovery:
         since=read_count(wire["since"]),
         roles=tuple(read_words(wire["roles"])),
         refused=tuple(read_words(wire["refused"])),
+        waits_since=read_count(wire.get("waitsSince", 0)),
     )
 
 

@@ -9,7 +9,8 @@ roster shows:
    the agent of each next rank 1 s later. One report is enough, so ranks above 10 report nothing.
 3. After 1200 s, an agent ends: the controller is away, or its account may not report.
 
-Reports are repeated after the same time.
+Reports are repeated after the same time. While this agent waits, the success of another member
+postpones no deadline, also if it begins a new generation.
 
 Example: rank 0 hangs. After 601 s the agent of rank 1 reports ``7 5 89abcdef``: generation 7, epoch
 5, and the fingerprint of the Pod of rank 0. The controller ends its Task.
@@ -38,13 +39,16 @@ class Gathering(NamedTuple):
     """Whether all wanted Pods run."""
     may_run: bool = False
     """Whether all members may run: some wanted Pods are no members, so the roster does not say."""
+    deadline_since: int = 0
+    """The generation from which the deadlines count: members have only succeeded since then."""
 
 
-def assess(roles: Tuple[RoleRoster, ...]) -> Gathering:
+def assess(roles: Tuple[RoleRoster, ...], deadline_since: int) -> Gathering:
     """Assess the roles that take part in a generation that is ready."""
     return Gathering(
         is_full=all(role.running for role in roles),
         may_run=all(role.running or _lacks_members(role) for role in roles),
+        deadline_since=deadline_since,
     )
 
 
@@ -70,16 +74,25 @@ class BarrierDeadline:
         self._target = BarrierKey(0, 0)
         self._began_at = 0.0
         self._reported_at = 0.0
+        self._followed_at = 0.0
 
     def follow(self, memory: RecoveryMemory, gathering: Gathering) -> str:
         """Send the report that is due; return why this agent ends, or ""."""
         target, now = memory.newest, self._clock.monotonic()
-        if not (gathering.may_run and memory.is_member) or target <= memory.running:
+        passed, self._followed_at = now - self._followed_at, now
+        if not memory.is_member or target <= memory.running:
             self._target = BarrierKey(0, 0)
             return ""
-        if target != self._target:
-            self._target, self._began_at, self._reported_at = target, now, now
-        missing = self._list_missing(memory, now)
+        if not gathering.may_run:
+            # The time does not count, but the time before does if the same members go on.
+            self._began_at += passed
+            self._reported_at += passed
+            return ""
+        if not self._is_same_wait(target, gathering):
+            self._began_at = self._reported_at = now
+        self._target = target
+        is_restart = gathering.deadline_since <= memory.running.generation
+        missing = self._list_missing(memory, now, is_restart=is_restart)
         if missing:
             self._reported_at = now
             self._report(encode_start(EpochStart(*target, missing)))
@@ -91,9 +104,15 @@ class BarrierDeadline:
             return ""
         return f"not all members have come to the start barrier in {_GIVE_UP_SECONDS:.0f} s"
 
-    def _list_missing(self, memory: RecoveryMemory, now: float) -> Tuple[str, ...]:
+    def _is_same_wait(self, target: BarrierKey, gathering: Gathering) -> bool:
+        """Return whether the agent has waited for these members before, with some that succeeded."""
+        before = self._target
+        return target.epoch == before.epoch and gathering.deadline_since <= before.generation
+
+    def _list_missing(
+        self, memory: RecoveryMemory, now: float, *, is_restart: bool
+    ) -> Tuple[str, ...]:
         """List the fingerprints of the Pods to report now."""
-        is_restart = memory.newest.generation == memory.running.generation
         seconds = _RESTART_SECONDS if is_restart else START_SECONDS
         if now < self._reported_at + self._stop_grace_seconds + seconds:
             return ()

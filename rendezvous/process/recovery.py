@@ -109,7 +109,8 @@ class Recovery:
             return
         roles = tuple(role for role in roster.roles if role.name in recovery.roles)
         self._members = sum(len(role.members) for role in roles)
-        self._gathering = assess(roles) if is_ready else Gathering()
+        since = recovery.deadline_since
+        self._gathering = assess(roles, since) if is_ready else Gathering()
         seen = RosterSeen(
             BarrierKey(recovery.since, recovery.epoch),
             is_refused=self._fingerprint in recovery.refused,

@@ -500,3 +500,41 @@ def test_slow_report_of_a_start_does_not_delay_the_end_of_the_process(pod: Pod) 
     pod.turn()
     assert pod.ends == 1
     answers.set()
+
+
+def publish_success(pod: Pod, since: int, members: int, *, is_ready: bool = True) -> None:
+    """Publish that members have succeeded, which begins a new generation."""
+    recovery = RosterRecovery(1, since, ("worker",), waits_since=1)
+    role = build_role("worker", members)
+    roster = build_roster(role, generation=since)._replace(recovery=recovery)
+    pod.recovery.observe(roster, is_ready)
+
+
+def test_success_of_another_member_postpones_no_deadline_of_an_agent_that_waits(pod: Pod) -> None:
+    pod.start_epoch(0)
+    pod.publish(1)
+    pod.barrier.missing = (LATE,)
+    pod.turn()
+    pod.turn(GRACE_SECONDS + RESTART_SECONDS - 2.0)
+    publish_success(pod, 3, 2, is_ready=False)
+    pod.turn(100.0)
+    publish_success(pod, 3, 2)
+    pod.turn(1.9)
+    assert pod.barrier.target == BarrierKey(3, 1)
+    assert pod.start_reports == ["1 0"]
+    pod.turn(0.2)
+    assert pod.start_reports == ["1 0", f"3 1 {LATE}"]
+
+
+def test_agent_that_a_success_restarts_counts_anew(pod: Pod) -> None:
+    """The start barrier had released it: its peers may still end their processes."""
+    pod.start_epoch(0)
+    pod.publish(1)
+    pod.turn(GRACE_SECONDS + RESTART_SECONDS - 1.0)
+    pod.barrier.release(BarrierKey(1, 1), is_serving=True)
+    pod.turn()
+    publish_success(pod, 3, 2)
+    pod.barrier.missing = (LATE,)
+    pod.turn(2.0)
+    assert pod.barrier.target == BarrierKey(3, 1)
+    assert pod.start_reports == ["1 0", "1 1"]

@@ -26,6 +26,7 @@ Invariants:
   reported it has ended or is gone.
 - Before a report of an agent of the attempt, the controller chooses no Pod: the containers may run
   no agent, or that of an older release, or the agents have no right to report.
+- The success of a member postpones no deadline, also if it begins a new since (``deadline_since``).
 - A change of the wall clock makes no Pod late: this controller measures how long it has waited.
   After each publication with a start barrier, the roster policy requests the decision with which
   the wait begins.
@@ -36,8 +37,9 @@ Example: epoch 5 is published, and worker 2 hangs in the kernel. The agent of wo
 Rules: docs/design/recovery.md, "Steps".
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -49,6 +51,7 @@ from framework.api.epochreports import SERVER_SECONDS, START_SECONDS, EpochStart
 from framework.api.pods import PodPhase, PodView
 from framework.api.recovery import RecoveryStatus, StartBarrierStatus
 from framework.api.roster import RoleRoster, fingerprint_uid
+from framework.api.types import TaskStatus
 
 DIAGNOSTICS = "The Pod did not come to the start barrier of the epoch in time"
 # Longer than the deadlines of the agents: it applies only if no agent reports anything.
@@ -88,6 +91,8 @@ class _StartBarrier(NamedTuple):
     epoch: int
     roles: Sequence[RoleRoster]
     """The roles that take part."""
+    deadline_since: int
+    """The ``since`` from which the deadlines count: members have only succeeded since then."""
 
     @property
     def firsts(self) -> list[str]:
@@ -112,6 +117,7 @@ def follow_start(draft: Draft, recovery: RecoveryStatus) -> RecoveryStatus:
     """Record in the status at which start barrier the gang waits, and whether it has released."""
     barrier = _find_published(draft)
     if barrier is None:
+        _keep_wait(draft)
         return recovery
     has_released = _read_reports(draft, barrier).has_released
     # A member that has succeeded runs no more, although the start barrier has released it.
@@ -119,14 +125,23 @@ def follow_start(draft: Draft, recovery: RecoveryStatus) -> RecoveryStatus:
         return recovery
     known = recovery.start_barrier
     if known is None or known.since != barrier.since:
-        is_served = known is not None and known.is_served
-        known = StartBarrierStatus(barrier.since, draft.now, is_served=is_served)
+        known = _build_status(barrier, known, draft.now)
     if known.started_epoch != barrier.epoch:
         if has_released:
             known = replace(known, started_epoch=barrier.epoch, is_served=True)
         else:
             _list_passed_deadlines(draft, barrier)  # Requests the wake at the next deadline.
     return replace(recovery, start_barrier=known)
+
+
+def _build_status(
+    barrier: _StartBarrier, before: StartBarrierStatus | None, now: datetime
+) -> StartBarrierStatus:
+    """Build the status of a new start barrier, at which the gang may wait since the one before."""
+    if before is None:
+        return StartBarrierStatus(barrier.since, now)
+    begin = before.begin_time if before.since >= barrier.deadline_since else now
+    return StartBarrierStatus(barrier.since, begin, is_served=before.is_served)
 
 
 def is_late(draft: Draft, pod: PodView) -> bool:
@@ -176,12 +191,33 @@ def _choose_late(draft: Draft, recovery: RecoveryStatus) -> Collection[str]:
 
 def _list_passed_deadlines(draft: Draft, barrier: _StartBarrier) -> list[_Deadline]:
     """List the deadlines that have passed, and request a wake at each of the others."""
-    wait = _build_wait(draft, barrier.since, barrier.epoch, WaitSubject.START_BARRIER)
+    wait = _build_wait(draft, barrier.deadline_since, barrier.epoch, WaitSubject.START_BARRIER)
     return [each for each in _DEADLINES if draft.has_waited(wait, each.seconds)]
 
 
 def _build_wait(draft: Draft, since: int, epoch: int, subject: WaitSubject) -> Wait:
     return Wait(draft.status.attempt_status.instance_uid or "", since, epoch, subject)
+
+
+def _keep_wait(draft: Draft) -> None:
+    """Let the time at the start barrier count on while the gang only lacks Tasks that succeeded.
+
+    A Task that has succeeded counts for the gang when its Pod is gone.
+    """
+    published = draft.snapshot.published.roster
+    if published is None or published.recovery is None:
+        return
+    known, tasks = published.recovery, {role.name: role.tasks for role in draft.roles}
+    if all(_has_quorum(role, tasks.get(role.name, ())) for role in published.roles):
+        wait = _build_wait(draft, known.deadline_since, known.epoch, WaitSubject.START_BARRIER)
+        draft.waits.add(wait)
+
+
+def _has_quorum(role: RoleRoster, tasks: Iterable[TaskStatus]) -> bool:
+    """Return whether a role is complete if Tasks count as soon as they succeed."""
+    ready = {each.index for each in (*role.members, *role.completed)}
+    ready.update(task.index for task in tasks if _has_succeeded(task))
+    return len(ready) >= min(role.minimum, role.wanted)
 
 
 def _find_published(draft: Draft) -> _StartBarrier | None:
@@ -191,7 +227,7 @@ def _find_published(draft: Draft) -> _StartBarrier | None:
         return None
     recovery = published.recovery
     roles = [role for role in published.roles if role.name in recovery.roles]
-    return _StartBarrier(recovery.since, recovery.epoch, roles)
+    return _StartBarrier(recovery.since, recovery.epoch, roles, recovery.deadline_since)
 
 
 def _is_awaited(draft: Draft, barrier: _StartBarrier) -> bool:
@@ -201,12 +237,23 @@ def _is_awaited(draft: Draft, barrier: _StartBarrier) -> bool:
 
 def _do_members_run(draft: Draft, barrier: _StartBarrier) -> bool:
     tasks = {role.name: {task.index: task for task in role.tasks} for role in draft.roles}
-    pods = (
-        find_live_pod(draft, task) if task else None
+    members = (
+        tasks.get(role.name, {}).get(member.index)
         for role in barrier.roles
-        for task in (tasks.get(role.name, {}).get(member.index) for member in role.members)
+        for member in role.members
     )
-    return all(pod is not None and pod.phase is PodPhase.RUNNING for pod in pods)
+    # The next roster lists a member that has succeeded no more. The wait goes on meanwhile.
+    return all(task is not None and (_has_succeeded(task) or _runs(draft, task)) for task in members)
+
+
+def _has_succeeded(task: TaskStatus) -> bool:
+    completion = task.attempt_status.completion_status
+    return completion is not None and completion.type.is_succeeded
+
+
+def _runs(draft: Draft, task: TaskStatus) -> bool:
+    pod = find_live_pod(draft, task)
+    return pod is not None and pod.phase is PodPhase.RUNNING
 
 
 def _read_reports(draft: Draft, barrier: _StartBarrier) -> _Reports:

@@ -16,6 +16,8 @@ Steps of ``build_recovery``:
    the gang waits at the start barrier, some agents may have the ranks with that member, and some
    those without it, so a success changes it. If no agent of the attempt has reported, the
    controller does not know whether the gang waits, and a success does not change it.
+5. If only successes have changed it, the deadlines of the start barrier still count from the
+   ``since`` before (``waits_since``). Otherwise each success would postpone them.
 
 Invariants:
 
@@ -32,7 +34,7 @@ before its agent learned of generation 3: generation 5, since 5.
 Rules: docs/design/recovery.md, "Restart in place".
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from controller.core.draft import Draft, RoleDraft
 from controller.core.recovery.restartable_pods import find_roles, list_policies
@@ -56,29 +58,42 @@ def build_recovery(
     if not own:
         return None
     status = draft.status.attempt_status.recovery
+    since, waits_since = _find_since(draft, own, published)
     return RosterRecovery(
         epoch=status.epoch if status else 0,
-        since=_find_since(draft, own, published),
+        since=since,
         roles=tuple(role.name for role in own),
         refused=status.refused if status else (),
+        waits_since=waits_since,
     )
 
 
-def _find_since(draft: Draft, roles: Sequence[RoleRoster], published: Roster | None) -> int:
+def _find_since(
+    draft: Draft, roles: Sequence[RoleRoster], published: Roster | None
+) -> tuple[int, int]:
+    """Find ``since`` and ``waits_since``."""
     if published is None:
-        return 1
+        return 1, 0
     known = published.recovery
     names = [role.name for role in roles]
     if known is None or list(known.roles) != names:
-        return published.generation + 1
+        return published.generation + 1, 0
     drafts = {role.name: role for role in draft.roles}
-    if _is_starting(draft, known.since):
-        drafts.clear()
-    is_same = all(
+    if not _have_same_members(roles, published, drafts):
+        return published.generation + 1, 0
+    if not _is_starting(draft, known.since) or _have_same_members(roles, published, {}):
+        return known.since, known.waits_since
+    return published.generation + 1, known.deadline_since
+
+
+def _have_same_members(
+    roles: Sequence[RoleRoster], published: Roster, drafts: Mapping[str, RoleDraft]
+) -> bool:
+    """Return whether the roles have the former members; those with a draft, without successes."""
+    return all(
         _has_same_members(role, published.find_role(role.name), drafts.get(role.name))
         for role in roles
     )
-    return known.since if is_same else published.generation + 1
 
 
 def _is_starting(draft: Draft, since: int) -> bool:

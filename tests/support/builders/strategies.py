@@ -477,6 +477,7 @@ def rosters(draw: Callable[..., Any]) -> Roster:
         st.integers(1, generation),
         st.just(tuple(names)),
         st.lists(fingerprints, max_size=2).map(tuple),
+        st.integers(0, generation),
     )
     attempt_id = draw(st.integers(0, 3))
     return Roster(

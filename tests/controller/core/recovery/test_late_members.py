@@ -240,3 +240,61 @@ def test_success_together_with_the_start_restarts_no_quorum() -> None:
     barrier = gang.stored.start_barrier
     assert barrier is not None
     assert barrier.started_epoch == epoch
+
+
+def succeed(gang: Gang, index: int) -> None:
+    gang.end_pod(name(index), 0)
+    gang.pause(1)
+    gang.remove_pod(name(index))
+    gang.pause(1)
+
+
+def test_success_at_a_start_barrier_postpones_no_deadline() -> None:
+    """The start may have been reported, and the report lost: each success begins a new since."""
+    gang = Gang()
+    gang.report(1, 0)
+    gang.pause(1)
+    begin = gang.stored_begin
+    gang.pause(CONTROLLER_SECONDS - 20)
+    before = gang.shown.since
+    succeed(gang, 2)
+    assert (gang.shown.since, gang.shown.waits_since) == (before + 2, before)
+    assert gang.stored_begin == begin
+    gang.pause(10)
+    assert get_code(get_task(gang.status, 0)) is None
+    gang.pause(10)
+    assert get_code(get_task(gang.status, 0)) == EPOCH_START_TIMEOUT
+
+
+def test_success_in_a_gang_that_is_not_full_postpones_no_deadline() -> None:
+    gang = Quorum()
+    gang.start(0, 0)
+    gang.settle()
+    gang.report(1, 0)
+    gang.pause(1)
+    gang.pause(CONTROLLER_SECONDS - 20)
+    succeed(gang, 1)
+    assert gang.shown.waits_since == 1
+    gang.pause(10)
+    assert get_code(get_task(gang.status, 0)) is None
+    gang.pause(10)
+    assert get_code(get_task(gang.status, 0)) == EPOCH_START_TIMEOUT
+
+
+def test_members_that_come_after_a_success_have_all_the_time() -> None:
+    retries = RetryPolicySpec(max_retry_count=-2)
+    gang = Gang(task=TaskSpec(pod=build_template_wire(), retry_policy=retries))
+    gang.report(1, 0)
+    gang.pause(1)
+    gang.pause(CONTROLLER_SECONDS - 50)
+    succeed(gang, 2)
+    assert gang.shown.waits_since == 1
+    gang.remove_pod(name(1))
+    gang.pause(5)
+    gang.pause(5)
+    gang.run_pod(name(1), 7)
+    gang.pause(1)
+    gang.pause(1)
+    assert gang.shown.waits_since == 0
+    gang.pause(CONTROLLER_SECONDS - 10)
+    assert get_code(get_task(gang.status, 0)) is None
