@@ -105,7 +105,7 @@ class BarrierDeadline:
         return f"not all members have come to the start barrier in {_GIVE_UP_SECONDS:.0f} s"
 
     def _is_same_wait(self, target: BarrierKey, gathering: Gathering) -> bool:
-        """Return whether the agent has waited for these members before, with some that succeeded."""
+        """Return whether the agent has waited for them before, and for some that succeeded."""
         before = self._target
         return target.epoch == before.epoch and gathering.deadline_since <= before.generation
 

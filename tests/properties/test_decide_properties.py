@@ -297,10 +297,16 @@ def _list_deadlines(world: World) -> list[Any]:
     if status.state is FrameworkState.ATTEMPT_COMPLETED and delay is not None and is_waiting:
         deadlines.append(status.transition_time + timedelta(seconds=delay))
     start, seconds = status.active_start_time, spec.active_deadline_seconds
-    is_active = status.state in _ACTIVE and not world.framework.metadata.deletion_time
-    if is_active and is_waiting and start is not None and seconds is not None:
-        deadlines.append(start + timedelta(seconds=seconds))
     configmap = world.configmap
+    # An attempt that is not created yet ends after its terminating ConfigMap: an event.
+    is_blocked = (
+        status.state is FrameworkState.ATTEMPT_CREATION_PENDING
+        and configmap is not None
+        and configmap.is_terminating
+    )
+    is_active = status.state in _ACTIVE and not world.framework.metadata.deletion_time
+    if is_active and not is_blocked and is_waiting and start is not None and seconds is not None:
+        deadlines.append(start + timedelta(seconds=seconds))
     if configmap is None or configmap.uid != status.attempt_status.configmap_uid:
         return [deadline for deadline in deadlines if deadline > world.now]
     deadlines += [due for due in _list_forced(world) if due is not None]

@@ -215,7 +215,8 @@ def _keep_wait(draft: Draft) -> None:
 
 def _has_quorum(role: RoleRoster, tasks: Iterable[TaskStatus]) -> bool:
     """Return whether a role is complete if Tasks count as soon as they succeed."""
-    ready = {each.index for each in (*role.members, *role.completed)}
+    ready = {member.index for member in role.members}
+    ready.update(completed.index for completed in role.completed)
     ready.update(task.index for task in tasks if _has_succeeded(task))
     return len(ready) >= min(role.minimum, role.wanted)
 
@@ -243,7 +244,9 @@ def _do_members_run(draft: Draft, barrier: _StartBarrier) -> bool:
         for member in role.members
     )
     # The next roster lists a member that has succeeded no more. The wait goes on meanwhile.
-    return all(task is not None and (_has_succeeded(task) or _runs(draft, task)) for task in members)
+    return all(
+        task is not None and (_has_succeeded(task) or _runs(draft, task)) for task in members
+    )
 
 
 def _has_succeeded(task: TaskStatus) -> bool:
