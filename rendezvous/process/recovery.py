@@ -8,7 +8,8 @@ It has a thread of its own, so that a slow API server or the wait for a roster d
 3. If the start barrier has not released its members in time, report the Pods that have not come
    (``barrierdeadline``).
 
-Invariants: only this thread changes the memory; the command starts only by its order.
+Invariants: only this thread changes the memory; the command starts only by its order, and with the
+variables of the members with which the start barrier has released all agents (``ShownMembers``).
 
 Example: the command ends with 137. ``4 137`` is written into the annotation of the own Pod. The
 roster has epoch 5: this agent comes to the start barrier, and starts the command with FB_EPOCH=5.
@@ -17,7 +18,7 @@ Rules: docs/design/recovery.md, "Steps".
 """
 
 import queue
-from typing import Callable, Mapping, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from framework.agent.clock import AgentClock
 from framework.agent.exitcodes import ExitCode
@@ -48,6 +49,7 @@ from rendezvous.core.recovery import (
 from rendezvous.notify.reportsender import ReportSender
 from rendezvous.process.barrierdeadline import BarrierDeadline, Gathering, assess
 from rendezvous.process.sharedmemory import find_shared_memory
+from rendezvous.process.shownmembers import UNKNOWN_MEMBERS, ShownMembers
 from rendezvous.process.startbarrier import StartBarrier
 from rendezvous.process.wrapper import Wrapper
 
@@ -90,7 +92,8 @@ class Recovery:
         self._clock = clock
         self._memory = RecoveryMemory()
         self._events: queue.Queue[Event] = queue.Queue()
-        self._barrier = StartBarrier(self._follow_release, reporter, clock)
+        self._shown = ShownMembers()
+        self._barrier = StartBarrier(self._follow_release, self._shown.get_mark, reporter, clock)
         self._shared_memory = find_shared_memory()
         self._seen: Optional[RosterSeen] = None
         self._members = 0
@@ -98,6 +101,7 @@ class Recovery:
         self._unsent = ""
         self._send_at = 0.0
         self._serving: Optional[BarrierKey] = None
+        self._released: Dict[BarrierKey, str] = {}
         self._gathering = Gathering()
         grace = site.stop_grace_seconds
         self._deadline = BarrierDeadline(self._barrier, reports.report_start, grace, clock)
@@ -111,6 +115,8 @@ class Recovery:
         self._members = sum(len(role.members) for role in roles)
         since = recovery.deadline_since
         self._gathering = assess(roles, since) if is_ready else Gathering()
+        if is_ready:
+            self._shown.show(roles, self._site.get_env())
         seen = RosterSeen(
             BarrierKey(recovery.since, recovery.epoch),
             is_refused=self._fingerprint in recovery.refused,
@@ -142,9 +148,10 @@ class Recovery:
         """The run of the process: its generation and epoch."""
         return self._memory.running
 
-    def _follow_release(self, target: BarrierKey, is_serving: bool) -> None:  # noqa: FBT001  a callback
+    def _follow_release(self, target: BarrierKey, is_serving: bool, mark: str = "") -> None:  # noqa: FBT001  a callback
         if is_serving:
             self._serving = target
+        self._released[target] = mark
         self._events.put(Released(target))
 
     def run(self) -> None:
@@ -176,8 +183,7 @@ class Recovery:
         self._send_end()
         fault = self._deadline.follow(self._memory, self._gathering)
         if fault:
-            self._memory = RecoveryMemory(phase=Phase.LEFT)
-            self._carry_out(Exit(ExitCode.TRANSIENT_CONFLICT, fault))
+            self._give_up(fault)
 
     def _carry_out(self, action: Action) -> None:
         if isinstance(action, WriteReport):
@@ -219,6 +225,11 @@ class Recovery:
             self._unsent = ""
 
     def _start(self, epoch: int) -> None:
+        env = self._shown.find_env(self._released.pop(self._memory.running, ""))
+        self._released.clear()
+        if env is None:
+            self._give_up(UNKNOWN_MEMBERS)
+            return
         if self._shared_memory is not None:
             self._shared_memory.clean()
             self._shared_memory.remember()
@@ -226,4 +237,8 @@ class Recovery:
         if self._serving == self._memory.running:
             # Before a process starts: the success of one must not be seen before the report.
             self._reports.report_start(encode_start(EpochStart(*self._memory.running)))
-        self._wrapper.start({**self._site.get_env(), EPOCH_ENV: str(epoch)})
+        self._wrapper.start({**(env or self._site.get_env()), EPOCH_ENV: str(epoch)})
+
+    def _give_up(self, fault: str) -> None:
+        self._memory = RecoveryMemory(phase=Phase.LEFT)
+        self._carry_out(Exit(ExitCode.TRANSIENT_CONFLICT, fault))

@@ -1,6 +1,7 @@
 """The barrier of training code: one process of each member, as in a gang."""
 
 import contextlib
+import json
 import resource
 import socket
 import subprocess
@@ -12,17 +13,21 @@ from pathlib import Path
 
 import pytest
 
+from framework.api.roster import fingerprint_uid
 from rendezvous.site import peers
 from rendezvous.site.peers.barriers import client
+from rendezvous.site.peers.barriers.protocol import mark_members
 from tests.rendezvous.gangs import (
     INSTANCE,
     build_role,
     build_roster,
+    get_uid,
 )
 from tests.rendezvous.members import (
     Member,
     assert_passed,
     assert_waits,
+    build_arrival,
     build_arrival_line,
     build_local_gang,
     come,
@@ -137,6 +142,27 @@ def test_barrier_releases_a_process_that_missed_the_release(members: list[Member
             connection.sendall(build_arrival_line(gang, 1, "mine"))
             assert connection.recv(16) == b"go\n"
     assert_passed([members[0]], "start 1")
+
+
+def test_agent_that_knows_other_members_is_not_released_until_it_knows_the_same(
+    members: list[Member],
+) -> None:
+    gang = build_local_gang([0, 1], 1)
+    members[0].show(gang)
+    members[0].come("start")
+    arrival = build_arrival(gang, 1, "mine")
+    mark = mark_members(("worker", i, fingerprint_uid(get_uid("worker", i))) for i in (1, 0))
+    with connect(members[0]) as before, connect(members[0]) as after:
+        before.sendall(json.dumps({**arrival, "members": "89abcdef"}).encode() + b"\n")
+        assert_waits(members[0])
+        after.sendall(json.dumps({**arrival, "members": mark}).encode() + b"\n")
+        # The release says with which members all start, also to the connection before.
+        assert {each.recv(16) for each in (before, after)} == {f"go {mark}\n".encode()}
+    assert_passed([members[0]], "start 1")
+    show([members[0]], build_local_gang([0], 2))
+    with connect(members[0]) as again:
+        again.sendall(json.dumps({**arrival, "members": "89abcdef"}).encode() + b"\n")
+        assert again.recv(16) == f"go {mark}\n".encode(), "it has missed the release"
 
 
 @pytest.mark.parametrize(

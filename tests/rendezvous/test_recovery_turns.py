@@ -21,6 +21,8 @@ from rendezvous.notify.reportsender import ReportSender
 from rendezvous.process import recovery as module
 from rendezvous.process.recovery import Recovery, Site
 from rendezvous.process.sharedmemory import SharedMemory
+from rendezvous.process.shownmembers import UNKNOWN_MEMBERS
+from rendezvous.site.peers.barriers.protocol import mark_members
 from tests.rendezvous.gangs import build_role, build_roster, get_uid
 from tests.support.fakes.agentclock import VirtualClock
 
@@ -64,7 +66,9 @@ class Pod:
         self.code: int | None = None
         self.ends = 0
         self.finishes = 0
-        site = Site(get_uid("worker", 0), GRACE_SECONDS, dict)
+        self.env: dict[str, str] = {}
+        self.sizes: list[str] = []
+        site = Site(get_uid("worker", 0), GRACE_SECONDS, lambda: self.env)
         self.recovery = Recovery(site, self, self, LineReporter("test", is_json=False), self.clock)  # type: ignore[arg-type]  # both
 
     @property
@@ -73,6 +77,7 @@ class Pod:
 
     def start(self, env: Mapping[str, str]) -> None:
         self.started.append(env["FB_EPOCH"])
+        self.sizes.append(env.get("FB_SIZE", ""))
 
     def end(self) -> None:
         self.ends += 1
@@ -538,3 +543,28 @@ def test_agent_that_a_success_restarts_counts_anew(pod: Pod) -> None:
     pod.turn(2.0)
     assert pod.barrier.target == BarrierKey(3, 1)
     assert pod.start_reports == ["1 0", "1 1"]
+
+
+def test_process_starts_with_the_members_of_the_release_though_others_are_shown_meanwhile(
+    pod: Pod,
+) -> None:
+    """Worker 2 has succeeded: it was released with the others, before this Pod showed its end."""
+    for count in (3, 2):
+        pod.env = {"FB_SIZE": str(count)}
+        pod.publish(0, members=count)
+    mark = mark_members(("worker", i, fingerprint_uid(get_uid("worker", i))) for i in range(3))
+    pod.turn()
+    pod.barrier.release(BarrierKey(1, 0), is_serving=False, mark=mark)
+    pod.turn()
+    assert (pod.started, pod.sizes) == (["0"], ["3"])
+
+
+def test_pod_ends_if_the_start_barrier_has_released_members_that_it_never_showed(
+    pod: Pod, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod.publish(0)
+    pod.turn()
+    pod.barrier.release(BarrierKey(1, 0), is_serving=False, mark="89abcdef")
+    pod.turn()
+    assert (pod.started, pod.code) == ([], ExitCode.TRANSIENT_CONFLICT)
+    assert UNKNOWN_MEMBERS in "".join(capsys.readouterr())

@@ -8,8 +8,10 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -66,11 +68,12 @@ class RestartedGang:
         epoch: int,
         refused: tuple[int, ...] = (),
         roles: tuple[str, ...] = ("worker",),
+        since: int = 1,
     ) -> None:
         members = self._build_members()
         role = build_role("worker", len(members))._replace(members=members)
         prints = tuple(fingerprint_uid(self.uids[index]) for index in refused)
-        recovery = RosterRecovery(epoch, 1, roles, prints)
+        recovery = RosterRecovery(epoch, since, roles, prints)
         roster = build_roster(role, generation=generation)._replace(recovery=recovery)
         self.publisher.publish(roster)
 
@@ -127,8 +130,16 @@ def open_restarted(
     api: Access, open_gang: Callable[[], Publisher], tmp_path: Path
 ) -> Callable[..., contextlib.AbstractContextManager[RestartedGang]]:
     @contextlib.contextmanager
-    def open_it(count: int = 3, command: str = COMMAND, **changes: str) -> Iterator[RestartedGang]:
+    def open_it(
+        count: int = 3,
+        command: str = COMMAND,
+        *,
+        debounces: Mapping[int, str] = MappingProxyType({}),
+        **changes: str,
+    ) -> Iterator[RestartedGang]:
         gang = RestartedGang(api, open_gang(), tmp_path, count)
+        for index, seconds in debounces.items():
+            gang.envs[index]["FB_DEBOUNCE_SEC"] = seconds
         gang.publish(1, 0)
         with contextlib.ExitStack() as stack:
             for env in gang.envs:
@@ -235,6 +246,30 @@ def test_all_start_with_the_size_without_a_member_that_succeeded(
         for index in (0, 1):
             gang.agents[index].wait_for("runs in 2 of")
             assert "runs in 2 of 2\n" in gang.agents[index].text
+
+
+def is_started_again(agent: AgentProcess) -> bool:
+    return agent.text.count("runs in 0 of") == 2
+
+
+@local
+def test_all_start_with_the_members_that_all_show(open_restarted: Open) -> None:
+    """No agent may report, so the success of worker 2 begins no new start barrier."""
+    command = "echo runs in $FB_EPOCH of $FB_SIZE; exec sleep 1000"
+    with open_restarted(3, command, debounces={1: "2"}) as gang:
+        for agent in gang.agents:
+            agent.wait_for("runs in 0 of 3\n")
+        gang.agents[2].stop()
+        gang.publish_failure(2, 2)
+        for index in (0, 1):
+            gang.agents[index].wait_for("the command ended with 143")
+        gang.publish(3, 0, since=3)
+        for index in (0, 1):
+            gang.agents[index].wait_for("generation 3 is current")
+        gang.publish_without(4, 2, since=3)
+        for agent in gang.agents[:2]:
+            wait_until(partial(is_started_again, agent))
+            assert "runs in 0 of 2\n" in agent.text
 
 
 @local

@@ -8,9 +8,10 @@
    another process, or if, without that variable, as in another container, ``.served`` in the volume
    is locked.
 3. Connect to rank 0 (2 s at most), prove the gang key if it is mounted, and arrive.
-4. Wait for the release. Every 0.5 s, check that rank 0 is the same, and that this Pod is still a
-   member, or still none. If not, begin again. If the connection fails, begin again after a pause
-   that doubles from 50 ms to 1 s, because all members connect to the same rank 0.
+4. Wait for the release. Every 0.5 s, check that rank 0 is the same, that this Pod is still a
+   member, or still none, and that the mark of its members is the same. If not, begin again. If the
+   connection fails, begin again after a pause that doubles from 50 ms to 1 s, because all members
+   connect to the same rank 0.
 """
 
 import contextlib
@@ -18,7 +19,7 @@ import fcntl
 import os
 import socket
 import time
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from ..gang_key import draw_nonce, is_proof, read_gang_key
 from ..generations import LOOK_SECONDS, Roster, find_current, roster, wait
@@ -28,11 +29,11 @@ from .hub import serve
 from .limits import Limits, make_room
 from .protocol import (
     FIRST_LINE_SECONDS,
-    GO,
     MAX_LINE_BYTES,
     MEMBER,
     RANK_0,
     compute_side_proof,
+    decode_go,
     decode_line,
     encode_line,
 )
@@ -42,6 +43,28 @@ SERVED_BY_ENV = "FB_BARRIER_SERVED_BY"
 _SERVED_FILE = ".served"
 _LOCK_TRIES = 20
 _LONGEST_PAUSE_SECONDS = 1.0
+
+
+class Visit(NamedTuple):
+    """The wait of this process at a barrier."""
+
+    name: str
+    """Name of the barrier."""
+    token: str
+    """Identifies the process at this barrier, also when it comes again."""
+    is_left: Callable[[], bool]
+    """Returns whether to stop the wait; called every 0.5 s."""
+    get_members: Callable[[], str] = str
+    """Returns the mark of the members with which this process would start; "" for no mark."""
+
+
+class Release(NamedTuple):
+    """The release of a barrier."""
+
+    gang: Roster
+    """The generation that is current now."""
+    members: str
+    """The mark of the members at the release; "" without marks."""
 
 
 def barrier(name: str, timeout: Optional[float] = None) -> Roster:
@@ -62,6 +85,11 @@ def barrier(name: str, timeout: Optional[float] = None) -> Roster:
     return released
 
 
+def draw_token() -> str:
+    """Draw a token for a visit."""
+    return os.urandom(12).hex()
+
+
 def pass_barrier(
     name: str, deadline: Optional[float], is_ready_to_go: Callable[[], bool]
 ) -> Optional[Roster]:
@@ -75,15 +103,33 @@ def pass_barrier(
     Raises:
         TimeoutError, GangKeyError, ValueError: As ``barrier``.
     """
-    token = os.urandom(12).hex()
+    released = visit_barrier(Visit(name, draw_token(), is_ready_to_go), deadline)
+    return released.gang if released is not None else None
+
+
+def _stay() -> bool:
+    return False
+
+
+def visit_barrier(visit: Visit, deadline: Optional[float]) -> Optional[Release]:
+    """Wait at a barrier; None after the deadline, or when this process has left.
+
+    Args:
+        visit: name of the barrier, and the facts of this process.
+        deadline: in monotonic seconds; None: none.
+
+    Raises:
+        TimeoutError, GangKeyError, ValueError: As ``barrier``.
+    """
     pause = LOOK_SECONDS
     while True:
         began = time.monotonic()
         gang = wait(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
         with contextlib.suppress(OSError):
-            if _await_release(gang, name, token, deadline, is_ready_to_go):
-                return roster()
-        if is_ready_to_go() or (deadline is not None and time.monotonic() >= deadline):
+            members = _await_release(gang, visit, deadline)
+            if members is not None:
+                return Release(roster(), members)
+        if visit.is_left() or (deadline is not None and time.monotonic() >= deadline):
             return None
         if time.monotonic() - began > _LONGEST_PAUSE_SECONDS:
             pause = LOOK_SECONDS  # it waited there, or the connection took long enough
@@ -91,18 +137,11 @@ def pass_barrier(
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
-def _stay() -> bool:
-    return False
+def _await_release(gang: Roster, visit: Visit, deadline: Optional[float]) -> Optional[str]:
+    """Connect to rank 0 and wait there; return the mark of the members at the release.
 
-
-def _await_release(
-    gang: Roster,
-    name: str,
-    token: str,
-    deadline: Optional[float],
-    is_ready_to_go: Callable[[], bool],
-) -> bool:
-    """Connect to rank 0 and wait there; False if rank 0 must be found again."""
+    None if rank 0 must be found again, or this process has to come again with another mark.
+    """
     own = next((p for p in gang.peers if (p.role, p.index) == (gang.role, gang.index)), None)
     first, port = gang.ranked[0], int(os.environ.get("FB_BARRIER_PORT") or DEFAULT_PORT)
     key = read_gang_key(gang.attempt)
@@ -110,14 +149,17 @@ def _await_release(
         warn_once("barrier: connections are not authenticated, because no gang key is mounted")
     if gang.rank == 0 and not _is_served_by_agent():
         start_hub(gang, port, key)
+    mark = visit.get_members()
     arrival = {
-        "name": name,
-        "token": token,
+        "name": visit.name,
+        "token": visit.token,
         "attempt": gang.attempt,
         "role": gang.role,
         "index": gang.index,
         "pod": own.fingerprint if own and gang.is_member else "",
     }
+    if mark:
+        arrival["members"] = mark
     with connect(own, first.address, port) as connection:
         if key is not None:
             prove(connection, key, gang.attempt)
@@ -127,16 +169,21 @@ def _await_release(
             try:
                 answer = connection.recv(16)
             except socket.timeout:
-                now = roster()
-                if is_ready_to_go():
-                    return False
-                if now.ranked[:1] != gang.ranked[:1] or now.is_member != gang.is_member:
-                    return False
+                if visit.is_left() or _must_come_again(gang, visit, mark):
+                    return None
                 continue
             if answer.startswith(b"{"):
                 warn_once("barrier: rank 0 requires the gang key; mount it here, too")
-            return answer.startswith(GO[:2])
-    return False
+            return decode_go(answer)
+    return None
+
+
+def _must_come_again(gang: Roster, visit: Visit, mark: str) -> bool:
+    """Return whether this arrival counts no more."""
+    now = roster()
+    if now.ranked[:1] != gang.ranked[:1] or now.is_member != gang.is_member:
+        return True
+    return visit.get_members() != mark
 
 
 def lock_hub(directory: str) -> Optional[int]:

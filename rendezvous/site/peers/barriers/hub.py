@@ -23,7 +23,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from ..gang_key import draw_nonce, is_proof
 from ..generations import LOOK_SECONDS, Roster, read_older, roster
@@ -32,13 +32,14 @@ from .connecting import keep_alive
 from .limits import PER_POD, Limits, is_loopback, list_addresses, normalize
 from .protocol import (
     FIRST_LINE_SECONDS,
-    GO,
     MAX_LINE_BYTES,
     MEMBER,
     RANK_0,
     compute_side_proof,
     decode_line,
+    encode_go,
     encode_line,
+    mark_members,
 )
 
 # At most this many addresses are logged, so that foreign clients do not fill the log.
@@ -101,10 +102,11 @@ def answer_reports(answer: Callable[[Tuple[str, int, str], Any], Dict[str, Any]]
 
 
 class _Arrival(NamedTuple):
-    """One process at a barrier. ``key`` is its Pod."""
+    """One process at a barrier. ``key`` is its Pod, ``members`` the mark of those it knows."""
 
     key: Tuple[str, int, str]
     token: str
+    members: str = ""
 
 
 class _Connection:
@@ -159,8 +161,8 @@ class Hub(threading.Thread):
         self._silent_count = 0
         self._by_address: Counter[str] = Counter()
         self._arrived: Dict[str, Dict[_Connection, None]] = {}
-        # Tokens of released processes: a process that missed the answer asks again.
-        self._released: Dict[str, None] = {}
+        # Tokens of released processes, which may have missed the answer, with the marks of then.
+        self._released: Dict[str, Optional[str]] = {}
         # By address, when a connection was refused first; inf: it is logged.
         self._strangers: Dict[str, float] = {}
         self._former: Dict[Tuple[str, int, str], Tuple[str, ...]] = {}
@@ -186,8 +188,7 @@ class Hub(threading.Thread):
 
     def list_missing(self, name: str) -> Tuple[str, ...]:
         """List the fingerprints of the Pods that have not come to a barrier."""
-        arrived = [connection.arrival for connection in list(self._arrived.get(name, ()))]
-        pods = {arrival.key for arrival in arrived if arrival is not None}
+        pods = self._count_pods_at(list(self._arrived.get(name, ())))
         return tuple(sorted(fingerprint for _, _, fingerprint in self._expected - pods))
 
     def leave_to_parent(self) -> None:
@@ -215,6 +216,7 @@ class Hub(threading.Thread):
         self._expected: FrozenSet[Tuple[str, int, str]] = frozenset(
             (peer.role, peer.index, peer.fingerprint) for peer in gang.ranked
         )
+        self._mark = mark_members(self._expected)
 
     # --- connections
 
@@ -358,7 +360,8 @@ class Hub(threading.Thread):
         token = wire["token"]
         if not isinstance(token, str) or len(token) > _MAX_TOKEN_LENGTH:
             raise ValueError("no token")
-        arrival = _Arrival((wire["role"], wire["index"], wire["pod"]), token)
+        members = str(wire.get("members", ""))
+        arrival = _Arrival((wire["role"], wire["index"], wire["pod"]), token, members)
         hash(arrival)  # an unhashable value would end this thread, and with it every barrier
         self._arrive(connection, str(wire["name"]), arrival)
 
@@ -372,7 +375,7 @@ class Hub(threading.Thread):
 
     def _arrive(self, connection: _Connection, name: str, arrival: _Arrival) -> None:
         if arrival.token in self._released:
-            self._let_go(connection)
+            self._let_go(connection, self._released[arrival.token])
             return
         self._forget_silent(connection)
         connection.name, connection.arrival = name, arrival
@@ -382,21 +385,27 @@ class Hub(threading.Thread):
         for arrived in list(self._arrived.values()):
             if len(arrived) < len(self._expected):
                 continue
-            pods = {connection.arrival.key for connection in arrived if connection.arrival}
-            if not self._expected or not self._expected <= pods:
+            if not self._expected or not self._expected <= self._count_pods_at(arrived):
                 continue
             # The own process last: it may end at once, and this thread with it.
             own = (self._gang.role, self._gang.index)
             for connection in sorted(arrived, key=lambda each: _is_of(each, own)):
+                has_mark = connection.arrival is not None and connection.arrival.members
+                mark = self._mark if has_mark else None
                 if connection.arrival is not None:
-                    self._released[connection.arrival.token] = None
-                self._let_go(connection)
+                    self._released[connection.arrival.token] = mark
+                self._let_go(connection, mark)
         while len(self._released) > self._limits.tokens:
             del self._released[next(iter(self._released))]
 
-    def _let_go(self, connection: _Connection) -> None:
+    def _count_pods_at(self, arrived: Iterable[_Connection]) -> Set[Tuple[str, int, str]]:
+        """Collect the Pods at a barrier, without those that would start with other members."""
+        arrivals = (connection.arrival for connection in arrived)
+        return {each.key for each in arrivals if each and each.members in {"", self._mark}}
+
+    def _let_go(self, connection: _Connection, mark: Optional[str]) -> None:
         with contextlib.suppress(OSError):
-            connection.socket.send(GO)
+            connection.socket.send(encode_go(mark))
         self._drop(connection)
 
 
