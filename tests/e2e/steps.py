@@ -6,8 +6,9 @@ from framework.api import constants
 from framework.kinds.agent_objects import build_key_mount, build_key_volume
 from framework.kube.resources import PODS, Object
 from tests.support.fakes.kubelet import ENDED_PHASES
+from tests.support.machine.processes import read_stat
 from tests.support.servers.childprocess import find_free_ports
-from tests.support.servers.gang import Change, GangCluster
+from tests.support.servers.gang import Change, GangCluster, find_processes
 
 AGENT = "rendezvous"
 ZIPAPP = f"{constants.WORKING_DIR}/agent/rendezvous.pyz"
@@ -80,3 +81,20 @@ async def wait_until_succeeded(world: GangCluster) -> Object:
     completion = done["status"]["attemptStatus"]["completionStatus"]
     assert (completion["code"], completion["type"]["name"]) == (0, "Succeeded"), completion
     return done
+
+
+def find_agent(world: GangCluster, pod: str) -> int:
+    """Find the agent's process of a Pod: other tests that run now have Pods of the same name."""
+    (uid,) = world.list_pods()[pod]
+    found = [pid for pid, line in find_processes(f"{constants.POD_UID}={uid}\0") if AGENT in line]
+    # A command that it starts looks like itself for a moment.
+    (agent,) = [pid for pid in found if read_parent(pid) not in {None, *found}]
+    return agent
+
+
+def read_parent(pid: int) -> int | None:
+    """Read the parent's id; None if the process has ended."""
+    try:
+        return int(read_stat(pid)[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return None

@@ -15,13 +15,13 @@ from framework.kube.resources import EVENTS, FRAMEWORKS, PODS, Object
 from tests.e2e.steps import (
     AGENT,
     build_agent,
+    find_agent,
     scale,
     wait_until_deleted,
     wait_until_ended,
     wait_until_succeeded,
     wrap_command,
 )
-from tests.support.machine.processes import read_stat
 from tests.support.measuring.pace import stretch
 from tests.support.servers.gang import (
     MAIN,
@@ -32,7 +32,6 @@ from tests.support.servers.gang import (
     build_gang,
     build_role,
     find_container,
-    find_processes,
     list_tasks,
 )
 from tests.support.slow import keep_first
@@ -273,15 +272,6 @@ async def test_drain_waits_for_the_checkpoint_of_the_pod_that_leaves(
     assert early == []
 
 
-def find_agent(world: GangCluster, pod: str) -> int:
-    """Find the agent's process of a Pod: other tests that run now have Pods of the same name."""
-    (uid,) = world.list_pods()[pod]
-    found = [pid for pid, line in find_processes(f"{constants.POD_UID}={uid}\0") if AGENT in line]
-    # A command that it starts looks like itself for a moment.
-    (agent,) = [pid for pid in found if read_parent(pid) not in {None, *found}]
-    return agent
-
-
 async def wait_for_events(world: GangCluster, reason: str) -> list[Object]:
     """Wait for Events with this reason: they are written behind everything else."""
     async with asyncio.timeout(HANG_SECONDS):
@@ -290,14 +280,6 @@ async def wait_for_events(world: GangCluster, reason: str) -> list[Object]:
             if found := [e for e in events["items"] if e["reason"] == reason]:
                 return found
             await asyncio.sleep(0.05)
-
-
-def read_parent(pid: int) -> int | None:
-    """Read the parent's id; None if the process has ended."""
-    try:
-        return int(read_stat(pid)[1])
-    except (FileNotFoundError, ProcessLookupError):
-        return None
 
 
 @pytest.mark.slow

@@ -1,13 +1,17 @@
 """Processes of a gang restart in their Pods: controller, agents and processes, on one machine."""
 
+import os
 import signal
 import statistics
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from framework.api.completion import EPOCH_START_TIMEOUT
 from framework.kube.resources import FRAMEWORKS, Object
-from tests.e2e.steps import restart_in_place, wait_until_succeeded
+from tests.e2e.steps import find_agent, restart_in_place, wait_until_succeeded
 from tests.support.measuring.pace import measure_slowness
 from tests.support.servers.gang import (
     Change,
@@ -78,6 +82,42 @@ async def test_process_without_budget_ends_its_pod(world: GangCluster, tmp_path:
     assert done["recovery"]["reason"] == "BudgetUsedUp"
     assert done["completionStatus"]["trigger"]["taskIndex"] == 0
     assert done["completionStatus"]["code"] == 128 + signal.SIGKILL
+
+
+@pytest.mark.slow
+async def test_pod_with_a_frozen_agent_is_replaced_and_the_gang_starts_the_epoch(
+    world: GangCluster, tmp_path: Path
+) -> None:
+    """The start barrier names it FB_STOP_GRACE_SEC (1) + 30 s after the restart began."""
+    role = build_role("worker", 3, SCRIPT, max_retries=1)
+    role["task"]["pod"]["spec"]["terminationGracePeriodSeconds"] = 1
+    restart_in_place(role, 2)
+    await world.create(build_gang(role))
+    await wait_for_epoch(world, 0, 3)
+    frozen = find_agent(world, "gang-worker-2")
+    os.kill(frozen, signal.SIGSTOP)
+    began = time.monotonic()
+    (tmp_path / "gate" / "kill-1-0").touch()
+    late = await world.wait_for("end of worker 2", partial(has_ended_late, 2))
+    assert late.at - began >= 31.0
+    for index in range(3):
+        pod, number = f"gang-worker-{index}", int(index == 2)
+        await world.wait_for_log(pod, "epoch 1 runs", container="main", number=number)
+    (tmp_path / "gate" / "end").touch()
+    done = await wait_until_succeeded(world)
+    assert done["status"]["attemptStatus"]["recovery"]["epoch"] == 1
+    pods = world.list_pods()
+    assert [len(pods[f"gang-worker-{index}"]) for index in range(3)] == [1, 1, 2]
+
+
+def has_ended_late(index: int, change: Change) -> bool:
+    """Return whether the Task of a worker has ended because it did not come to a start barrier."""
+    if change.resource is not FRAMEWORKS:
+        return False
+    for role in (change.status.get("attemptStatus") or {}).get("taskRoleStatuses") or ():
+        attempt = role["taskStatuses"][index]["attemptStatus"]
+        return (attempt.get("completionStatus") or {}).get("code") == EPOCH_START_TIMEOUT
+    return False
 
 
 SIZED_SCRIPT = """
