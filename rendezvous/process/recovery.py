@@ -122,7 +122,11 @@ class Recovery:
             is_refused=self._fingerprint in recovery.refused,
             is_ready=is_ready,
             is_member=any(m.fingerprint == self._fingerprint for r in roles for m in r.members),
-            has_failed_peer=any(failed.role in recovery.roles for failed in roster.failed),
+            # A failure that its role tolerates stays listed: the process has started without it.
+            has_failed_peer=any(
+                failed.role in recovery.roles and failed.since > self._memory.running.generation
+                for failed in roster.failed
+            ),
             has_leaving_peer=not roster.complete
             and any(entry.role in recovery.roles for entry in roster.leaving),
             is_complete=roster.complete,

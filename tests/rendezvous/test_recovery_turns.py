@@ -568,3 +568,27 @@ def test_pod_ends_if_the_start_barrier_has_released_members_that_it_never_showed
     pod.turn()
     assert (pod.started, pod.code) == ([], ExitCode.TRANSIENT_CONFLICT)
     assert UNKNOWN_MEMBERS in "".join(capsys.readouterr())
+
+
+def publish_tolerated(pod: Pod, since: int, members: int, *, complete: bool) -> None:
+    """Publish a gang that goes on without worker 2, whose failure its role tolerates."""
+    recovery = RosterRecovery(0, since, ("worker",))
+    failed = FailedMember("worker", 2, LATE, 0, 3, 1)
+    roster = build_roster(build_role("worker", members), generation=since)
+    roster = roster._replace(complete=complete, failed=(failed,), recovery=recovery)
+    pod.recovery.observe(roster, complete)
+    pod.turn()
+
+
+def test_failure_before_the_start_does_not_end_the_process_when_another_peer_leaves(
+    pod: Pod,
+) -> None:
+    """A failure that its role tolerates is listed until the end of the attempt."""
+    pod.start_epoch(0)
+    publish_tolerated(pod, 3, 2, complete=True)
+    assert pod.ends == 1
+    pod.barrier.release(BarrierKey(3, 0), is_serving=False)
+    pod.turn()
+    assert pod.started == ["0", "0"]
+    publish_tolerated(pod, 5, 1, complete=False)
+    assert pod.ends == 1, "the gang is not complete, and no Pod has failed since the start"
