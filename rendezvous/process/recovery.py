@@ -49,8 +49,7 @@ from rendezvous.core.recovery import (
 from rendezvous.notify.reportsender import ReportSender
 from rendezvous.process.barrierdeadline import BarrierDeadline, Gathering, assess
 from rendezvous.process.sharedmemory import find_shared_memory
-from rendezvous.process.shownmembers import UNKNOWN_MEMBERS, ShownMembers
-from rendezvous.process.startbarrier import StartBarrier
+from rendezvous.process.startbarrier import UNKNOWN_MEMBERS, ShownMembers, StartBarrier
 from rendezvous.process.wrapper import Wrapper
 
 EPOCH_ENV = "FB_EPOCH"

@@ -7,18 +7,28 @@ waits only for the newest target.
 The members of a target may succeed while others wait. An agent comes with the mark of the members
 that it shows, and comes again when it shows others. The barrier releases all when they have the
 mark of the agent of rank 0, and says which mark that was, also to an agent that comes again because
-it has missed the answer. So all start with the same members.
+it has missed the answer. An agent may show other members by then, so it keeps the variables of the
+last member lists (``ShownMembers``), and starts its process with those of the mark. So all start
+with the same members.
+
+Example: agent 1 shows workers 0 to 2 and comes to the start barrier. Worker 2 succeeds. Agent 0
+shows workers 0 and 1: the start barrier waits until agent 1 shows them, too, and comes again.
 
 Rules: docs/design/recovery.md, "Steps".
 """
 
 import threading
-from typing import Callable, Optional, Tuple
+from collections import OrderedDict
+from typing import Callable, Mapping, Optional, Sequence, Tuple
 
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
+from framework.api.roster import RoleRoster
 from rendezvous.core.recovery import BarrierKey
 
+UNKNOWN_MEMBERS = "the start barrier has released members that this Pod has never shown"
+# Member lists that an agent keeps.
+_KEPT = 16
 _PAUSE_SECONDS = 1.0
 
 
@@ -93,3 +103,41 @@ class StartBarrier:
 
 def _build_name(target: BarrierKey) -> str:
     return f"start {target.generation} {target.epoch}"
+
+
+class ShownMembers:
+    """The variables of the last member lists, by their marks."""
+
+    def __init__(self) -> None:
+        """Know of none."""
+        self._mark = ""
+        self._roles: Sequence[RoleRoster] = ()
+        self._env: OrderedDict[str, Mapping[str, str]] = OrderedDict()
+
+    def get_mark(self) -> str:
+        """Return the mark of the members that are shown; "" before the first."""
+        return self._mark
+
+    def show(self, roles: Sequence[RoleRoster], env: Mapping[str, str]) -> None:
+        """Take the members of the roles that restart in place, and the variables with them."""
+        if roles != self._roles:
+            self._roles, self._mark = roles, _mark(roles)
+        self._env[self._mark] = env
+        self._env.move_to_end(self._mark)
+        while len(self._env) > _KEPT:
+            self._env.popitem(last=False)
+
+    def find_env(self, mark: str) -> Optional[Mapping[str, str]]:
+        """Find the variables of the members with a mark; None if they were never shown.
+
+        Empty without a mark: the agent that serves is of an older release.
+        """
+        return self._env.get(mark) if mark else {}
+
+
+def _mark(roles: Sequence[RoleRoster]) -> str:
+    from rendezvous.site.peers.barriers.protocol import mark_members  # loads sockets and selectors
+
+    return mark_members(
+        (role.name, member.index, member.fingerprint) for role in roles for member in role.members
+    )

@@ -21,7 +21,7 @@ from rendezvous.notify.reportsender import ReportSender
 from rendezvous.process import recovery as module
 from rendezvous.process.recovery import Recovery, Site
 from rendezvous.process.sharedmemory import SharedMemory
-from rendezvous.process.shownmembers import UNKNOWN_MEMBERS
+from rendezvous.process.startbarrier import UNKNOWN_MEMBERS
 from rendezvous.site.peers.barriers.protocol import mark_members
 from tests.rendezvous.gangs import build_role, build_roster, get_uid
 from tests.support.fakes.agentclock import VirtualClock
