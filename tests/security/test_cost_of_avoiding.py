@@ -6,7 +6,7 @@ The limits are those of ``test_cost_of_core``.
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import pytest
 
@@ -19,7 +19,7 @@ from framework.api.naming import TaskKey
 from framework.api.recovery import RecoverySpec
 from framework.api.states import TaskState
 from framework.api.types import RetryPolicySpec, TaskSpec, TaskStatus
-from tests.security.test_cost_of_core import SETTINGS, assert_linear
+from tests.security.test_cost_of_core import SETTINGS, SIZES, assert_linear
 from tests.support.builders import at, build_template_wire, end_task
 from tests.support.builders.largegangs import LargeGang, build_snapshot, change_tasks
 from tests.support.measuring.cost import Operation
@@ -34,10 +34,15 @@ FAILURES = 64
 def fail(task: TaskStatus) -> TaskStatus:
     """Two failures on each of 32 nodes, other nodes for each Task, at other times."""
     failures = (
-        NodeFailure(NODES[(task.index * 37 + i // 2) % len(NODES)], at((task.index * 7 + i) % 90))
+        build_failure((task.index * 37 + i // 2) % len(NODES), (task.index * 7 + i) % 90)
         for i in range(FAILURES)
     )
     return replace(task, node_failures=tuple(failures))
+
+
+@cache
+def build_failure(node: int, second: int) -> NodeFailure:
+    return NodeFailure(NODES[node], at(second))
 
 
 def decide_failed(gang: LargeGang) -> Snapshot:
@@ -62,11 +67,18 @@ STAGES: dict[str, Callable[[LargeGang], Snapshot]] = {
 
 @pytest.mark.parametrize("roles", [2, 250])
 @pytest.mark.parametrize("name", STAGES)
-def test_decision_costs_no_more_than_its_tasks(name: str, roles: int) -> None:
-    assert_linear(lambda size: partial(decide, STAGES[name](LargeGang(size, roles)), SETTINGS))
+@pytest.mark.parametrize(("small", "large"), SIZES)
+def test_decision_costs_no_more_than_its_tasks(
+    small: int, large: int, name: str, roles: int
+) -> None:
+    def prepare(size: int) -> Operation:
+        return partial(decide, STAGES[name](LargeGang(size, roles)), SETTINGS)
+
+    assert_linear(small, large, prepare)
 
 
-def test_pods_that_avoid_nodes_cost_no_more_than_their_number() -> None:
+@pytest.mark.parametrize(("small", "large"), SIZES)
+def test_pods_that_avoid_nodes_cost_no_more_than_their_number(small: int, large: int) -> None:
     def prepare(size: int) -> Operation:
         gang = LargeGang(size, 2)
         snapshot = decide_retried(gang)
@@ -77,7 +89,7 @@ def test_pods_that_avoid_nodes_cost_no_more_than_their_number() -> None:
         assert status.attempt_status.task_roles[0].tasks[0].attempt_status.avoided_nodes
         return lambda: [build_pod(framework, key) for key in keys]
 
-    assert_linear(prepare)
+    assert_linear(small, large, prepare)
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
 """The cost of each operation of the core grows with the Tasks, not faster.
 
-CPU time of this process: 4,000 Tasks cost at most 0.4 s, so that 10,000 cost a second, and at most
-nine times what 1,000 cost (four times is linear, sixteen times quadratic).
+CPU time of this process: 2,000 Tasks cost at most 0.2 s, as if 10,000 cost a second, and at most
+nine times what 500 cost (four times is linear, sixteen times quadratic). ``make test-slow`` has
+gangs of twice the size.
 """
 
 from collections.abc import Callable
@@ -45,9 +46,11 @@ from tests.support.builders.largegangs import (
     mark_gone,
 )
 from tests.support.measuring.cost import Operation, assert_costs_at_most, assert_grows_at_most
+from tests.support.slow import keep_first
 
-SMALL, LARGE = 1_000, 4_000
-LIMIT_SECONDS = 0.4
+# Tasks of a small and of a large gang.
+SIZES = keep_first([(500, 2_000), (1_000, 4_000)])
+SECONDS_PER_TASK = 1 / 10_000
 MAX_FACTOR = 9.0
 BAD_REQUEST, FORBIDDEN = 400, 403
 SETTINGS = Settings()
@@ -55,10 +58,10 @@ SETTINGS = Settings()
 Stage = Callable[[LargeGang], Snapshot]
 
 
-def assert_linear(prepare: Callable[[int], Operation]) -> None:
-    large = prepare(LARGE)
-    cost = assert_costs_at_most(LIMIT_SECONDS, large)
-    assert_grows_at_most(MAX_FACTOR, prepare(SMALL), large, large_seconds=cost)
+def assert_linear(small: int, large: int, prepare: Callable[[int], Operation]) -> None:
+    operation = prepare(large)
+    cost = assert_costs_at_most(large * SECONDS_PER_TASK, operation)
+    assert_grows_at_most(MAX_FACTOR, prepare(small), operation, large_seconds=cost)
 
 
 # --- Decisions -----------------------------------------------------------------------------------
@@ -239,8 +242,14 @@ STAGES: dict[str, Stage] = {
         *((name, 250) for name in ("new", "running", "failed", "unowned")),
     ],
 )
-def test_decision_costs_no_more_than_its_tasks(name: str, roles: int) -> None:
-    assert_linear(lambda size: partial(decide, STAGES[name](LargeGang(size, roles)), SETTINGS))
+@pytest.mark.parametrize(("small", "large"), SIZES)
+def test_decision_costs_no_more_than_its_tasks(
+    small: int, large: int, name: str, roles: int
+) -> None:
+    def prepare(size: int) -> Operation:
+        return partial(decide, STAGES[name](LargeGang(size, roles)), SETTINGS)
+
+    assert_linear(small, large, prepare)
 
 
 # --- Codecs and builders --------------------------------------------------------------------------
@@ -297,5 +306,6 @@ OPERATIONS: dict[str, Callable[[int], Operation]] = {
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_operation_costs_no_more_than_its_tasks(name: str) -> None:
-    assert_linear(OPERATIONS[name])
+@pytest.mark.parametrize(("small", "large"), SIZES)
+def test_operation_costs_no_more_than_its_tasks(small: int, large: int, name: str) -> None:
+    assert_linear(small, large, OPERATIONS[name])

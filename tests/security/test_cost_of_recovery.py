@@ -25,9 +25,10 @@ from framework.api.recovery import (
 from framework.api.roster import RosterRecovery, fingerprint_uid
 from framework.api.states import TaskState
 from framework.api.types import TaskStatus
-from tests.security.test_cost_of_core import SETTINGS, assert_linear
+from tests.security.test_cost_of_core import SETTINGS, SIZES, assert_linear
 from tests.support.builders import at
 from tests.support.builders.largegangs import LargeGang, build_snapshot, change_tasks
+from tests.support.measuring.cost import Operation
 
 IN_PLACE = RecoverySpec(InPlaceSpec(9, 3600))
 
@@ -107,11 +108,18 @@ STAGES: dict[str, Callable[[LargeGang], Snapshot]] = {
 
 @pytest.mark.parametrize("roles", [2, 250])
 @pytest.mark.parametrize("name", STAGES)
-def test_decision_costs_no_more_than_its_tasks(name: str, roles: int) -> None:
-    assert_linear(lambda size: partial(decide, STAGES[name](LargeGang(size, roles)), SETTINGS))
+@pytest.mark.parametrize(("small", "large"), SIZES)
+def test_decision_costs_no_more_than_its_tasks(
+    small: int, large: int, name: str, roles: int
+) -> None:
+    def prepare(size: int) -> Operation:
+        return partial(decide, STAGES[name](LargeGang(size, roles)), SETTINGS)
+
+    assert_linear(small, large, prepare)
 
 
-def test_search_for_a_task_that_left_costs_no_more_than_the_tasks() -> None:
+@pytest.mark.parametrize(("small", "large"), SIZES)
+def test_search_for_a_task_that_left_costs_no_more_than_the_tasks(small: int, large: int) -> None:
     """The Tasks that leave times the members would be slow."""
 
     def prepare(size: int) -> partial[bool]:
@@ -120,7 +128,7 @@ def test_search_for_a_task_that_left_costs_no_more_than_the_tasks() -> None:
         assert status is not None
         return partial(is_waiting_for_left, Draft(snapshot, SETTINGS, status))
 
-    assert_linear(prepare)
+    assert_linear(small, large, prepare)
     assert not prepare(8)()
 
 

@@ -22,7 +22,7 @@ from rendezvous.core.hangs.gangprogress import GangMeter
 from rendezvous.core.hangs.progress import StandstillLimits
 from rendezvous.core.hangs.reports import AgentReport, ProcessReport
 from rendezvous.core.hangs.watch import GangWatch
-from tests.security.test_cost_of_core import SETTINGS, assert_linear
+from tests.security.test_cost_of_core import SETTINGS, SIZES, assert_linear
 from tests.support.builders.largegangs import LargeGang, build_snapshot
 from tests.support.measuring.cost import Operation
 
@@ -42,8 +42,12 @@ def build_trained(gang: LargeGang) -> Snapshot:
 
 
 @pytest.mark.parametrize("roles", [2, 250])
-def test_decision_costs_no_more_than_its_tasks(roles: int) -> None:
-    assert_linear(lambda size: partial(decide, build_trained(LargeGang(size, roles)), SETTINGS))
+@pytest.mark.parametrize(("small", "large"), SIZES)
+def test_decision_costs_no_more_than_its_tasks(small: int, large: int, roles: int) -> None:
+    def prepare(size: int) -> Operation:
+        return partial(decide, build_trained(LargeGang(size, roles)), SETTINGS)
+
+    assert_linear(small, large, prepare)
 
 
 def test_gang_of_these_tests_reports_its_progress() -> None:
@@ -70,5 +74,6 @@ def prepare_measure(size: int) -> Operation:
     return measure
 
 
-def test_measure_of_a_gang_costs_no_more_than_its_ranks() -> None:
-    assert_linear(prepare_measure)
+@pytest.mark.parametrize(("small", "large"), SIZES)
+def test_measure_of_a_gang_costs_no_more_than_its_ranks(small: int, large: int) -> None:
+    assert_linear(small, large, prepare_measure)
