@@ -194,7 +194,7 @@ class Writer:
         self, rt: ResourceType, key: ObjectKey, old: Object, new: Object, *, dry_run: bool
     ) -> Object:
         """Write a checked change; nothing if equal, a removal if no finalizer is left."""
-        if objects.is_same_json(old, new):
+        if objects.is_same_json(new, old):
             return old
         if may_go(old, new):
             if not dry_run:

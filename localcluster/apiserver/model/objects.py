@@ -31,6 +31,22 @@ def copy_json(value: Any) -> Any:
     return value
 
 
+def is_same_json(new: Any, old: Any) -> bool:
+    """Return whether two values are equal as JSON; for Python, 1, 1.0 and True are equal."""
+    # A write shares the unchanged parts with the old object.
+    if new is old:
+        return True
+    if type(new) is not type(old):
+        return False
+    if type(new) is dict:
+        return len(new) == len(old) and all(
+            key in old and is_same_json(value, old[key]) for key, value in new.items()
+        )
+    if type(new) is list:
+        return len(new) == len(old) and all(map(is_same_json, new, old))
+    return bool(new == old)
+
+
 def json_text(value: Any) -> str:
     """Write a JSON value without blanks."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -39,13 +55,6 @@ def json_text(value: Any) -> str:
 def json_size(value: Any) -> int:
     """Return the length in bytes of a JSON value without blanks."""
     return len(json_text(value).encode())
-
-
-def is_same_json(left: Any, right: Any) -> bool:
-    """Return whether two values are equal as JSON; for Python, 1, 1.0 and True are equal."""
-    if left != right:
-        return False
-    return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
 
 
 def get_path(obj: Any, *names: str) -> Any:

@@ -17,9 +17,11 @@ from framework.kube.resources import (
     Object,
     Resource,
 )
+from localcluster.apiserver.engine.selectors import Selector
 from localcluster.apiserver.model.builtins import CUSTOM_RESOURCE_DEFINITIONS
 from tests.framework.kinds.jobs import build_tfjob, build_trainingjob
 from tests.support.builders import NAMESPACE
+from tests.support.fakes.storageclient import find_type
 from tests.support.simulator.controllers import World, open_world
 
 NAMES = {"TfJob": "job", "TrainingJob": "elastic"}
@@ -57,8 +59,10 @@ class Jobs:
         return await self.world.user.create(self.resource, NAMESPACE, self.build(**spec))
 
     def find(self, resource: Resource, name: str) -> Object | None:
-        found = self.world.list_objects(resource)
-        return next((body for body in found if body["metadata"]["name"] == name), None)
+        """Find an object in any namespace, without a copy of all others."""
+        storage, named = self.world.storage, Selector(field=f"metadata.name={name}")
+        found = storage.list(find_type(storage, resource), None, named).items
+        return next(iter(found), None)
 
     def read(self) -> Object:
         job = self.find(self.resource, self.name)
@@ -93,12 +97,18 @@ class Jobs:
 
     async def play_kubelet(self) -> None:
         """Run each Pod until it is deleted, or until its end is told."""
+        # After a pass that requests nothing, wait for a change: a list copies all Pods.
+        unchanged = None
         while True:
-            for number, pod in enumerate(self.world.list_objects(PODS)):
-                await self._play(number, pod)
+            current = (self.world.storage.resource_version, self.is_ending)
+            if current != unchanged:
+                pods = enumerate(self.world.list_objects(PODS))
+                played = [await self._play(number, pod) for number, pod in pods]
+                unchanged = None if any(played) else current
             await asyncio.sleep(0.2)
 
-    async def _play(self, number: int, pod: Object) -> None:
+    async def _play(self, number: int, pod: Object) -> bool:
+        """Request the next step of a Pod; return whether there is one."""
         name, phase = pod["metadata"]["name"], (pod.get("status") or {}).get("phase")
         self.seen_pods[name].add(pod["metadata"]["uid"])
         if pod["metadata"].get("deletionTimestamp"):
@@ -107,6 +117,9 @@ class Jobs:
             await self.world.set_pod(name, "Running", number)
         elif phase == "Running" and self.is_ending and name == ENDING_PODS[self.kind]:
             await self.world.set_pod(name, "Succeeded", number)
+        else:
+            return False
+        return True
 
 
 @asynccontextmanager

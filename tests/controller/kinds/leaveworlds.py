@@ -48,8 +48,11 @@ class PlacedJob:
     async def schedule(self) -> None:
         """Bind each new Pod to a node that is not cordoned, until cancelled."""
         pods = find_type(self.jobs.world.storage, PODS)
+        seen = 0
         while True:
-            for pod in self.jobs.world.list_objects(PODS):
+            changed = self.jobs.world.storage.resource_version != seen
+            seen = self.jobs.world.storage.resource_version
+            for pod in self.jobs.world.list_objects(PODS) if changed else ():
                 if not pod["spec"].get("nodeName"):
                     name = pod["metadata"]["name"]
                     body = {

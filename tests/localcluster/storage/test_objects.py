@@ -4,6 +4,7 @@ from decimal import Decimal
 
 import pytest
 
+from localcluster.apiserver.model.objects import is_same_json
 from localcluster.apiserver.model.quantities import parse_quantity
 from localcluster.apiserver.storage import StatusError
 from tests.contract.apiclient import config_map, pod
@@ -60,3 +61,22 @@ def test_quantity_is_a_number_within_bounds(text: str, number: Decimal | float) 
 def test_malformed_quantity_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="quantities must match"):
         parse_quantity(text)
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "is_same"),
+    [
+        ({"a": [1, {"b": None}]}, {"a": [1, {"b": None}]}, True),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
+        ({"a": 1}, {"a": True}, False),
+        ({"a": 1}, {"a": 1.0}, False),
+        ({"a": 1}, {"a": 1, "b": None}, False),
+        ({"a": None}, {"b": None}, False),
+        ({"a": [1]}, {"a": [1, 1]}, False),
+        ({"a": ["x"]}, {"a": ["y"]}, False),
+        ([], {}, False),
+    ],
+)
+def test_objects_are_compared_as_json(new: object, old: object, *, is_same: bool) -> None:
+    assert is_same_json(new, old) is is_same
+    assert is_same_json(old, new) is is_same
