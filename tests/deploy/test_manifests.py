@@ -27,17 +27,16 @@ def find(kind: str, objects: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
+RENDERED = manifests.render_all()
 INSTALLED = load(manifests.INSTALL_FILE)
 POD_SPEC = find("Deployment", INSTALLED)["spec"]["template"]["spec"]
 (CONTAINER,) = POD_SPEC["containers"]
 NAMESPACED = DEPLOY / "overlays" / "namespaced"
 
 
-@pytest.mark.parametrize(
-    "path", list(manifests.render_all()), ids=lambda p: str(p.relative_to(manifests.ROOT))
-)
+@pytest.mark.parametrize("path", RENDERED, ids=lambda p: str(p.relative_to(manifests.ROOT)))
 def test_generated_file_is_up_to_date(path: Path) -> None:
-    assert path.read_text(encoding="utf-8") == manifests.render_all()[path]
+    assert path.read_text(encoding="utf-8") == RENDERED[path]
 
 
 @pytest.mark.parametrize("path", sorted(DEPLOY.rglob("*.yaml")), ids=lambda p: str(p.name))

@@ -73,6 +73,7 @@ async def test_killed_processes_restart_in_their_pods_also_beside_a_killed_contr
     assert epochs == sorted(epochs)
 
 
+@pytest.mark.slow
 async def test_process_without_budget_ends_its_pod(world: GangCluster, tmp_path: Path) -> None:
     await world.create(build_gang(build_restarted_role(2, max_restarts=1)))
     for epoch in range(2):

@@ -18,6 +18,7 @@ from tests.rendezvous.agents import Publisher, list_children, run_agent
 from tests.rendezvous.test_restart_in_place import ENDED, RestartedGang
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkcrd import ROOT
+from tests.support.slow import keep_first
 from tests.support.waiting import wait_until
 
 COUNT = 3
@@ -101,7 +102,7 @@ def open_training(
 Open = Callable[..., contextlib.AbstractContextManager[RestartedGang]]
 
 
-@pytest.mark.parametrize("how", ["sleep", "lock", "stopped"])
+@pytest.mark.parametrize("how", keep_first(["sleep", "lock", "stopped"]))
 def test_hung_rank_is_named_and_its_pod_ends_with_202(
     open_training: Open, how: str, tmp_path: Path
 ) -> None:
@@ -143,7 +144,7 @@ def test_declared_pause_is_no_hang(open_training: Open) -> None:
         assert "stands still" not in "".join(agent.text for agent in gang.agents)
 
 
-@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("in_place", keep_first([False, True]))
 def test_program_after_the_training_is_no_hang(open_training: Open, in_place: bool) -> None:  # noqa: FBT001  a parameter
     train = "import peers, time; [(peers.progress(s), time.sleep(0.1)) for s in range(20)]"
     command = ["sh", "-c", f"{sys.executable} -c '{train}'; sleep 6"]

@@ -18,6 +18,7 @@ from tests.rendezvous.agents import Publisher, run_agent
 from tests.rendezvous.test_restart_in_place import RestartedGang
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkcrd import ROOT
+from tests.support.slow import keep_first
 
 COUNT, STEPS = 3, 40
 TRAINING = """
@@ -97,7 +98,7 @@ def test_printed_steps_are_reported(train: Train, tmp_path: Path) -> None:
     assert (found.step, found.total) == (3, 3)
 
 
-@pytest.mark.parametrize("settings", [{}, {**WATCHED, "FB_PROGRESS_STATUS": "off"}])
+@pytest.mark.parametrize("settings", keep_first([{**WATCHED, "FB_PROGRESS_STATUS": "off"}, {}]))
 def test_nothing_is_reported_unless_it_is_wanted(train: Train, settings: Mapping[str, str]) -> None:
     assert train(settings) is None
 

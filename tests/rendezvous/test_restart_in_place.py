@@ -31,6 +31,7 @@ from tests.rendezvous.remotes import write_secrets
 from tests.support.servers.childprocess import build_own_address, find_free_ports
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkcrd import ROOT
+from tests.support.slow import keep_first
 from tests.support.waiting import wait_until
 
 ENDED, STARTED = constants.PROCESS_ENDED_ANNOTATION, constants.EPOCH_STARTED_ANNOTATION
@@ -223,7 +224,7 @@ def test_success_and_a_later_failure_restart_the_others(open_restarted: Open) ->
 
 
 @local
-@pytest.mark.parametrize("is_success_alone", [True, False])
+@pytest.mark.parametrize("is_success_alone", keep_first([True, False]))
 def test_all_start_with_the_size_without_a_member_that_succeeded(
     open_restarted: Open, *, is_success_alone: bool
 ) -> None:

@@ -200,11 +200,13 @@ PRINTERS: dict[str, Callable[[Sequence[str]], object]] = {
     "agent-text": each(report_as(is_json=False)),
     "agent-json": each(report_as(is_json=True)),
 }
+# These draw whole tables.
+DEAR_PRINTERS = {"run", "local"}
 
 
 @pytest.mark.parametrize("name", PRINTERS)
 def test_hostile_text_is_printed_without_control_characters(name: str) -> None:
-    assert_harmless(name, STRINGS)
+    assert_harmless(name, STRINGS[: CASES // 4] if name in DEAR_PRINTERS else STRINGS)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from tests.support.slow import keep_first
 
 # At least as many as the gang takes; a test asserts it.
 WRITES = 72
-MIXED_WRITES = sorted(range(1, WRITES + 1), key=lambda write: write % 4)
+MIXED_WRITES = sorted(range(1, WRITES + 1), key=lambda write: write % 8)
 
 
 class LeavingGang(ScriptedGang):
@@ -97,7 +97,7 @@ async def test_gang_that_leaves_its_nodes_ends_as_expected() -> None:
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("when", keep_first([UNHEARD, BEFORE, HEARD]))
-@pytest.mark.parametrize("write", keep_first(MIXED_WRITES, WRITES // 4))
+@pytest.mark.parametrize("write", keep_first(MIXED_WRITES, WRITES // 8))
 async def test_crash_at_a_write_neither_loses_nor_repeats_a_leave(write: int, when: str) -> None:
     gang = LeavingGang({write: when})
     assert shape(await gang.run_script()) == END

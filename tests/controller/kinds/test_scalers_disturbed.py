@@ -11,6 +11,7 @@ from tests.controller.kinds.scalerworlds import RESOURCES, ScaledJob, open_scale
 from tests.controller.kinds.test_scaler_refusals import DENIED, refuse
 from tests.controller.kinds.test_scalers import REST_SECONDS, check_calm, start, start_unanswered
 from tests.support.builders import NAMESPACE
+from tests.support.slow import keep_first
 
 pytestmark = pytest.mark.looptime
 
@@ -113,7 +114,7 @@ async def test_scaler_that_is_edited_while_it_is_in_progress_is_undone(
         await check_calm(scaled, [0, 1])
 
 
-@pytest.mark.parametrize("outage_seconds", [30, 200])
+@pytest.mark.parametrize("outage_seconds", keep_first([30, 200]))
 async def test_success_during_an_outage_of_the_controller_is_a_success(
     outage_seconds: int,
 ) -> None:
