@@ -9,6 +9,7 @@ flags of the command line.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from controller.config.field_reader import Faults, FieldReader
@@ -17,6 +18,7 @@ from controller.config.pod_failure import read_rules
 from framework.api import constants
 from framework.api.completion import CompletionCodeRule
 from framework.api.fielderrors import FieldError, FieldErrors
+from framework.api.wire import INT64_MAX
 from framework.strictyaml import YamlError, load_documents
 
 CONFIG_FILE_ENV = "FRAMEWORKCONTROLLER_CONFIG"
@@ -27,6 +29,7 @@ KIND_NAMES = ("tfjob", "trainingjob")
 
 _SHIPPED = Path(__file__).with_name("default-config.yaml")
 _DAY_SECONDS = 24 * 3600
+_INT32_MAX = 2**31 - 1
 _MOST_ROLES = 65_536
 _MOST_TASKS = 1_000_000
 
@@ -158,8 +161,29 @@ def _load_mapping(file: Path) -> Mapping[str, object]:
     return documents[0].value
 
 
+# Whole numbers by their field: the key, the least and the greatest value.
+_NUMBERS: dict[str, tuple[str, int | None, int]] = {
+    "worker_number": ("workerNumber", 1, _INT32_MAX),
+    "crd_established_check_interval_seconds": ("crdEstablishedCheckIntervalSec", 1, INT64_MAX),
+    "crd_established_check_timeout_seconds": ("crdEstablishedCheckTimeoutSec", 10, INT64_MAX),
+    "object_local_cache_creation_timeout_seconds": (
+        "objectLocalCacheCreationTimeoutSec",
+        60,
+        INT64_MAX,
+    ),
+    "framework_completed_retain_seconds": ("frameworkCompletedRetainSec", None, INT64_MAX),
+    "retry_backoff_threshold_seconds": ("retryBackoffThresholdSec", 0, _DAY_SECONDS),
+    "retry_backoff_max_seconds": ("retryBackoffMaxSec", 0, _DAY_SECONDS),
+    "framework_max_task_roles": ("frameworkMaxTaskRoles", 1, _MOST_ROLES),
+    "framework_max_tasks": ("frameworkMaxTasks", 1, _MOST_TASKS),
+    "framework_max_bytes": ("frameworkMaxBytes", 64 * 1024, _INT32_MAX),
+    "memory_admission_percent": ("memoryAdmissionPercent", 10, 100),
+}
+
+
 def _read_config(reader: FieldReader) -> ControllerConfig:
     default = ControllerConfig()
+    read_number = partial(_read_number, reader, default)
     delay_min, delay_max = _read_conflict_delays(reader, default)
     qps, burst = _read_request_rate(reader, default)
     config = ControllerConfig(
@@ -167,45 +191,27 @@ def _read_config(reader: FieldReader) -> ControllerConfig:
         kube_config_file_path=reader.read_text("kubeConfigFilePath") or None,
         kube_client_qps=qps,
         kube_client_burst=burst,
-        worker_number=reader.read_int("workerNumber", default.worker_number, 1, 2**31 - 1),
+        worker_number=read_number("worker_number"),
         large_framework_compression=reader.read_bool(
             "largeFrameworkCompression", default=default.large_framework_compression
         ),
-        crd_established_check_interval_seconds=reader.read_int(
-            "crdEstablishedCheckIntervalSec", default.crd_established_check_interval_seconds, 1
-        ),
-        crd_established_check_timeout_seconds=reader.read_int(
-            "crdEstablishedCheckTimeoutSec", default.crd_established_check_timeout_seconds, 10
-        ),
-        object_local_cache_creation_timeout_seconds=reader.read_int(
-            "objectLocalCacheCreationTimeoutSec",
-            default.object_local_cache_creation_timeout_seconds,
-            60,
-        ),
-        framework_completed_retain_seconds=reader.read_int(
-            "frameworkCompletedRetainSec", default.framework_completed_retain_seconds
-        ),
         conflict_retry_delay_min_seconds=delay_min,
         conflict_retry_delay_max_seconds=delay_max,
-        retry_backoff_threshold_seconds=reader.read_int(
-            "retryBackoffThresholdSec", default.retry_backoff_threshold_seconds, 0, _DAY_SECONDS
+        crd_established_check_interval_seconds=read_number(
+            "crd_established_check_interval_seconds"
         ),
-        retry_backoff_max_seconds=reader.read_int(
-            "retryBackoffMaxSec", default.retry_backoff_max_seconds, 0, _DAY_SECONDS
+        crd_established_check_timeout_seconds=read_number("crd_established_check_timeout_seconds"),
+        object_local_cache_creation_timeout_seconds=read_number(
+            "object_local_cache_creation_timeout_seconds"
         ),
-        framework_max_task_roles=reader.read_int(
-            "frameworkMaxTaskRoles", default.framework_max_task_roles, 1, _MOST_ROLES
-        ),
-        framework_max_tasks=reader.read_int(
-            "frameworkMaxTasks", default.framework_max_tasks, 1, _MOST_TASKS
-        ),
-        framework_max_bytes=reader.read_int(
-            "frameworkMaxBytes", default.framework_max_bytes, 64 * 1024, 2**31 - 1
-        ),
+        framework_completed_retain_seconds=read_number("framework_completed_retain_seconds"),
+        retry_backoff_threshold_seconds=read_number("retry_backoff_threshold_seconds"),
+        retry_backoff_max_seconds=read_number("retry_backoff_max_seconds"),
+        framework_max_task_roles=read_number("framework_max_task_roles"),
+        framework_max_tasks=read_number("framework_max_tasks"),
+        framework_max_bytes=read_number("framework_max_bytes"),
         memory_limit_bytes=_read_memory_limit(reader),
-        memory_admission_percent=reader.read_int(
-            "memoryAdmissionPercent", default.memory_admission_percent, 10, 100
-        ),
+        memory_admission_percent=read_number("memory_admission_percent"),
         kinds=_read_kinds(reader),
         nodes=read_nodes(reader),
         log_object_snapshot=_read_snapshot_switches(reader.read_section("logObjectSnapshot")),
@@ -213,6 +219,11 @@ def _read_config(reader: FieldReader) -> ControllerConfig:
     )
     reader.report_unknown_keys()
     return config
+
+
+def _read_number(reader: FieldReader, default: ControllerConfig, name: str) -> int:
+    key, least, most = _NUMBERS[name]
+    return reader.read_int(key, getattr(default, name), least, most)
 
 
 def _read_request_rate(reader: FieldReader, default: ControllerConfig) -> tuple[float | None, int]:

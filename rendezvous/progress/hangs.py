@@ -29,7 +29,7 @@ import threading
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 from framework.agent.clock import AgentClock
-from framework.agent.report import LineReporter
+from framework.agent.report import LineReporter, join_names
 from framework.api.trainingprogress import TrainingProgress
 from rendezvous.core.hangs.gangprogress import GangMeter
 from rendezvous.core.hangs.progress import StandstillLimits
@@ -296,7 +296,7 @@ class HangWatcher:
     def _report_without_steps(self, now: float) -> None:
         names = self._watch.list_without_steps(now)
         if names:
-            listed = _list_names(names[:MAX_NAMED], len(names))
+            listed = join_names(names[:MAX_NAMED], len(names))
             verb = "reports" if len(names) == 1 else "report"
             text = f"progress: {listed} {verb} no step, though others do: their hangs are not named"
             self._reporter.say_once(text, "warning")
@@ -312,7 +312,7 @@ class HangWatcher:
     def _report_without_processes(self, now: float) -> None:
         names = self._watch.list_without_processes(now)
         if names:
-            listed = _list_names(names[:MAX_NAMED], len(names))
+            listed = join_names(names[:MAX_NAMED], len(names))
             verb = "has" if len(names) == 1 else "have"
             text = f"progress: no hang is found, because {listed} {verb} no process with steps now"
             self._reporter.say_once(text, "warning")
@@ -320,19 +320,14 @@ class HangWatcher:
 
 def render_verdict(verdict: Verdict) -> str:
     """Render which ranks are behind, and which wait for them; at most 10 of each by name."""
-    behind = _list_names(verdict.behind, verdict.behind_count)
+    behind = join_names(verdict.behind, verdict.behind_count)
     where = "before the first step" if verdict.step < 0 else f"after step {verdict.step}"
     verb = "is behind" if verdict.behind_count == 1 else "are behind"
     if verdict.waiting_count:
-        names = _list_names(verdict.waiting, verdict.waiting_count)
+        names = join_names(verdict.waiting, verdict.waiting_count)
         them = "it" if verdict.behind_count == 1 else "them"
         waits = "waits" if verdict.waiting_count == 1 else "wait"
         verb += f"; {verdict.waiting_count} {waits} for {them}: {names}"
     elif verdict.behind_count > 1:
         verb = "do not differ"
     return f"the gang stands still for {verdict.seconds:.0f} s, {where}: {behind} {verb}"
-
-
-def _list_names(names: Tuple[str, ...], count: int) -> str:
-    more = f" and {count - len(names)} more" if count > len(names) else ""
-    return ", ".join(names) + more

@@ -8,7 +8,14 @@ import pytest
 
 from framework.api import constants
 from framework.kube.resources import Object
-from tests.simulation.test_crash_matrix import BEFORE, HEARD, UNHEARD, ScriptedGang
+from tests.simulation.test_crash_matrix import (
+    BEFORE,
+    HEARD,
+    UNHEARD,
+    ScriptedGang,
+    get_code,
+    summarize,
+)
 from tests.support.slow import keep_first
 
 # At least as many as the gang takes; a test asserts it.
@@ -39,25 +46,19 @@ class AvoidingGang(ScriptedGang):
 
 
 def shape(framework: Object) -> object:
-    """Summarize a Framework without times and UIDs."""
-    attempt = framework["status"]["attemptStatus"]
-    (role,) = attempt["taskRoleStatuses"]
-    return (
-        framework["status"]["state"],
-        attempt["id"],
-        [
-            (
-                task["attemptStatus"]["id"],
-                [failure["node"] for failure in task.get("nodeFailures", ())],
-                task["attemptStatus"].get("avoidedNodes"),
-                task["attemptStatus"]["completionStatus"]["code"],
-            )
-            for task in role["taskStatuses"]
-        ],
+    return summarize(
+        framework,
+        get_code,
+        lambda task: (
+            task["attemptStatus"]["id"],
+            [failure["node"] for failure in task.get("nodeFailures", ())],
+            task["attemptStatus"].get("avoidedNodes"),
+            get_code(task["attemptStatus"]),
+        ),
     )
 
 
-END: object = ("Completed", 0, [(2, ["node", "node"], ["node"], 0), (0, [], None, 0)])
+END: object = ("Completed", 0, 0, [(2, ["node", "node"], ["node"], 0), (0, [], None, 0)])
 CREATED_PODS = 4
 
 

@@ -12,7 +12,14 @@ from controller.config.nodes import NodesConfig
 from framework.api import constants
 from framework.kube.resources import FRAMEWORKS, PODS, Object
 from localcluster.apiserver.model.options import DeleteOptions
-from tests.simulation.test_crash_matrix import BEFORE, HEARD, UNHEARD, ScriptedGang
+from tests.simulation.test_crash_matrix import (
+    BEFORE,
+    HEARD,
+    UNHEARD,
+    ScriptedGang,
+    get_code,
+    summarize,
+)
 from tests.support.builders import NAMESPACE
 from tests.support.slow import keep_first
 
@@ -65,25 +72,19 @@ class LeavingGang(ScriptedGang):
 
 
 def shape(framework: Object) -> object:
-    """Summarize a Framework without times and UIDs."""
-    attempt = framework["status"]["attemptStatus"]
-    (role,) = attempt["taskRoleStatuses"]
-    return (
-        framework["status"]["state"],
-        attempt["id"],
-        [
-            (
-                task["attemptStatus"]["id"],
-                task["leaves"]["count"],
-                task["retryPolicyStatus"]["accountableRetriedCount"],
-                task["attemptStatus"]["completionStatus"]["code"],
-            )
-            for task in role["taskStatuses"]
-        ],
+    return summarize(
+        framework,
+        get_code,
+        lambda task: (
+            task["attemptStatus"]["id"],
+            task["leaves"]["count"],
+            task["retryPolicyStatus"]["accountableRetriedCount"],
+            get_code(task["attemptStatus"]),
+        ),
     )
 
 
-END: object = ("Completed", 0, [(1, 1, 0, 0), (2, 2, 0, 0), (1, 1, 0, 0)])
+END: object = ("Completed", 0, 0, [(1, 1, 0, 0), (2, 2, 0, 0), (1, 1, 0, 0)])
 CREATED_PODS = 7
 
 

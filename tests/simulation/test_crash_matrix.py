@@ -4,6 +4,7 @@ Whether or not it had the answer, the end is the same, and no Pod is created twi
 """
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -98,20 +99,35 @@ class ScriptedGang(Simulation):
             self.check()
 
 
-def shape(framework: Object) -> object:
-    """Summarize a Framework without times and UIDs."""
-    status = framework["status"]
-    attempt = status["attemptStatus"]
+def summarize(
+    framework: Object,
+    summarize_attempt: Callable[[Object], object],
+    summarize_task: Callable[[Object], object],
+) -> object:
+    """Summarize a Framework without times and UIDs: its attempt, and each Task of it."""
+    attempt = framework["status"]["attemptStatus"]
     return (
-        status["state"],
-        status["retryPolicyStatus"],
+        framework["status"]["state"],
         attempt["id"],
-        attempt["completionStatus"]["code"],
+        summarize_attempt(attempt),
         [
-            (task["state"], task["attemptStatus"]["id"], task["retryPolicyStatus"])
+            summarize_task(task)
             for role in attempt["taskRoleStatuses"]
             for task in role["taskStatuses"]
         ],
+    )
+
+
+def get_code(attempt: Object) -> object:
+    """The exit code of an attempt that has ended."""
+    return attempt["completionStatus"]["code"]
+
+
+def shape(framework: Object) -> object:
+    return framework["status"]["retryPolicyStatus"], summarize(
+        framework,
+        get_code,
+        lambda task: (task["state"], task["attemptStatus"]["id"], task["retryPolicyStatus"]),
     )
 
 
@@ -120,11 +136,8 @@ def _retried(total: int) -> Object:
 
 
 END = (
-    "Completed",
     _retried(0),
-    0,
-    0,
-    [("Completed", 1, _retried(1)), ("Completed", 0, _retried(0))],
+    ("Completed", 0, 0, [("Completed", 1, _retried(1)), ("Completed", 0, _retried(0))]),
 )
 # Three at first, one after the scale-up, one after the failure.
 CREATED_PODS = 5

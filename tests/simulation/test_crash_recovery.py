@@ -8,7 +8,7 @@ import pytest
 from framework.api import constants
 from framework.api.epochreports import ProcessEnd, encode_end
 from framework.kube.resources import PODS, Object
-from tests.simulation.test_crash_matrix import BEFORE, HEARD, UNHEARD, ScriptedGang
+from tests.simulation.test_crash_matrix import BEFORE, HEARD, UNHEARD, ScriptedGang, summarize
 from tests.support.slow import keep_first
 
 # At least as many as the gang takes; a test asserts it.
@@ -43,25 +43,21 @@ class RestartedGang(ScriptedGang):
 
 
 def shape(framework: Object) -> object:
-    """Summarize a Framework without times and UIDs."""
-    attempt = framework["status"]["attemptStatus"]
+    return summarize(framework, summarize_recovery, lambda task: task["attemptStatus"]["id"])
+
+
+def summarize_recovery(attempt: Object) -> object:
     recovery = attempt["recovery"]
     return (
-        framework["status"]["state"],
-        attempt["id"],
         (recovery["epoch"], recovery["reason"], recovery["firstFailed"]["index"]),
         [(entry["role"], len(entry["times"])) for entry in recovery["restarts"]],
         recovery.get("refused", []),
         recovery["startBarrier"]["startedEpoch"],
-        [
-            task["attemptStatus"]["id"]
-            for role in attempt["taskRoleStatuses"]
-            for task in role["taskStatuses"]
-        ],
     )
 
 
-END: object = ("Completed", 0, (3, "BudgetUsedUp", 1), [("worker", 2)], [], 3, [0, 1, 0])
+RECOVERED: object = ((3, "BudgetUsedUp", 1), [("worker", 2)], [], 3)
+END: object = ("Completed", 0, RECOVERED, [0, 1, 0])
 # Three at first, one after the refusal.
 CREATED_PODS = 4
 
