@@ -104,7 +104,7 @@ def mark_slow(command: tuple[str, ...], answer: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("command", "answer"), itertools.starmap(mark_slow, itertools.product(COMMANDS, ANSWERS))
+    ("command", "answer"), list(itertools.starmap(mark_slow, itertools.product(COMMANDS, ANSWERS)))
 )
 def test_nonsense_is_an_error(command: tuple[str, ...], answer: str) -> None:
     check(command, ANSWERS[answer])
