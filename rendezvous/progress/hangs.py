@@ -304,7 +304,7 @@ class HangWatcher:
     def _report_outdated(self, now: float) -> None:
         names = self._watch.list_outdated(now)
         if names:
-            listed = _list_names(names[:MAX_NAMED], len(names))
+            listed = join_names(names[:MAX_NAMED], len(names))
             steps = "its step does" if len(names) == 1 else "their steps do"
             text = f"progress: no report from {listed}, though others go on: {steps} not count"
             self._reporter.say_once(text, "warning")
