@@ -162,6 +162,9 @@ PODS = {
     "containers": bad("POST pods", pod("new", spec={"containers": "none"})),
     "grace": bad("POST pods", pod("new", spec={"terminationGracePeriodSeconds": "soon"})),
     "environment": bad("POST pods", pod("new", container={"env": [{"name": "A", "value": 1}]})),
+    "priority class": refuse(
+        "403 Forbidden", "POST pods", pod("new", spec={"priorityClassName": "none"})
+    ),
     "status of a missing Pod": not_found("PATCH pods/none/status", {"status": {}}),
     "stale status": conflict("PUT pods/one/status", {**pod("one"), **STALE}),
     "log of a missing Pod": not_found("GET pods/none/log"),

@@ -1,7 +1,8 @@
 """Pods: defaults, graceful deletion, and which fields may change.
 
-Fields for a scheduler or a node (priority, tolerations, quality of service) are stored as given,
-because nothing here reads them.
+Fields for a scheduler or a node (tolerations, quality of service) are stored as given, because
+nothing here reads them. Of priorities, only the name of the PriorityClass is checked: a gang with a
+wrong name would never start on a cluster.
 """
 
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import Any
 from localcluster.apiserver.engine.state import State
 from localcluster.apiserver.engine.strategy import Strategy, keep_field
 from localcluster.apiserver.kinds import pod_status_rules, pod_validation
-from localcluster.apiserver.model import errors, objects
+from localcluster.apiserver.model import builtins, errors, objects
 from localcluster.apiserver.model.errors import Cause, Object
 from localcluster.apiserver.model.registry import ResourceType
 
@@ -18,6 +19,7 @@ DEFAULT_GRACE_SECONDS = 30
 TERMINAL_PHASES = ("Succeeded", "Failed")
 _FILE_MODE = 0o644
 _TOKEN_SECONDS = 3600
+_SYSTEM_PRIORITIES = frozenset({"system-cluster-critical", "system-node-critical"})
 _UPDATE_MESSAGE = (
     "pod updates may not change fields other than `spec.containers[*].image`,"
     "`spec.initContainers[*].image`,`spec.tolerations`"
@@ -28,7 +30,7 @@ class PodStrategy(Strategy):
     """Rules of Pods."""
 
     def __init__(self, rt: ResourceType, state: State) -> None:
-        """Take times from the clock of ``state``."""
+        """Look up priority classes in ``state``, and take times from its clock."""
         super().__init__(rt)
         self._state = state
 
@@ -54,10 +56,19 @@ class PodStrategy(Strategy):
         spec.setdefault("serviceAccountName", "default")
         _drop_container_policies(spec)
         spec.setdefault("serviceAccount", spec["serviceAccountName"])
+        self._check_priority_class(obj)
         obj["status"] = {"phase": "Pending"}
         if spec.get("schedulingGates"):
             since = objects.format_time(self._state.clock.now())
             obj["status"]["conditions"] = [{**_GATED, "lastTransitionTime": since}]
+
+    def _check_priority_class(self, obj: Object) -> None:
+        name = obj["spec"].get("priorityClassName")
+        if not name or name in _SYSTEM_PRIORITIES:
+            return
+        if self._state.find(builtins.PRIORITY_CLASSES.key, ("", name)) is None:
+            why = f"no PriorityClass with name {name} was found"
+            raise errors.forbidden(self.rt, obj["metadata"].get("name", ""), why)
 
     def object_faults(self, obj: Object) -> list[Cause]:
         """Check the whole spec."""
