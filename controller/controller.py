@@ -258,7 +258,11 @@ class Controller:
                 await self._worker.write_rest()
 
     async def _run_loops(self) -> None:
-        await check_crd(self._client, self._config.crd_established_check_timeout_seconds)
+        await check_crd(
+            self._client,
+            self._config.crd_established_check_timeout_seconds,
+            self._config.crd_established_check_interval_seconds,
+        )
         if self._elector is not None:
             self._store.trust.follow()
         else:

@@ -69,8 +69,6 @@ class ControllerConfig:
     """Time between two checks of a CRD that is not established yet."""
     crd_established_check_timeout_seconds: int = 60
     """Time after which the controller ends, if the CRD is not established."""
-    object_local_cache_creation_timeout_seconds: int = 300
-    """Accepted and unused: an own object that no watch shows is requested by name."""
     framework_completed_retain_seconds: int = 30 * _DAY_SECONDS
     """How long a completed Framework is kept before it is deleted."""
     conflict_retry_delay_min_seconds: int = 60
@@ -166,11 +164,6 @@ _NUMBERS: dict[str, tuple[str, int | None, int]] = {
     "worker_number": ("workerNumber", 1, _INT32_MAX),
     "crd_established_check_interval_seconds": ("crdEstablishedCheckIntervalSec", 1, INT64_MAX),
     "crd_established_check_timeout_seconds": ("crdEstablishedCheckTimeoutSec", 10, INT64_MAX),
-    "object_local_cache_creation_timeout_seconds": (
-        "objectLocalCacheCreationTimeoutSec",
-        60,
-        INT64_MAX,
-    ),
     "framework_completed_retain_seconds": ("frameworkCompletedRetainSec", None, INT64_MAX),
     "retry_backoff_threshold_seconds": ("retryBackoffThresholdSec", 0, _DAY_SECONDS),
     "retry_backoff_max_seconds": ("retryBackoffMaxSec", 0, _DAY_SECONDS),
@@ -201,9 +194,6 @@ def _read_config(reader: FieldReader) -> ControllerConfig:
             "crd_established_check_interval_seconds"
         ),
         crd_established_check_timeout_seconds=read_number("crd_established_check_timeout_seconds"),
-        object_local_cache_creation_timeout_seconds=read_number(
-            "object_local_cache_creation_timeout_seconds"
-        ),
         framework_completed_retain_seconds=read_number("framework_completed_retain_seconds"),
         retry_backoff_threshold_seconds=read_number("retry_backoff_threshold_seconds"),
         retry_backoff_max_seconds=read_number("retry_backoff_max_seconds"),
@@ -217,6 +207,8 @@ def _read_config(reader: FieldReader) -> ControllerConfig:
         log_object_snapshot=_read_snapshot_switches(reader.read_section("logObjectSnapshot")),
         pod_failure_rules=read_rules(reader),
     )
+    # Accepted and unused: an own object that no watch shows is requested by name.
+    reader.read_int("objectLocalCacheCreationTimeoutSec", 300, 60, INT64_MAX)
     reader.report_unknown_keys()
     return config
 

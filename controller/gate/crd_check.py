@@ -46,8 +46,15 @@ class CrdError(Exception):
     """The CRD is missing or not usable; the message has the remedy."""
 
 
-async def check_crd(client: KubeClient, timeout_seconds: float) -> None:
+async def check_crd(
+    client: KubeClient, timeout_seconds: float, interval_seconds: float = _PAUSE_SECONDS
+) -> None:
     """Wait until Frameworks are served; wait without end for a server that cannot be reached.
+
+    Args:
+        client: of the API server.
+        timeout_seconds: how long a missing CRD is waited for.
+        interval_seconds: time between two checks of it.
 
     Raises:
         CrdError: It has no status subresource and gets none within 5 seconds, or is still missing
@@ -65,14 +72,16 @@ async def check_crd(client: KubeClient, timeout_seconds: float) -> None:
             return
         lacks_status = problem == _NO_STATUS
         allowed = min(_SERVED_SECONDS, timeout_seconds) if lacks_status else timeout_seconds
-        if (without_status if lacks_status else waited) >= allowed:
+        left = allowed - (without_status if lacks_status else waited)
+        if left <= 0:
             raise CrdError(_add_remedy(problem))
         if problem != last_problem:
             logger.warning("waiting for the CRD", extra={"problem": _add_remedy(problem)})
             last_problem = problem
-        await asyncio.sleep(_PAUSE_SECONDS)
-        waited += _PAUSE_SECONDS
-        without_status = without_status + _PAUSE_SECONDS if lacks_status else 0.0
+        pause = min(interval_seconds, left)
+        await asyncio.sleep(pause)
+        waited += pause
+        without_status = without_status + pause if lacks_status else 0.0
 
 
 async def find_problem(client: KubeClient) -> str:

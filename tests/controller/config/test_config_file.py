@@ -142,7 +142,6 @@ def test_load_config_reads_every_key(load: Load) -> None:
         large_framework_compression=False,
         crd_established_check_interval_seconds=2,
         crd_established_check_timeout_seconds=30,
-        object_local_cache_creation_timeout_seconds=90,
         framework_completed_retain_seconds=100,
         conflict_retry_delay_min_seconds=1,
         conflict_retry_delay_max_seconds=2,

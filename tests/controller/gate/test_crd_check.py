@@ -23,9 +23,11 @@ class Server:
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
         self.asked: list[str] = []
+        self.times: list[float] = []
 
     async def get_raw(self, path: str, **_: float) -> bytes:
         self.asked.append(path)
+        self.times.append(asyncio.get_running_loop().time())
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, KubeError):
             raise answer
@@ -77,6 +79,19 @@ async def test_missing_crd_is_waited_for_then_refused() -> None:
     with pytest.raises(CrdError, match="not installed"):
         await check(Server(error(404)), 5)
     assert asyncio.get_running_loop().time() - started == pytest.approx(5)
+
+
+@pytest.mark.parametrize(
+    ("interval", "expected"), [(20, [0, 20, 40, 60]), (45, [0, 45, 60]), (10**18, [0, 60])]
+)
+async def test_missing_crd_is_looked_for_at_the_interval_and_at_the_end(
+    interval: int, expected: list[int]
+) -> None:
+    server = Server(error(404))
+    started = asyncio.get_running_loop().time()
+    with pytest.raises(CrdError):
+        await check_crd(as_client(server), 60, interval)
+    assert [time - started for time in server.times] == pytest.approx(expected)
 
 
 async def test_missing_crd_is_logged_once_until_it_changes(
