@@ -4,9 +4,9 @@
    is Delete, the Pod stays (``should_retain``).
 2. When the last attempt of the Framework ends, and a role has Retain or RetainRunning, the
    ConfigMap stays (``is_attempt_retained``). Live Pods of roles with RetainRunning are left running
-   (``stays_running``). Other live Pods and the Pods of other roles are deleted (``end_pods``),
-   live Pods with the wrapper only after their termination grace period, so that they end by
-   themselves.
+   (``stays_running``). Other live Pods and the Pods of other roles are deleted (``end_pods``).
+   If no Pod is left running, live Pods with the wrapper are deleted only after their termination
+   grace period, so that they end by themselves.
 3. When the Task of a retained Pod is scaled down, its Pod is deleted (``delete_released_pod``), and
    then its entry goes (``is_released``).
 4. When a user stops the Framework after its end, the Pods that were left running are deleted
@@ -84,10 +84,12 @@ def end_pods(draft: Draft, urgency: Urgency) -> bool:
 
     Live Pods that are not left running, and the Pods of roles that keep none, do not stay.
 
-    A Pod with the wrapper gets its termination grace period to end by itself. An unclaimed Pod must
-    be gone, too: the ConfigMap stays, so the garbage collector does not delete it.
+    A Pod with the wrapper gets its termination grace period to end by itself, if the roster says
+    that the attempt ends. An unclaimed Pod must be gone, too: the ConfigMap stays, so the garbage
+    collector does not delete it.
     """
     is_done = not any(ownership.walk_unclaimed_pods(draft))
+    is_told = has_live_wrapper(draft)
     for role, task in draft.walk_tasks():
         pod = draft.snapshot.pods.get(task.attempt_status.pod_name)
         if draft.is_create_in_flight(ObjectKind.POD, task.attempt_status.pod_name):
@@ -96,7 +98,8 @@ def end_pods(draft: Draft, urgency: Urgency) -> bool:
             is_done = _is_known_gone(draft, task) and is_done
         elif not _stays(draft, role, task, pod):
             is_done = False
-            _end_pod(draft, role, task, pod, urgency)
+            is_waited_for = is_told and is_wrapped(pod) and not pod.is_ended
+            _end_pod(draft, role, task, pod, urgency, is_waited_for=is_waited_for)
     return is_done
 
 
@@ -106,8 +109,11 @@ def stays_running(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView)
     is_end_of_all = completion is None or completion.code in _ENDS_OF_ALL_PODS
     if is_end_of_all or draft.spec.execution_type is ExecutionType.STOP:
         return False
+    task_end = task.attempt_status.completion_status
     return (
         draft.spec.get_pod_policy(role.spec) is CompletedPodPolicy.RETAIN_RUNNING
+        # If the spec has changed since the end began, the status does not say that the Pod stays.
+        and (task_end is None or is_left_running(task_end))
         # Otherwise its deletion is decided already.
         and task.state in TASK_ALIVE
         and not task.deletion_pending
@@ -135,15 +141,13 @@ def end_left_pods(draft: Draft) -> None:
 def has_live_wrapper(draft: Draft) -> bool:
     """Return whether a live Pod has a wrapper, which reads in the roster that the attempt ends.
 
-    Pods that are left running do not count: their processes are not to end.
+    Not if a Pod is left running: its agent reads the same roster, and its process is not to end.
     """
-    live = [
-        pod
+    is_any_live = any(
+        is_wrapped(pod) and not pod.is_ended and not pod.is_terminating
         for pod in draft.snapshot.pods.values()
-        if is_wrapped(pod) and not pod.is_ended and not pod.is_terminating
-    ]
-    left = _list_left_running(draft) if live else frozenset()
-    return any(pod.uid not in left for pod in live)
+    )
+    return is_any_live and not _is_any_left_running(draft)
 
 
 def is_wrapped(pod: PodView) -> bool:
@@ -186,13 +190,12 @@ def _stays(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -> boo
     return stays_running(draft, role, task, pod)
 
 
-def _list_left_running(draft: Draft) -> frozenset[str]:
-    """List the UIDs of the Pods that are left running."""
-    return frozenset(
-        pod.uid
+def _is_any_left_running(draft: Draft) -> bool:
+    """Return whether a Pod is left running."""
+    return any(
+        (pod := ownership.find_pod(draft, task)) is not None
+        and stays_running(draft, role, task, pod)
         for role, task in draft.walk_tasks()
-        if (pod := ownership.find_pod(draft, task)) is not None
-        if stays_running(draft, role, task, pod)
     )
 
 
@@ -202,11 +205,12 @@ def _end_pod(
     task: TaskStatus,
     pod: PodView,
     urgency: Urgency,
+    *,
+    is_waited_for: bool,
 ) -> None:
     if pod.is_terminating:
         return
     grace_seconds = pod.termination_grace_seconds
-    is_waited_for = is_wrapped(pod) and not pod.is_ended
     if is_waited_for and not draft.has_elapsed(draft.status.transition_time, grace_seconds):
         return
     cause = f"{role.name}/{task.index}: the attempt has ended"

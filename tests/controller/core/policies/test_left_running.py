@@ -225,6 +225,31 @@ def test_stop_between_the_end_and_the_completion_deletes_them() -> None:
     assert (world.status.state, get_code(world.status)) == (S.COMPLETED, 0)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"retry_policy": RetryPolicySpec(max_retry_count=1)}, {}),
+        ({"worker": CompletedPodPolicy.RETAIN}, {}),
+    ],
+    ids=["retry_policy", "pod_policy"],
+)
+def test_edit_after_the_begin_of_the_end_leaves_no_pod_that_the_status_calls_ended(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    """The controller crashes after its write of the end, and a user edits the Framework."""
+    world = run(build(**before))
+    world.end_pod(LAUNCHER, 9)
+    while world.status.state is not S.ATTEMPT_DELETION_PENDING:
+        decision = world.decide()
+        world.live.clear()
+        world.carry_out(replace(decision, actions=()))
+    world.edit(build(**after))
+    world.settle()
+    assert list_live(world) == []
+    remove_terminating(world)
+    assert (world.status.state, list_live(world)) == (S.COMPLETED, [])
+
+
 def test_pods_whose_end_is_decided_already_are_deleted() -> None:
     """One is scaled down and drains, the other one has failed and is retried."""
     world = run(build(worker_count=3))
@@ -247,6 +272,21 @@ def test_agents_in_pods_that_are_left_running_are_not_told_that_the_attempt_ends
     assert world.published.roster is not None
     assert (world.published.roster.phase, world.published.roster.generation) == (PHASE_ACTIVE, 1)
     assert list_live(world) == [FIRST, SECOND]
+
+
+def test_agents_in_pods_that_are_left_running_are_not_told_so_for_the_sake_of_other_roles() -> None:
+    """All agents read the same roster: Pods of other roles that live are deleted at once."""
+    spec = build(is_wrapped=True)
+    evaluators = replace(
+        spec.task_roles[1], name="evaluator", completed_pod_policy=CompletedPodPolicy.RETAIN
+    )
+    world = run(replace(spec, task_roles=(*spec.task_roles, evaluators)))
+    end(world)
+    assert list_live(world) == [FIRST, SECOND]
+    remove_terminating(world)
+    assert world.status.state is S.COMPLETED
+    assert world.published.roster is not None
+    assert (world.published.roster.phase, world.published.roster.generation) == (PHASE_ACTIVE, 1)
 
 
 def test_wrapped_pods_that_do_not_stay_get_their_grace_period() -> None:
