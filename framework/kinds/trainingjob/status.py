@@ -253,7 +253,7 @@ def list_failures(name: str, framework: Framework | None) -> Iterator[AddedCondi
         (task.index, end)
         for task in list_tasks(framework, WORKER)
         if (end := task.attempt_status.completion_status) is not None
-        if task.is_failed and end.code not in INHERITED_CODES
+        if _has_failed(task)
     ]
     if failed:
         index, end = failed[0]
@@ -314,7 +314,7 @@ def _count_replicas(framework: Framework | None) -> Object:
         numbers = {
             "active": sum(1 for task in tasks if _is_active(task)),
             "succeeded": sum(1 for task in tasks if task.is_succeeded),
-            "failed": sum(1 for task in tasks if task.is_failed and not _is_left_running(task)),
+            "failed": sum(1 for task in tasks if _has_failed(task)),
         }
         counts[key] = {name: number for name, number in numbers.items() if number}
     return counts
@@ -324,6 +324,12 @@ def _is_active(task: TaskStatus) -> bool:
     """Return whether a Task runs, or ran when the job ended and was left running."""
     has_run = task.attempt_status.run_time is not None
     return is_running(task) or (has_run and _is_left_running(task))
+
+
+def _has_failed(task: TaskStatus) -> bool:
+    """Return whether a Task has failed by itself, not only ended with the job."""
+    end = task.attempt_status.completion_status
+    return task.is_failed and end is not None and end.code not in INHERITED_CODES
 
 
 def _is_left_running(task: TaskStatus) -> bool:

@@ -8,6 +8,7 @@ import pytest
 from framework.api.completion import (
     CONTAINER_PERMANENT_FAILED,
     FRAMEWORK_ATTEMPT_COMPLETION,
+    STOP_FRAMEWORK_REQUESTED,
     SUCCEEDED,
     complete_task,
 )
@@ -194,8 +195,12 @@ def test_failed_workers_are_named_and_are_not_ready() -> None:
     assert "WorkersFailed" not in list_types(map_status(build(LAUNCHED, WORKERS), status))
 
 
-def test_workers_that_end_with_their_job_have_not_failed() -> None:
-    stopped = build_ended_workers(FRAMEWORK_ATTEMPT_COMPLETION, SUCCEEDED)
+@pytest.mark.parametrize("code", [FRAMEWORK_ATTEMPT_COMPLETION, STOP_FRAMEWORK_REQUESTED])
+def test_workers_that_end_with_their_job_have_not_failed(code: int) -> None:
+    stopped = build_ended_workers(code, SUCCEEDED, build_failure())
+    status = map_status(build(LAUNCHED, stopped))
+    assert status["replicaStatuses"]["Worker"] == {"succeeded": 1, "failed": 1}
+    stopped = build_ended_workers(code, SUCCEEDED)
     assert "WorkersFailed" not in list_types(map_status(build(LAUNCHED, stopped)))
 
 
