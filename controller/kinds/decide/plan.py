@@ -8,8 +8,8 @@
    wanted any more (``services``). Replace the Framework if the job has changed (its hash differs)
    or another client has changed the Framework (its hash is that of the job, its spec is not). An
    executionType of Stop stays, because it is final.
-4. The Framework is being deleted: it is not changed. It is Completed: only workers that a scaler
-   has added to a suspended job are removed.
+4. The Framework is being deleted: it is not changed. It is Completed: Services are deleted if the
+   job wants none now, and workers are removed that a scaler has added to a suspended job.
 
 Invariants: no object that the job does not own is replaced or deleted; no RoleBinding is created
 for a Framework that cannot be created, or to a Role that the job does not own. Except for the
@@ -158,6 +158,9 @@ def plan_objects(
 
 def _plan_services(snapshot: Snapshot, compiled: Compiled | None, *, is_at_end: bool) -> Plan:
     """Plan the Services; without ``compiled``, no Service is wanted."""
+    if is_at_end and compiled is not None and not snapshot.has_new_workers:
+        # The Pods stay as they are, so their Services do, whatever the spec asks for now.
+        return Plan()
     supporting = () if compiled is None else compiled.supporting
     wanted = (mark(body, snapshot.job) for body in supporting if body["kind"] == SERVICE)
     services = plan_services(wanted, snapshot.services)

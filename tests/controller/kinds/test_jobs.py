@@ -118,6 +118,23 @@ async def test_workers_that_were_left_running_end_with_the_job() -> None:
         assert list(jobs.list_owned()) == []
 
 
+async def test_scaling_of_a_finished_job_removes_no_service_of_a_worker_that_runs_on() -> None:
+    """As a HorizontalPodAutoscaler does, which may not know that the job has ended."""
+    async with open_jobs("TrainingJob") as jobs:
+        jobs.world.start()
+        await jobs.create(cleanPodPolicy="None")
+        await jobs.wait_for_phase("Running")
+        await end(jobs)
+        await edit(
+            jobs,
+            TRAININGJOBS,
+            lambda job: job["spec"]["etReplicaSpecs"]["worker"].update(replicas=1),
+        )
+        await asyncio.sleep(REST_SECONDS)
+        assert [read_phase(jobs, name) for name in WORKERS] == ["Running", "Running"]
+        assert list_names(jobs, SERVICES) == SERVICE_NAMES["TrainingJob"]
+
+
 async def test_restart_of_a_job_ends_the_workers_before_the_new_attempt() -> None:
     async with open_jobs("TrainingJob") as jobs:
         jobs.world.start()
