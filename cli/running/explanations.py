@@ -11,10 +11,10 @@ from framework.api import constants
 from framework.api.completion import (
     DELETE_TASK_REQUESTED,
     FRAMEWORK_ATTEMPT_COMPLETION,
+    POD_LEFT_RUNNING,
     RETRY_TASK_REQUESTED,
     STOP_FRAMEWORK_REQUESTED,
     SUSPEND_FRAMEWORK_REQUESTED,
-    is_left_running,
 )
 from framework.api.endings import INHERITED_CODES, describe_framework_end
 from framework.api.naming import TaskKey, build_pod_name
@@ -31,6 +31,7 @@ Completion = FrameworkAttemptCompletionStatus | TaskAttemptCompletionStatus
 INHERITED_ENDS: Mapping[int, str] = {
     STOP_FRAMEWORK_REQUESTED: "stopped on request",
     FRAMEWORK_ATTEMPT_COMPLETION: "ended with its Framework",
+    POD_LEFT_RUNNING: "left running at the end of its Framework",
     DELETE_TASK_REQUESTED: "removed by scaling down",
     SUSPEND_FRAMEWORK_REQUESTED: "suspended on request",
     RETRY_TASK_REQUESTED: "retried on request",
@@ -69,8 +70,6 @@ class ViewContext:
 
 def explain_end(completion: Completion) -> str:
     """Explain why something ended."""
-    if isinstance(completion, TaskAttemptCompletionStatus) and is_left_running(completion):
-        return "left running at the end of its Framework"
     inherited = INHERITED_ENDS.get(completion.code)
     if inherited is not None:
         return inherited

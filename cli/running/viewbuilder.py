@@ -36,12 +36,12 @@ from cli.texts.reasons import (
 )
 from cli.texts.trainingwords import describe_training
 from framework.api.codec import decode_status
-from framework.api.completion import is_left_running
+from framework.api.completion import POD_LEFT_RUNNING
 from framework.api.endings import describe_epoch, describe_task_end
 from framework.api.fielderrors import FieldErrors
 from framework.api.naming import TaskKey
 from framework.api.states import FrameworkState, TaskState
-from framework.api.types import FrameworkStatus, TaskAttemptCompletionStatus, TaskStatus
+from framework.api.types import FrameworkStatus, TaskStatus
 from framework.kube.resources import Object
 
 _CHECK_CONTROLLER = "waits for a controller: check that framework-controller runs"
@@ -147,7 +147,7 @@ def _describe_epoch(status: FrameworkStatus) -> str:
 def _name_state(state: str, completion: Completion | None) -> str:
     if completion is None:
         return _WORDS.get(state, state)
-    if isinstance(completion, TaskAttemptCompletionStatus) and is_left_running(completion):
+    if completion.code == POD_LEFT_RUNNING:
         return LEFT_RUNNING
     if completion.code in INHERITED_ENDS:
         return "Stopped"

@@ -23,8 +23,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from framework.api.constants import (
     IN_PLACE_ANNOTATION,
     IN_PLACE_FIELD,
-    LEFT_RUNNING_PREFIX,
     MAX_TASK_NUMBER,
+    POD_LEFT_RUNNING_CODE,
     PROGRESS_MAX_MISSING,
     RECOVERY_FIELD,
 )
@@ -224,8 +224,7 @@ def _classify_task(
 
 def _is_left_running(attempt: Dict[str, Any]) -> bool:
     """Return whether the Task has ended with its Framework, and its Pod runs on."""
-    completion = attempt.get("completionStatus") or {}
-    return str(completion.get("diagnostics") or "").startswith(LEFT_RUNNING_PREFIX)
+    return (attempt.get("completionStatus") or {}).get("code") == POD_LEFT_RUNNING_CODE
 
 
 def _get_end(attempt: Dict[str, Any]) -> str:

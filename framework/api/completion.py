@@ -26,6 +26,7 @@ POD_CREATION_TRANSIENT_ERROR = -120
 POD_CREATION_PERMANENT_ERROR = -200
 STOP_FRAMEWORK_REQUESTED = -210
 FRAMEWORK_ATTEMPT_COMPLETION = -220
+POD_LEFT_RUNNING = constants.POD_LEFT_RUNNING_CODE
 DELETE_TASK_REQUESTED = -230
 FRAMEWORK_DEADLINE_EXCEEDED = -240
 SUSPEND_FRAMEWORK_REQUESTED = -250
@@ -37,12 +38,6 @@ POD_CREATION_UNKNOWN_ERROR = -310
 CONTAINER_TRANSIENT_FAILED = 200
 CONTAINER_TRANSIENT_CONFLICT_FAILED = 201
 CONTAINER_PERMANENT_FAILED = 210
-
-LEFT_RUNNING = (
-    f"{constants.LEFT_RUNNING_PREFIX} at the end of the FrameworkAttempt "
-    "(completedPodPolicy RetainRunning)"
-)
-"""Diagnostics of a Task with -220 whose Pod is not deleted."""
 
 # Codes that a config may not define: codes of the controller, and those of containers.
 RESERVED_RANGES = ((-999, 0), (200, 219))
@@ -137,6 +132,7 @@ PREDEFINED: dict[int, tuple[str, CompletionType]] = {
     POD_CREATION_PERMANENT_ERROR: ("PodCreationPermanentError", _failed(PERMANENT)),
     STOP_FRAMEWORK_REQUESTED: ("StopFrameworkRequested", _failed(PERMANENT)),
     FRAMEWORK_ATTEMPT_COMPLETION: ("FrameworkAttemptCompletion", _failed(PERMANENT)),
+    POD_LEFT_RUNNING: ("PodLeftRunning", _failed(PERMANENT)),
     DELETE_TASK_REQUESTED: ("DeleteTaskRequested", _failed(PERMANENT)),
     FRAMEWORK_DEADLINE_EXCEEDED: ("FrameworkDeadlineExceeded", _failed(PERMANENT)),
     SUSPEND_FRAMEWORK_REQUESTED: ("SuspendFrameworkRequested", _failed(TRANSIENT)),
@@ -166,12 +162,7 @@ class CreationError:
 
 def is_left_running(completion: TaskAttemptCompletionStatus | None) -> bool:
     """Return whether a Task has ended with its Framework, which has left its Pod running."""
-    return (
-        completion is not None
-        and completion.code == FRAMEWORK_ATTEMPT_COMPLETION
-        # The diagnostics of a large Framework are cut.
-        and (completion.diagnostics or "").startswith(constants.LEFT_RUNNING_PREFIX)
-    )
+    return completion is not None and completion.code == POD_LEFT_RUNNING
 
 
 def complete_task(

@@ -21,6 +21,7 @@ from framework.api.completion import (
     POD_CREATION_PERMANENT_ERROR,
     POD_CREATION_UNKNOWN_ERROR,
     POD_EXTERNAL_DELETED,
+    POD_LEFT_RUNNING,
     POD_LOCAL_CACHE_CREATION_TIMEOUT,
     RETRY_TASK_REQUESTED,
     STOP_FRAMEWORK_REQUESTED,
@@ -47,6 +48,7 @@ INHERITED_CODES = frozenset(
     {
         STOP_FRAMEWORK_REQUESTED,
         FRAMEWORK_ATTEMPT_COMPLETION,
+        POD_LEFT_RUNNING,
         DELETE_TASK_REQUESTED,
         SUSPEND_FRAMEWORK_REQUESTED,
         RETRY_TASK_REQUESTED,
@@ -76,6 +78,7 @@ _WORDS = {
     CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT: "lost its ConfigMap before it was seen",
     STOP_FRAMEWORK_REQUESTED: "was stopped by a user",
     FRAMEWORK_ATTEMPT_COMPLETION: "was ended with its Framework",
+    POD_LEFT_RUNNING: "was left running at the end of its Framework",
     DELETE_TASK_REQUESTED: "was removed by scaling down",
     FRAMEWORK_DEADLINE_EXCEEDED: "was active for longer than its activeDeadlineSeconds",
     SUSPEND_FRAMEWORK_REQUESTED: "was suspended by a user",

@@ -86,7 +86,7 @@ async def check_gang(gang: LeavingGang) -> None:
     assert (status["state"], status["attemptStatus"]["id"]) == ("Completed", 1)
     assert status["attemptStatus"]["completionStatus"]["code"] == 0
     launcher, worker = status["attemptStatus"]["taskRoleStatuses"]
-    for role, code in ((launcher, 0), (worker, -220)):
+    for role, code in ((launcher, 0), (worker, -221)):
         for task in role["taskStatuses"]:
             assert task["state"] == "Completed"
             assert task["attemptStatus"]["completionStatus"]["code"] == code

@@ -8,7 +8,8 @@
 Invariant: a completion status, once set, is never replaced.
 
 Example: Task a/0 fails and a/1 runs. The completion policy ends the attempt with the completion of
-a/0; a/1 gets -220. If another client then deletes the ConfigMap, both keep what they have.
+a/0; a/1 gets -220, or -221 if its Pod is left running. If another client then deletes the
+ConfigMap, both keep what they have.
 
 Rules: docs/design/state-machines.md, "Rules of both machines"; ``completeTaskAttempt`` and
 ``completeFrameworkAttempt`` of the Go original.
@@ -23,8 +24,8 @@ from controller.core.status.diagnostics import cut_completion
 from framework.api.completion import (
     CONFIGMAP_EXTERNAL_DELETED,
     FRAMEWORK_ATTEMPT_COMPLETION,
-    LEFT_RUNNING,
     POD_EXTERNAL_DELETED,
+    POD_LEFT_RUNNING,
     complete_task,
 )
 from framework.api.states import FrameworkState, TaskState
@@ -35,6 +36,7 @@ from framework.api.types import (
 )
 
 _COMPLETING_DIAGNOSTICS = "Stop to complete current FrameworkAttempt"
+_LEFT_DIAGNOSTICS = "The Pod runs on after the FrameworkAttempt (completedPodPolicy RetainRunning)"
 
 
 def set_task_completion(
@@ -132,7 +134,7 @@ def _move_to_completed(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
 
 def _complete_remaining_tasks(draft: Draft) -> None:
     usual = complete_task(FRAMEWORK_ATTEMPT_COMPLETION, _COMPLETING_DIAGNOSTICS)
-    left = complete_task(FRAMEWORK_ATTEMPT_COMPLETION, LEFT_RUNNING)
+    left = complete_task(POD_LEFT_RUNNING, _LEFT_DIAGNOSTICS)
     is_kept = retention.is_attempt_retained(draft)
     for role, task in draft.walk_tasks():
         pod = ownership.find_pod(draft, task) if is_kept else None

@@ -3,7 +3,8 @@
 ``decide_retry`` applies the first rule that matches:
 
 1. The role has left the spec: no retry.
-2. The completion code is -210, -220, -230 or -240, a requested end or the deadline: no retry.
+2. The completion code is -210, -220, -221, -230 or -240, a requested end, the end of the Framework
+   or the deadline: no retry.
 3. The completion code is -250, a suspension, -260, a retry that a user requested, or -280, a Task
    that left its node: retry, and do not count it.
 4. With ``fancyRetryPolicy``, a Transient failure is retried and does not count against
@@ -29,6 +30,7 @@ from framework.api.completion import (
     FRAMEWORK_ATTEMPT_COMPLETION,
     FRAMEWORK_DEADLINE_EXCEEDED,
     PERMANENT,
+    POD_LEFT_RUNNING,
     RETRY_TASK_REQUESTED,
     STOP_FRAMEWORK_REQUESTED,
     SUSPEND_FRAMEWORK_REQUESTED,
@@ -43,6 +45,7 @@ _FINAL_CODES = frozenset(
     {
         STOP_FRAMEWORK_REQUESTED,
         FRAMEWORK_ATTEMPT_COMPLETION,
+        POD_LEFT_RUNNING,
         DELETE_TASK_REQUESTED,
         FRAMEWORK_DEADLINE_EXCEEDED,
     },

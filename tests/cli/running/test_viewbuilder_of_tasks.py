@@ -8,7 +8,6 @@ import pytest
 
 from cli.running.views import TaskPhase
 from framework.api import constants
-from framework.api.completion import LEFT_RUNNING
 from framework.kube.resources import Object
 from tests.cli.running.views import (
     NOW,
@@ -145,7 +144,7 @@ def test_view_of_tasks_that_end_with_their_framework_calls_them_stopped() -> Non
 
 
 def test_view_of_tasks_whose_pods_run_on_says_so() -> None:
-    ended = task(0, "Completed", ended={**completion(-220), "diagnostics": LEFT_RUNNING})
+    ended = task(0, "Completed", ended=completion(-221))
     (line,) = view(framework(ended)).tasks
     assert (line.state, line.note) == ("LeftRunning", "left running at the end of its Framework")
     assert not line.is_own_failure

@@ -15,9 +15,8 @@ from cli.steer.changes import (
 )
 from cli.steer.effects import Stopped
 from framework.api.completion import (
-    FRAMEWORK_ATTEMPT_COMPLETION,
-    LEFT_RUNNING,
     POD_EXTERNAL_DELETED,
+    POD_LEFT_RUNNING,
     STOP_FRAMEWORK_REQUESTED,
     SUCCEEDED,
     complete_task,
@@ -83,7 +82,7 @@ def test_stop_of_what_is_over_changes_nothing(gang: Gang, note: str) -> None:
 
 
 def test_stop_after_the_end_ends_the_pods_that_were_left_running() -> None:
-    end = complete_task(FRAMEWORK_ATTEMPT_COMPLETION, LEFT_RUNNING)
+    end = complete_task(POD_LEFT_RUNNING, "it runs on")
     task = end_task(build_task(TaskState.COMPLETED), end)
     roles = build_role_status(tasks=(task,))
     left = end_attempt(build_status(roles, state=FrameworkState.COMPLETED), SUCCEEDED)

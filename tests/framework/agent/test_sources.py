@@ -11,7 +11,6 @@ from framework.agent.permission import Permission, is_denied
 from framework.agent.sources import ConfigMapSource, FrameworkSource, parse_configmap
 from framework.agent.watch import Change
 from framework.api.codec import compress_status
-from framework.api.completion import LEFT_RUNNING
 from framework.api.roster import PHASE_ACTIVE, PHASE_COMPLETING
 from tests.barrier.api_server import make_configmap, make_framework, make_roster, make_task
 from tests.support.fakes.agentclock import VirtualClock
@@ -193,11 +192,10 @@ def test_build_view_quorum_and_absent_indices_count() -> None:
 @pytest.mark.parametrize("state", ["AttemptDeletionPending", "Completed"])
 def test_build_view_of_an_end_keeps_members_whose_pods_run_on(state: str, *, is_left: bool) -> None:
     """An agent that sees the phase Completing ends its command."""
-    diagnostics = LEFT_RUNNING if is_left else "Stop to complete current FrameworkAttempt"
     tasks = [make_task(index, f"10.0.0.{index + 2}") for index in range(2)]
     for task in tasks:
         task["state"] = "AttemptRunning" if state == "AttemptDeletionPending" else state
-        task["attemptStatus"]["completionStatus"] = {"code": -220, "diagnostics": diagnostics}
+        task["attemptStatus"]["completionStatus"] = {"code": -221 if is_left else -220}
     framework = make_framework(*tasks)
     framework["status"]["state"] = state
     roster = build_view(framework, is_attempt_aware=True).roster

@@ -269,6 +269,7 @@ def test_predefined_codes_are_those_of_the_contract() -> None:
         -200: ("PodCreationPermanentError", permanent),
         -210: ("StopFrameworkRequested", permanent),
         -220: ("FrameworkAttemptCompletion", permanent),
+        -221: ("PodLeftRunning", permanent),
         -230: ("DeleteTaskRequested", permanent),
         -240: ("FrameworkDeadlineExceeded", permanent),
         -250: ("SuspendFrameworkRequested", transient),

@@ -12,8 +12,8 @@ from typing import Any
 from framework.api import codec, constants, naming
 from framework.api.completion import (
     CONFIGMAP_EXTERNAL_DELETED,
-    FRAMEWORK_ATTEMPT_COMPLETION,
     FRAMEWORK_DEADLINE_EXCEEDED,
+    POD_LEFT_RUNNING,
     STOP_FRAMEWORK_REQUESTED,
 )
 from framework.api.pods import ConfigMapView, PodView, parse_configmap, parse_pod
@@ -502,11 +502,11 @@ def _leaves_running(
     if after.state is not FrameworkState.COMPLETED or end is None or task_end is None:
         return False
     is_end_of_all = end.code in _ENDS_OF_ALL_PODS or is_stopped(framework)
-    # Otherwise its deletion was decided before the end.
-    is_ended_with_attempt = task_end.code == FRAMEWORK_ATTEMPT_COMPLETION
+    # Otherwise its deletion was decided at the end or before it.
+    is_left = task_end.code == POD_LEFT_RUNNING
     policy = framework.spec.get_pod_policy(framework.spec.find_role(role))
     is_policy = policy is CompletedPodPolicy.RETAIN_RUNNING
-    return is_policy and is_ended_with_attempt and not is_end_of_all
+    return is_policy and is_left and not is_end_of_all
 
 
 def is_stopped(framework: Framework) -> bool:

@@ -39,6 +39,7 @@ _ATTRIBUTES: dict[int, tuple[str, ...]] = {
     -200: (PERMANENT,),
     -210: (PERMANENT,),
     -220: (PERMANENT,),
+    -221: (PERMANENT,),
     -230: (PERMANENT,),
     -240: (PERMANENT,),
     -250: (TRANSIENT,),
@@ -49,7 +50,7 @@ _ATTRIBUTES: dict[int, tuple[str, ...]] = {
     201: (TRANSIENT, CONFLICT),
     210: (PERMANENT,),
 }
-_FINAL = (-210, -220, -230, -240)
+_FINAL = (-210, -220, -221, -230, -240)
 _ENDED = (FrameworkState.ATTEMPT_COMPLETED, FrameworkState.COMPLETED)
 
 Key = tuple[str, int]
@@ -340,6 +341,7 @@ class Ledger:
         reasons = {
             -230: after.deletion_pending,
             -220: whole is not None,
+            -221: whole is not None and not is_lost,
             -260: uid in self.requested,
             -270: fingerprint_uid(uid) in self.late or not self.is_time_steady,
             -280: new.leaving is not None,

@@ -98,7 +98,7 @@ def test_workers_run_on_after_the_launcher_has_ended_the_last_attempt(code: int)
     assert not world.configmap.is_terminating
     task = get_task(world.status, 0, "worker")
     completion = task.attempt_status.completion_status
-    assert (task.state, get_code(task)) == (TaskState.COMPLETED, -220)
+    assert (task.state, get_code(task)) == (TaskState.COMPLETED, -221)
     assert is_left_running(completion)
 
 

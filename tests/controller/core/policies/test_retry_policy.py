@@ -67,7 +67,7 @@ def test_fancy_decision_follows_the_type_whatever_the_limit(
         assert not decision.is_accountable
 
 
-@pytest.mark.parametrize("code", [-210, -220, -230, -240])
+@pytest.mark.parametrize("code", [-210, -220, -221, -230, -240])
 @pytest.mark.parametrize("kind", [FAILED, IS_TRANSIENT])
 def test_requested_end_is_never_retried(code: int, kind: CompletionType) -> None:
     policy = RetryPolicySpec(fancy_retry_policy=True, max_retry_count=-2)
