@@ -128,11 +128,10 @@ async def _create(client: KubeClient, key: KeySecret, framework: Object) -> bool
     except ForbiddenError:
         raise
     except ApiError as e:
-        if e.is_transient:
-            raise
         # The answer may quote parts of the object.
         message = f"{key.place}: the API server refuses the Secret {key.name}: status {e.status}"
-        raise CliError(ExitCode.USAGE, message, *_build_commands(key)) from e
+        code = ExitCode.UNREACHABLE if e.is_transient else ExitCode.USAGE
+        raise CliError(code, message, *_build_commands(key)) from e
 
 
 def _build_secret(key: KeySecret, framework: Object) -> Object:
@@ -180,8 +179,9 @@ def _explain_missing(key: KeySecret) -> Iterable[str]:
 def _explain_forbidden(key: KeySecret, verb: str) -> str:
     commands = "; ".join(_build_commands(key))
     return (
-        f"{key.place}: you have no right to {verb} Secrets in namespace {key.namespace}: the Pods "
-        f"wait until the Secret {key.name} exists; to create it: {commands}"
+        f"{key.place}: you may not {verb} Secrets in namespace {key.namespace} (status 403: no "
+        f"right to do so, or a quota or policy): the Pods wait until the Secret {key.name} exists; "
+        f"to create it: {commands}"
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
-from cli.exitcodes import CliError
+from cli.exitcodes import CliError, ExitCode
 from cli.files.manifests import Manifests, load_manifests
 from cli.running.apply import apply_all
 from cli.running.dryrun import show_answers, show_files
@@ -151,18 +151,33 @@ async def test_user_without_the_right_is_told_which_secret_must_exist(
     for name in (None, "mine"):
         (said,) = await apply(client, load(tmp_path, name=name, is_local=False), replaces=True)
         assert said.startswith("warning: ")
+        assert "PRIVATE KEY" not in said
         assert f"Secret {name or 'elastic'} " in said
         assert f"kubectl create secret generic {name or 'elastic'} -n default {CREATE}" in said
 
 
+@pytest.mark.parametrize(
+    ("status", "reason", "code"),
+    [
+        (422, "Invalid", ExitCode.USAGE),
+        (429, "TooManyRequests", ExitCode.UNREACHABLE),
+        (503, "ServiceUnavailable", ExitCode.UNREACHABLE),
+    ],
+)
 async def test_refused_secret_undoes_the_framework_and_shows_no_key(
-    client: KubeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: KubeClient,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    reason: str,
+    code: ExitCode,
 ) -> None:
-    refuse(monkeypatch, "create", 422, "Invalid")
+    refuse(monkeypatch, "create", status, reason)
     with pytest.raises(CliError) as caught:
         await apply(client, load(tmp_path, is_local=False))
     text = "\n".join(caught.value.lines)
-    assert "the API server refuses the Secret elastic: status 422" in text
+    assert caught.value.exit_code is code
+    assert f"the API server refuses the Secret elastic: status {status}" in text
     assert "PRIVATE KEY" not in text
     assert (await client.list(FRAMEWORKS, "default"))["items"] == []
 
