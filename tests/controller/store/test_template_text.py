@@ -31,7 +31,7 @@ from tests.support.builders import (
     build_template_wire,
 )
 from tests.support.builders.strategies import json_values
-from tests.support.measuring.cost import assert_costs_at_most
+from tests.support.measuring.cost import assert_grows_at_most
 
 KEY = TaskKey("worker", 0)
 PLACEHOLDERS = [f"{{{{{name}}}}}" for name in TEMPLATE_PLACEHOLDERS]
@@ -118,11 +118,20 @@ FORMS: dict[str, dict[str, Any]] = {
     "annotations": {"metadata": {"annotations": {str(n): [] for n in range(120_000)}}},
     "owners": {"metadata": {"ownerReferences": [{}] * 450_000}},
 }
+_REFERENCE = msgspec.json.encode(FORMS["unknown"])
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_build_of_a_large_pod_costs_little(form: str) -> None:
-    """Python would need half a second, in which the event loop serves nobody."""
+    """Python would need half a second, in which the event loop serves no other request.
+
+    The limit is 1.5 times the cost of decoding a template of this size, which also takes memory:
+    other programs slow down both alike.
+    """
     pod = PackedTemplate.pack(FORMS[form])
     framework = build_framework(build_spec(build_role(task=TaskSpec(pod=pod))), build_status())
-    assert_costs_at_most(0.05, lambda: msgspec.json.encode(build_pod(framework, KEY)))
+    assert_grows_at_most(
+        1.5,
+        lambda: msgspec.json.decode(_REFERENCE),
+        lambda: msgspec.json.encode(build_pod(framework, KEY)),
+    )

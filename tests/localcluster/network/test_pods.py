@@ -191,7 +191,9 @@ async def test_http_and_exec_probes_and_hooks_work_inside(node: Node) -> None:
 
 async def test_processes_of_a_pod_hold_no_namespace_open(node: Node) -> None:
     look = "ls -l /proc/self/fd"
-    hook = {"exec": {"command": ["sh", "-c", f"{look} >/scratch/fds"]}}
+    # The file is complete when it has its name.
+    write = f"{look} >/scratch/part && mv /scratch/part /scratch/fds"
+    hook = {"exec": {"command": ["sh", "-c", write]}}
     container = build_container(
         f"{look}; until [ -e /scratch/fds ]; do sleep 0.1; done; cat /scratch/fds",
         volumeMounts=MOUNTS,
