@@ -224,6 +224,8 @@ PATCHES = {
     "no list": bad("PATCH configmaps/one", {"a": 1}, content=JSON_PATCH),
     "malformed JSON": bad("PATCH configmaps/one", b'{"data'),
     "unknown type": unsupported("PATCH configmaps/one", {}, content="application/json"),
+    "unknown type, no JSON": unsupported("PATCH configmaps/one", b"a: b", content="text/yaml"),
+    "unknown type, missing object": unsupported("PATCH configmaps/none", {}, content="text/yaml"),
     "label": invalid("PATCH configmaps/one", {"metadata": {"labels": {"a": "no good"}}}),
     "force without apply": invalid("PATCH configmaps/one", {"data": {}}, ["force"], force="true"),
     **{

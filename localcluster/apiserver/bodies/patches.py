@@ -18,11 +18,11 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 MAX_OPERATIONS = 10_000
 
 
-def apply_patch(rt: ResourceType, old: Object, patch: Any, content_type: str) -> Any:
-    """Return an object with a patch applied.
+def choose_patch_form(rt: ResourceType, content_type: str) -> str:
+    """Return the media type of a patch, if objects of this type can be patched in this form.
 
     Raises:
-        StatusError: 400 or 422 for a bad patch, 415 for an unknown content type.
+        StatusError: 415 for an unknown content type.
     """
     form = content_type.partition(";")[0].strip()
     known = [JSON_PATCH, MERGE_PATCH]
@@ -31,6 +31,16 @@ def apply_patch(rt: ResourceType, old: Object, patch: Any, content_type: str) ->
     if form not in known:
         message = "the body of the request was in an unknown format - accepted media types include"
         raise errors.unsupported_media_type(f"{message}: {', '.join(known)}")
+    return form
+
+
+def apply_patch(rt: ResourceType, old: Object, patch: Any, content_type: str) -> Any:
+    """Return an object with a patch applied.
+
+    Raises:
+        StatusError: 400 or 422 for a bad patch, 415 for an unknown content type.
+    """
+    form = choose_patch_form(rt, content_type)
     if form == JSON_PATCH:
         return apply_json_patch(old, patch)
     if not isinstance(patch, dict):

@@ -10,6 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from framework.clock import Clock
+from localcluster.apiserver.bodies.patches import choose_patch_form
 from localcluster.apiserver.engine.selectors import Selector
 from localcluster.apiserver.front.payloads import decode_object, decode_patch
 from localcluster.apiserver.front.pod_exec import serve_command
@@ -226,6 +227,8 @@ class ResourceVerbs:
     async def _patch(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:
         renderer = self._renderer(request, rt)
         options = _read_write_options(request, "PatchOptions")
+        content_type = _content_type(request)
+        choose_patch_form(rt, content_type)  # an unknown form is refused before it is read
         patch = decode_patch(await request.read())
         if "force" in request.query:
             why = "may not be specified for non-apply patch"
@@ -235,7 +238,7 @@ class ResourceVerbs:
             target.namespace,
             target.name or "",
             patch,
-            _content_type(request),
+            content_type,
             options,
             subresource=target.subresource,
         )
