@@ -5,6 +5,7 @@ import pytest
 from framework.api.trainingprogress import TrainingProgress
 from rendezvous.core.hangs.gangprogress import GangMeter
 from rendezvous.core.hangs.reports import ProcessReport
+from tests.support.measuring.cost import assert_grows_at_most
 
 RUN = (1, 0)
 
@@ -200,3 +201,14 @@ def test_silent_ranks_alone_say_nothing_new() -> None:
     ranks = name(report(0, 50), report(1, None, None))
     found = meter.follow(7, RUN, ranks, (), 20.0, outdated=("worker/0",))
     assert found == TrainingProgress(7, 40, 100, None, "", 0, ())
+
+
+def test_many_silent_ranks_cost_little() -> None:
+    """For example all of a zone: rank 0 measures ten times per second near the end."""
+    ranks = [(f"worker/{index}", report(index, 9)) for index in range(4000)]
+    silent = tuple(rank for rank, _ in ranks[:2000])
+    assert_grows_at_most(
+        4,
+        lambda: GangMeter().follow(7, RUN, ranks, (), 0.0),
+        lambda: GangMeter().follow(7, RUN, ranks, (), 0.0, silent),
+    )

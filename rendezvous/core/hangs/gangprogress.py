@@ -73,7 +73,8 @@ class GangMeter:
             now: in monotonic seconds.
             outdated: the names of the silent ranks whose steps are outdated.
         """
-        ranks = [each for each in ranks if each[0] not in outdated] if outdated else ranks
+        ignored = frozenset(outdated)
+        ranks = [each for each in ranks if each[0] not in ignored] if ignored else ranks
         steps = [report.step for _, report in ranks if report.step is not None]
         if not steps:
             return self._start_anew(generation) if ranks else None
