@@ -94,8 +94,8 @@ class RosterSeen(NamedTuple):
     is_member: bool = True
     """Whether this Pod is a member; a Pod that leaves is not."""
     has_failed_peer: bool = False
-    """Whether the Pod of a member failed or left after the process started, and has no successor
-    yet."""
+    """Whether the Pod of a member with which the process was started failed or left, and has no
+    successor yet."""
     has_leaving_peer: bool = False
     """Whether it is not complete, and the Pod of a peer leaves."""
     is_complete: bool = False

@@ -18,7 +18,7 @@ Rules: docs/design/recovery.md, "Steps".
 """
 
 import queue
-from typing import Callable, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, FrozenSet, Mapping, NamedTuple, Optional, Tuple
 
 from framework.agent.clock import AgentClock
 from framework.agent.exitcodes import ExitCode
@@ -101,6 +101,8 @@ class Recovery:
         self._send_at = 0.0
         self._serving: Optional[BarrierKey] = None
         self._released: Dict[BarrierKey, str] = {}
+        # Role and index of each member with which the process was started.
+        self._peers: FrozenSet[Tuple[str, int]] = frozenset()
         self._gathering = Gathering()
         grace = site.stop_grace_seconds
         self._deadline = BarrierDeadline(self._barrier, reports.report_start, grace, clock)
@@ -122,10 +124,7 @@ class Recovery:
             is_ready=is_ready,
             is_member=any(m.fingerprint == self._fingerprint for r in roles for m in r.members),
             # A failure that its role tolerates stays listed: the process has started without it.
-            has_failed_peer=any(
-                failed.role in recovery.roles and failed.since > self._memory.running.generation
-                for failed in roster.failed
-            ),
+            has_failed_peer=any((f.role, f.index) in self._peers for f in roster.failed),
             has_leaving_peer=not roster.complete
             and any(entry.role in recovery.roles for entry in roster.leaving),
             is_complete=roster.complete,
@@ -228,11 +227,12 @@ class Recovery:
             self._unsent = ""
 
     def _start(self, epoch: int) -> None:
-        env = self._shown.find_env(self._released.pop(self._memory.running, ""))
+        shown = self._shown.find(self._released.pop(self._memory.running, ""))
         self._released.clear()
-        if env is None:
+        if shown is None:
             self._give_up(UNKNOWN_MEMBERS)
             return
+        self._peers = shown.tasks
         if self._shared_memory is not None:
             self._shared_memory.clean()
             self._shared_memory.remember()
@@ -240,7 +240,7 @@ class Recovery:
         if self._serving == self._memory.running:
             # Before a process starts: the success of one must not be seen before the report.
             self._reports.report_start(encode_start(EpochStart(*self._memory.running)))
-        self._wrapper.start({**(env or self._site.get_env()), EPOCH_ENV: str(epoch)})
+        self._wrapper.start({**(shown.env or self._site.get_env()), EPOCH_ENV: str(epoch)})
 
     def _give_up(self, fault: str) -> None:
         self._memory = RecoveryMemory(phase=Phase.LEFT)

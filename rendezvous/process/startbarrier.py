@@ -19,7 +19,7 @@ Rules: docs/design/recovery.md, "Steps".
 
 import threading
 from collections import OrderedDict
-from typing import Callable, Mapping, Optional, Sequence, Tuple
+from typing import Callable, FrozenSet, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
@@ -105,14 +105,24 @@ def _build_name(target: BarrierKey) -> str:
     return f"start {target.generation} {target.epoch}"
 
 
+class Shown(NamedTuple):
+    """A member list that this agent has shown."""
+
+    env: Mapping[str, str]
+    """The variables of the process; none: those that are shown now."""
+    tasks: FrozenSet[Tuple[str, int]]
+    """Role and index of each member."""
+
+
 class ShownMembers:
-    """The variables of the last member lists, by their marks."""
+    """The last member lists, by their marks."""
 
     def __init__(self) -> None:
         """Know of none."""
         self._mark = ""
         self._roles: Sequence[RoleRoster] = ()
-        self._env: OrderedDict[str, Mapping[str, str]] = OrderedDict()
+        self._tasks: FrozenSet[Tuple[str, int]] = frozenset()
+        self._shown: OrderedDict[str, Shown] = OrderedDict()
 
     def get_mark(self) -> str:
         """Return the mark of the members that are shown; "" before the first."""
@@ -122,17 +132,19 @@ class ShownMembers:
         """Take the members of the roles that restart in place, and the variables with them."""
         if roles != self._roles:
             self._roles, self._mark = roles, _mark(roles)
-        self._env[self._mark] = env
-        self._env.move_to_end(self._mark)
-        while len(self._env) > _KEPT:
-            self._env.popitem(last=False)
+            self._tasks = frozenset((r.name, m.index) for r in roles for m in r.members)
+        self._shown[self._mark] = Shown(env, self._tasks)
+        self._shown.move_to_end(self._mark)
+        while len(self._shown) > _KEPT:
+            self._shown.popitem(last=False)
 
-    def find_env(self, mark: str) -> Optional[Mapping[str, str]]:
-        """Find the variables of the members with a mark; None if they were never shown.
+    def find(self, mark: str) -> Optional[Shown]:
+        """Find the members with a mark; None if they were never shown.
 
-        Empty without a mark: the agent that serves is of an older release.
+        Without a mark, the agent that serves is of an older release: the members that are shown
+        now.
         """
-        return self._env.get(mark) if mark else {}
+        return self._shown.get(mark) if mark else Shown({}, self._tasks)
 
 
 def _mark(roles: Sequence[RoleRoster]) -> str:

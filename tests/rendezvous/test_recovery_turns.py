@@ -570,10 +570,12 @@ def test_pod_ends_if_the_start_barrier_has_released_members_that_it_never_showed
     assert UNKNOWN_MEMBERS in "".join(capsys.readouterr())
 
 
-def publish_tolerated(pod: Pod, since: int, members: int, *, complete: bool) -> None:
+def publish_tolerated(
+    pod: Pod, since: int, members: int, *, complete: bool, failed_since: int = 3
+) -> None:
     """Publish a gang that goes on without worker 2, whose failure its role tolerates."""
     recovery = RosterRecovery(0, since, ("worker",))
-    failed = FailedMember("worker", 2, LATE, 0, 3, 1)
+    failed = FailedMember("worker", 2, LATE, 0, failed_since, 1)
     roster = build_roster(build_role("worker", members), generation=since)
     roster = roster._replace(complete=complete, failed=(failed,), recovery=recovery)
     pod.recovery.observe(roster, complete)
@@ -592,3 +594,27 @@ def test_failure_before_the_start_does_not_end_the_process_when_another_peer_lea
     assert pod.started == ["0", "0"]
     publish_tolerated(pod, 5, 1, complete=False)
     assert pod.ends == 1, "the gang is not complete, and no Pod has failed since the start"
+
+
+def test_failure_of_a_task_that_was_no_member_at_the_start_does_not_end_the_process(
+    pod: Pod,
+) -> None:
+    """The next Pod of worker 2 fails, too, before a roster lists it: it is listed anew."""
+    pod.start_epoch(0)
+    publish_tolerated(pod, 3, 2, complete=True)
+    pod.barrier.release(BarrierKey(3, 0), is_serving=False)
+    pod.turn()
+    publish_tolerated(pod, 3, 2, complete=True, failed_since=4)
+    publish_tolerated(pod, 5, 1, complete=False, failed_since=4)
+    assert pod.ends == 1, "the gang is not complete, and no Pod has failed since the start"
+
+
+def test_failure_of_a_member_ends_the_process_though_its_next_pod_has_failed_meanwhile(
+    pod: Pod,
+) -> None:
+    pod.publish(0, members=3)
+    pod.turn()
+    pod.barrier.release(BarrierKey(1, 0), is_serving=False)
+    pod.turn()
+    publish_tolerated(pod, 3, 2, complete=False, failed_since=4)
+    assert pod.ends == 1
