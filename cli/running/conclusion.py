@@ -1,9 +1,10 @@
-"""The result of a run: the last views, and the exit code. Pure."""
+"""The result of a run: the last views, the note about Pods that run on, the exit code. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cli.exitcodes import ExitCode
+from cli.invocation import build_command
 from cli.running.ending import keep_waits
 from cli.running.runlogs import ALL_ENDED_SECONDS, FINISH_SECONDS
 from cli.running.views import LEFT_RUNNING, GangView
@@ -25,6 +26,8 @@ class RunEnd:
     """The exit code of the stop or the lost server; None if the Frameworks ended by themselves."""
     before_stop: tuple[GangView, ...] = ()
     """The views just before the stop; empty without a stop."""
+    elapsed_seconds: float = 0.0
+    """Seconds from the start of the run to this end. The last output is printed later."""
 
 
 def complete_views(views: Sequence[GangView], end: RunEnd) -> list[GangView]:
@@ -40,9 +43,26 @@ def complete_views(views: Sequence[GangView], end: RunEnd) -> list[GangView]:
 
 
 def choose_log_seconds(views: Sequence[GangView], *, has_ended: bool) -> float:
-    """Choose how long to wait for the ends of the logs: those of Pods that run on have none."""
-    is_any_left = any(line.state == LEFT_RUNNING for view in views for line in view.tasks)
+    """Choose how long to wait for the ends of the logs; that of a Pod left running has no end."""
+    is_any_left = any(_count_left_pods(view) for view in views)
     return ALL_ENDED_SECONDS if has_ended and not is_any_left else FINISH_SECONDS
+
+
+def describe_left_pods(view: GangView, namespace: str) -> Iterator[str]:
+    """Name the command that deletes the Pods that a Framework has left running."""
+    count = _count_left_pods(view)
+    if not count:
+        return
+    pods, them = (
+        ("Pod of 1 Task is", "it") if count == 1 else (f"Pods of {count} Tasks are", "them")
+    )
+    scope = () if namespace == "default" else ("-n", namespace)
+    command = build_command("stop", view.name, *scope)
+    yield f"note: {view.name}: the {pods} left running; to delete {them}: {command}"
+
+
+def _count_left_pods(view: GangView) -> int:
+    return sum(line.state == LEFT_RUNNING for line in view.tasks)
 
 
 def choose_exit_code(views: Sequence[GangView], end: RunEnd) -> ExitCode:

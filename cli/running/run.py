@@ -21,6 +21,7 @@ from cli.running.conclusion import (
     choose_exit_code,
     choose_log_seconds,
     complete_views,
+    describe_left_pods,
 )
 from cli.running.display import Display
 from cli.running.dryrun import show_answers, show_files
@@ -163,10 +164,14 @@ class _Run:
         now = self._clock.now() if self._display.is_live else None
         views = complete_views(frameworks.build_views(now), end)
         annotated = [h.annotate(view) for view, h in zip(views, histories, strict=True)]
-        self._display.show_table(annotated, frameworks.elapsed_seconds)
+        self._display.show_table(annotated, end.elapsed_seconds)
         for view in views:
             for line in describe_failures(view, self._failure_logs.get):
                 self._display.say(line)
+        if not self._options.is_local:
+            for follower, view in zip(frameworks.followers, views, strict=True):
+                for line in describe_left_pods(view, follower.namespace):
+                    self._display.say(line)
         for name in frameworks.list_deleted(views):
             self._display.say(f"Framework {name} was deleted before it completed")
         return choose_exit_code(views, end)

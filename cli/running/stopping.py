@@ -1,5 +1,7 @@
 """Waits for the end of a run, and stops its Frameworks on a signal or after the timeout."""
 
+from dataclasses import replace
+
 from cli.exitcodes import ExitCode
 from cli.running.conclusion import STOP_CAUSES, RunEnd
 from cli.running.display import Display
@@ -52,6 +54,10 @@ class EndWaiter:
             interrupt: a signal of the user.
             timeout_seconds: until the stop; None for no limit.
         """
+        end = await self._wait(interrupt, timeout_seconds)
+        return replace(end, elapsed_seconds=self._frameworks.elapsed_seconds)
+
+    async def _wait(self, interrupt: Interrupt, timeout_seconds: float | None) -> RunEnd:
         ended, lost = self._progress.ended, self._progress.lost
         await wait_any(ended, lost, interrupt.requested, timeout_seconds=timeout_seconds)
         if ended.is_set():

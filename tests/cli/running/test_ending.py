@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cli.running.conclusion import choose_log_seconds
+from cli.running.conclusion import choose_log_seconds, describe_left_pods
 from cli.running.ending import keep_waits
 from cli.running.runlogs import ALL_ENDED_SECONDS, FINISH_SECONDS
 from cli.running.views import GangPhase, GangView, TaskLine, TaskPhase
@@ -147,3 +147,34 @@ def test_logs_of_pods_that_run_on_are_not_waited_for(
     line = TaskLine(TaskKey("worker", 0), state, 0, "")
     view = GangView("gang", "Succeeded", 0, "", (line,))
     assert choose_log_seconds([view], has_ended=has_ended) == seconds
+
+
+@pytest.mark.parametrize(
+    ("states", "notes"),
+    [
+        (["Succeeded", "Stopped"], []),
+        (
+            ["Succeeded", "LeftRunning"],
+            ["note: gang: the Pod of 1 Task is left running; to delete it: framework stop gang"],
+        ),
+        (
+            ["LeftRunning", "LeftRunning"],
+            [
+                "note: gang: the Pods of 2 Tasks are left running; to delete them: "
+                "framework stop gang"
+            ],
+        ),
+    ],
+)
+def test_note_about_pods_left_running_names_the_command_that_deletes_them(
+    states: list[str], notes: list[str]
+) -> None:
+    lines = tuple(TaskLine(TaskKey("worker", i), state, 0, "") for i, state in enumerate(states))
+    view = GangView("gang", "Succeeded", 0, "", lines)
+    assert list(describe_left_pods(view, "default")) == notes
+
+
+def test_note_about_pods_left_running_names_another_namespace() -> None:
+    view = GangView("gang", "Succeeded", 0, "", (TaskLine(TaskKey("w", 0), "LeftRunning", 0, ""),))
+    (note,) = describe_left_pods(view, "team")
+    assert note.endswith("framework stop gang -n team")
