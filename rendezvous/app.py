@@ -152,7 +152,7 @@ class Program:
             )
         agent = self._build_agent(setup, access, writer)[0]
         agent.notifiers = notifiers
-        self._reporter.say(f"sidecar; what ends it: {ending.name}")
+        self._reporter.say(f"sidecar; its way to end (FB_SIDECAR_END): {ending.name}")
         run_sidecar(agent, ending, self._reporter, self._clock)
         self._reporter.say(ending.farewell)
         return ExitCode.PASSED.value

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,7 +82,11 @@ def lint_files(files: Sequence[str], options: LintOptions, *, as_json: bool) -> 
             kinds = ", ".join(sorted(set(_list_kinds(read)))) or "nothing"
             print_error(f"note: {name_source(file)}: no Framework in it, skipped: {kinds}")
     found = [
-        _Found(place, str(document["metadata"]["name"]), finding)
+        _Found(
+            place,
+            str(document["metadata"]["name"]),
+            replace(finding, path=place.name_field(finding.path)),
+        )
         for place, document in frameworks
         for finding in lint(document, options)
     ]

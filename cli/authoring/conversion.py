@@ -33,7 +33,7 @@ def convert_file(file: str, output: str | None) -> ExitCode:
                 f"{place.locate('kind')}: kind: {body['kind']} stays as it is: it scales a "
                 'TrainingJob, not a Framework (docs/trainingjob.md, "ScaleIn and ScaleOut")'
             )
-        objects += [each.value for each in expand(place, document, problems, warnings)]
+        objects += [each.value for _, each in expand(place, document, problems, warnings)]
     if not converted and not problems:
         problems += [f"{scaler}; apply it as it is with kubectl" for scaler in scalers]
     if not converted and not problems:

@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cli.files.places import Place
@@ -101,7 +102,7 @@ def ask_field(path: str) -> str:
 
 
 def list_lost_fields(framework: Framework, body: Object) -> Iterator[str]:
-    """List the unknown fields in place of which a field was meant without which Tasks are missing.
+    """List the misspelt and misplaced ``taskRoles`` and ``taskNumber``, if Tasks would be missing.
 
     Args:
         framework: decoded.
@@ -115,7 +116,7 @@ def list_lost_fields(framework: Framework, body: Object) -> Iterator[str]:
 
 
 def _is_absent(value: Any, steps: Sequence[str]) -> bool:
-    """Return whether an object lacks a field; of all items of a list, whether one lacks it."""
+    """Return whether an object lacks a field. For a list: whether any of its items lacks it."""
     first, *rest = steps
     if isinstance(value, list):
         items = value if first == "[]" else value[int(first) :][:1]
@@ -134,7 +135,8 @@ def describe_faults(place: Place, faults: FieldErrors, body: Any) -> list[str]:
         body: the object, in which a misspelt field may be the cause.
     """
     return [
-        f"{place.locate(error.path)}: {error}{_ask_sibling(body, error.path)}"
+        f"{place.locate(error.path)}: {replace(error, path=place.name_field(error.path))}"
+        f"{_ask_sibling(body, error.path)}"
         for error in faults.errors
     ]
 

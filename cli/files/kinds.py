@@ -4,7 +4,7 @@ ScaleIns and ScaleOuts stay as they are, if they have no faults.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cli.files.fieldhints import describe_faults
 from cli.files.places import Place
@@ -57,8 +57,10 @@ def expand(
     problems: list[str],
     warnings: list[str],
     keys: list[NeededKey] | None = None,
-) -> Iterator[Document]:
+) -> Iterator[tuple[Place, Document]]:
     """Yield the objects of a converted document; the document itself if it is of another kind.
+
+    Each object comes after its place, which knows the paths of the job.
 
     Args:
         place: its place in the user's files.
@@ -77,14 +79,15 @@ def expand(
         return
     if compiled is None:
         warnings += [f"{place.locate(note.path)}: {note}" for note in notes]
-        yield document
+        yield place, document
         return
     notes = compiled.notes if keys is not None else (*compiled.notes, *compiled.key_notes)
     warnings += [f"{place.locate(note.path)}: {note}" for note in notes]
     if keys is not None and compiled.key_secret:
         keys.append(_build_key(place, compiled))
+    converted = replace(place, templates=compiled.templates)
     for body in (*compiled.supporting, compiled.framework):
-        yield Document(document.line, body)
+        yield converted, Document(document.line, body)
 
 
 def _build_key(place: Place, compiled: Compiled) -> NeededKey:

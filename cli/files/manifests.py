@@ -138,8 +138,8 @@ def load_manifests(
     warnings: list[str] = []
     found: list[Manifest] = []
     keys: list[NeededKey] = []
-    for place, written in read_documents(files, problems):
-        for document in expand(place, written, problems, warnings, keys):
+    for source, written in read_documents(files, problems):
+        for place, document in expand(source, written, problems, warnings, keys):
             try:
                 manifest = _read_manifest(document, place, namespace, default_namespace)
                 if is_local and document is not written and manifest.resource is _DEPLOYMENTS:
@@ -217,9 +217,7 @@ def _read_objects(
     documents = read_documents([file], problems)
     if notes is not None:
         documents = (
-            (place, document)
-            for place, written in documents
-            for document in expand(place, written, problems, notes)
+            each for place, written in documents for each in expand(place, written, problems, notes)
         )
     for place, document in documents:
         body = document.value

@@ -1,7 +1,8 @@
 """The place of an object in the files of a user, as messages name it. Pure."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
@@ -23,22 +24,31 @@ class Place:
     """The document of the object, if its file has several; else messages have no line."""
     items: tuple[int, ...] = ()
     """Its index in a List, and in Lists of this List."""
+    templates: Mapping[str, str] = field(default_factory=dict)
+    """Paths of the Pod templates in the Framework of a converted job, each with that in the job."""
 
     def __str__(self) -> str:
         """Render as ``FILE``, or as ``FILE:LINE`` with the first line of the document."""
         return self._render(None if self.document is None else self.document.line)
 
     def locate(self, path: str) -> str:
-        """Render the place of a field; of several documents also with kind and name.
+        """Render the place of a field; in a file of several documents, also kind and name.
 
         Args:
             path: of the field in the object; if it is absent, the field around it counts.
         """
         if self.document is None:
             return str(self)
-        line = find_line(self.document, [*self._steps, *_STEP.findall(path)])
+        line = find_line(self.document, [*self._steps, *_STEP.findall(self.name_field(path))])
         title = _name_object(self._get_object())
         return f"{self._render(line)}{f': {title}' if title else ''}"
+
+    def name_field(self, path: str) -> str:
+        """Return the path of a field as the user wrote it; the field may be of a converted job."""
+        for template, written in self.templates.items():
+            if f"{path}.".startswith(f"{template}."):
+                return f"{written}{path.removeprefix(template)}"
+        return path
 
     def enter(self, index: int) -> "Place":
         """Return the place of an item of this List."""
@@ -60,7 +70,7 @@ class Place:
 
 
 def find_line(document: Document, steps: list[str]) -> int:
-    """Find the line of a field in the file of its document; of the nearest one around it if absent.
+    """Find the line of a field in its file; if it is absent, that of the nearest field around it.
 
     Args:
         document: as it was read.

@@ -115,7 +115,7 @@ class _Shortage(NamedTuple):
 
 def _report_shortage(path: str, shortage: _Shortage) -> Finding:
     resource, wanted, offered, together = shortage
-    fix = "leave it out to run here"
+    fix = "remove the request to run here without it"
     if resource == GPU_RESOURCE:
         sum_ = " (for all Tasks together)" if together > wanted else ""
         fix = f"offer this machine's GPUs with --gpus {together}{sum_}, or {fix}"

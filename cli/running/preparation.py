@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
+from cli.authoring.findings import Finding
 from cli.authoring.podfields import find_misspelt_fields
 from cli.authoring.rules import find_refused_templates, find_unreachable_ends
 from cli.dryrun import CLIENT
 from cli.exitcodes import CliError, ExitCode
-from cli.files.manifests import Manifests, load_manifests
+from cli.files.manifests import Manifest, Manifests, load_manifests
 from cli.invocation import build_command
 from cli.local import requires_local_cluster
 from cli.running.options import RunOptions
@@ -65,8 +66,12 @@ def _refuse_unstartable_templates(options: RunOptions, manifests: Manifests) -> 
             found = find_local_faults(manifest.body, extended, together)
             faults += [(manifest, fault) for fault in found]
     if faults:
-        lines = [f"{m.place.locate(f.path)}: {f.path}: {f.message}; {f.fix}" for m, f in faults]
-        raise CliError(ExitCode.USAGE, *lines)
+        raise CliError(ExitCode.USAGE, *(_describe(m, fault) for m, fault in faults))
+
+
+def _describe(manifest: Manifest, fault: Finding) -> str:
+    place, path = manifest.place, fault.path
+    return f"{place.locate(path)}: {place.name_field(path)}: {fault.message}; {fault.fix}"
 
 
 def _warn_of_few_gpus(options: RunOptions, manifests: Manifests) -> str | None:
@@ -82,6 +87,6 @@ def list_warnings(options: RunOptions, manifests: Manifests) -> Iterator[str]:
     for manifest in manifests.frameworks:
         body = manifest.body
         for fault in (*find_misspelt_fields(body), *find_unreachable_ends(body)):
-            yield f"{manifest.place.locate(fault.path)}: {fault.path}: {fault.message}; {fault.fix}"
+            yield _describe(manifest, fault)
     if options.is_local and (shortage := _warn_of_few_gpus(options, manifests)):
         yield shortage

@@ -1,7 +1,7 @@
 """The result of a compile step: what an object of another kind becomes. Pure."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -59,6 +59,8 @@ class Compiled:
     """Whether ``key_secret`` is to be created for the job, because its user names none."""
     key_notes: tuple[Note, ...] = ()
     """Tells the user to create ``key_secret``."""
+    templates: Mapping[str, str] = field(default_factory=dict)
+    """Paths of the Pod templates in ``framework``, each with the path in the job."""
     keeps_services: bool = True
     """Whether the Services stay after the end of the job."""
 

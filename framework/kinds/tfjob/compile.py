@@ -89,6 +89,7 @@ def compile_tfjob(
     if faults:
         raise job.spelling.show_errors(faults)
     notes = _note_unknown_fields(job)
+    replicas = [(i, each) for i, each in enumerate(job.spec.replica_specs) if each.replicas]
     notes += (Note(field.path, field.message) for field in refused)
     framework = {
         "apiVersion": constants.API_VERSION,
@@ -100,8 +101,7 @@ def compile_tfjob(
             "completedPodPolicy": "Retain",
             "taskRoles": [
                 _build_role(job, replica, f"spec.replicaSpecs[{index}]", notes)
-                for index, replica in enumerate(job.spec.replica_specs)
-                if replica.replicas
+                for index, replica in replicas
             ],
         },
     }
@@ -117,6 +117,12 @@ def compile_tfjob(
         framework,
         partial(_build_supporting, job, framework, board_id),
         job.spelling.show_notes(notes),
+        templates={
+            f"spec.taskRoles[{role}].task.pod": job.spelling.show_path(
+                f"spec.replicaSpecs[{index}].template"
+            )
+            for role, (index, _) in enumerate(replicas)
+        },
     )
 
 

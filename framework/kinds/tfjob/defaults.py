@@ -188,7 +188,8 @@ def _check_replica(replica: TfReplicaSpec, path: str) -> Iterator[FieldError]:
     kind, replicas, port = replica.replica_type, replica.replicas, replica.port
     if kind not in REPLICA_TYPES:
         yield FieldError(
-            f"{path}.tfReplicaType", f"is {kind!r}: write {_list_types()}, in capital letters"
+            f"{path}.tfReplicaType",
+            f"is {kind!r}: write one of {_list_types()}, in capital letters",
         )
     if kind == MASTER and replicas != 1:
         yield FieldError(f"{path}.replicas", f"is {replicas}, and a job has one {MASTER}: write 1")

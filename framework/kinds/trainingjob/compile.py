@@ -99,6 +99,11 @@ _RETRIES = {
     ReplicaRestartPolicy.ALWAYS: (False, constants.EXTENDED_UNLIMITED),
     ReplicaRestartPolicy.EXIT_CODE: (True, 0),
 }
+# Paths of the Pod templates in the Framework -> in the job.
+_TEMPLATES = {
+    f"spec.taskRoles[{index}].task.pod": f"spec.etReplicaSpecs.{name}.template"
+    for index, name in enumerate((LAUNCHER, WORKER))
+}
 
 
 def compile_trainingjob(
@@ -122,7 +127,23 @@ def compile_trainingjob(
     job = complete(decoded, workers, secret)
     notes = [*_note_unknown_fields(decoded), *_explain(job)]
     launcher, worker = _build_launcher(job, notes), _build_worker(job, notes)
-    framework = {
+    framework = _build_framework(job, launcher, worker)
+    with_agents = [launcher, worker] if _uses_kubexec(job) else [launcher]
+    accounts = sorted({str(pod["spec"]["serviceAccountName"]) for pod in with_agents})
+    return Compiled(
+        framework,
+        partial(_build_supporting, job, framework, accounts),
+        tuple(notes),
+        key_secret="" if _uses_kubexec(job) else job.secret,
+        needs_key=not _uses_kubexec(job) and not job.meta.annotations.get(SECRET_ANNOTATION),
+        key_notes=() if _uses_kubexec(job) else (_explain_key(job),),
+        templates=_TEMPLATES,
+        keeps_services=job.clean_pod_policy is CleanPodPolicy.NONE,
+    )
+
+
+def _build_framework(job: CompleteJob, launcher: Object, worker: Object) -> Object:
+    return {
         "apiVersion": constants.API_VERSION,
         "kind": constants.FRAMEWORK_KIND,
         "metadata": build_metadata(job.meta, job.meta.name, job.meta.labels),
@@ -136,17 +157,6 @@ def compile_trainingjob(
             ],
         },
     }
-    with_agents = [launcher, worker] if _uses_kubexec(job) else [launcher]
-    accounts = sorted({str(pod["spec"]["serviceAccountName"]) for pod in with_agents})
-    return Compiled(
-        framework,
-        partial(_build_supporting, job, framework, accounts),
-        tuple(notes),
-        key_secret="" if _uses_kubexec(job) else job.secret,
-        needs_key=not _uses_kubexec(job) and not job.meta.annotations.get(SECRET_ANNOTATION),
-        key_notes=() if _uses_kubexec(job) else (_explain_key(job),),
-        keeps_services=job.clean_pod_policy is CleanPodPolicy.NONE,
-    )
 
 
 def _build_supporting(job: CompleteJob, framework: Object, accounts: list[str]) -> Iterator[Object]:
@@ -197,10 +207,13 @@ def _explain(job: CompleteJob) -> Iterator[Note]:
 
 
 def _explain_key(job: CompleteJob) -> Note:
+    creation = "`framework run` creates it; before `kubectl apply` of the Framework, create it"
+    if job.meta.annotations.get(SECRET_ANNOTATION):
+        creation = "create it before the job"
     return Note(
         "",
         f"the Pods mount the Secret {job.secret} with the keys {_KEY}, {_PUBLIC_KEY} and "
-        f'{_CONFIG}; create it before (docs/trainingjob.md, "ssh")',
+        f'{_CONFIG}: {creation} (docs/trainingjob.md, "ssh")',
     )
 
 

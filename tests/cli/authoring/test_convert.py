@@ -1,7 +1,8 @@
 """`framework convert`: what it prints, warns of and refuses; `lint` takes the same files."""
 
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,33 @@ def test_hostile_text_is_escaped() -> None:
 def test_document_that_is_no_object_is_named() -> None:
     done = call("convert", "text")
     assert (done.exit_code, "must be an object" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("job", "title", "path"),
+    [
+        (build_trainingjob, "TrainingJob elastic", "spec.etReplicaSpecs.launcher.template"),
+        (build_tfjob, "TfJob job", "spec.replicaSpecs[0].template"),
+    ],
+)
+def test_lint_names_the_field_of_the_job_not_that_of_its_framework(
+    job: Callable[[], Any], title: str, path: str
+) -> None:
+    body = job()
+    *_, template = _walk(body["spec"], path)
+    template["spec"]["containers"][0]["comand"] = ["true"]
+    lines = call("lint", CONFIG, body).stdout.splitlines()
+    (line,) = (line for line in lines if "comand" in line)
+    assert f": {title}: {path}.spec.containers[0].comand: " in line
+    text = yaml.safe_dump_all([CONFIG, body]).splitlines()
+    number = int(line.split(":")[2])
+    assert text[number - 1].strip().lstrip("- ").startswith("comand:")
+
+
+def _walk(spec: Any, path: str) -> Iterator[Any]:
+    for step in re.findall(r"[^.\[\]]+", path)[1:]:
+        spec = spec[int(step) if step.isdecimal() else step]
+        yield spec
 
 
 def test_lint_takes_the_kinds_as_they_are() -> None:

@@ -85,3 +85,23 @@ def test_find_line_of_an_alias_is_that_of_the_field_that_names_it() -> None:
     document = load_documents(text, "f.yaml")[1]
     assert find_line(document, ["e"]) == 6
     assert find_line(document, ["e", "d"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("path", "written"),
+    [
+        ("spec.taskRoles[0].task.pod", "spec.launcher.template"),
+        (
+            "spec.taskRoles[0].task.pod.spec.containers[1]",
+            "spec.launcher.template.spec.containers[1]",
+        ),
+        (
+            "spec.taskRoles[0].task.podGracefulDeletionTimeoutSec",
+            "spec.taskRoles[0].task.podGracefulDeletionTimeoutSec",
+        ),
+        ("metadata.name", "metadata.name"),
+    ],
+)
+def test_name_field_of_a_converted_job_gives_the_path_in_the_job(path: str, written: str) -> None:
+    templates = {"spec.taskRoles[0].task.pod": "spec.launcher.template"}
+    assert Place("f.yaml", templates=templates).name_field(path) == written

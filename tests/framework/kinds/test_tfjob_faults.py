@@ -37,7 +37,7 @@ MISTAKES: dict[str, tuple[Change, str, str]] = {
     "type": (
         edit("spec", "replicaSpecs", 1, tfReplicaType="Worker"),
         "spec.replicaSpecs[1].tfReplicaType",
-        "is 'Worker': write MASTER, PS, WORKER, in capital letters",
+        "is 'Worker': write one of MASTER, PS, WORKER, in capital letters",
     ),
     "negative-replicas": (
         edit("spec", "replicaSpecs", 1, replicas=-1),
