@@ -160,8 +160,10 @@ def test_logs_of_pods_that_run_on_are_not_waited_for(
         (
             ["LeftRunning", "LeftRunning"],
             [
-                "note: gang: the Pods of 2 Tasks are left running; to delete them: "
-                "framework stop gang"
+                (
+                    "note: gang: the Pods of 2 Tasks are left running; to delete them: "
+                    "framework stop gang"
+                )
             ],
         ),
     ],
