@@ -4,7 +4,7 @@ It reads files and sends no request.
 """
 
 import difflib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -156,15 +156,22 @@ def load_manifests(
         raise CliError(ExitCode.USAGE, *problems)
     if is_local:
         found += _build_namespaces(found)
+    secrets = [_build_key(k, namespace or default_namespace, is_local=is_local) for k in keys]
+    missing = _list_missing(secrets, found)
+    return Manifests(_sort_supporting(found), frameworks, tuple(warnings), missing)
+
+
+def _sort_supporting(found: Sequence[Manifest]) -> tuple[Manifest, ...]:
+    """Sort all objects but the Frameworks in the order in which they are applied."""
     order = {resource: index for index, resource in enumerate(SUPPORTING)}
-    supporting = sorted(
-        (m for m in found if m.resource is not resources.FRAMEWORKS),
-        key=lambda m: order[m.resource],
-    )
+    supporting = (m for m in found if m.resource is not resources.FRAMEWORKS)
+    return tuple(sorted(supporting, key=lambda m: order[m.resource]))
+
+
+def _list_missing(keys: Iterable[KeySecret], found: Sequence[Manifest]) -> tuple[KeySecret, ...]:
+    """List the Secrets that no file has."""
     given = {(m.namespace, m.name) for m in found if m.resource is resources.SECRETS}
-    secrets = (_build_key(k, namespace or default_namespace, is_local=is_local) for k in keys)
-    missing = tuple(k for k in secrets if (k.namespace, k.name) not in given)
-    return Manifests(tuple(supporting), frameworks, tuple(warnings), missing)
+    return tuple(key for key in keys if (key.namespace, key.name) not in given)
 
 
 def _build_key(key: NeededKey, default_namespace: str, *, is_local: bool) -> KeySecret:

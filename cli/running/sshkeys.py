@@ -4,9 +4,9 @@
    anything is applied.
 2. Any other one is created if neither the files nor the cluster have it. The Framework owns it, so
    it is deleted with the Framework.
-3. A Secret that exists is never changed, and its values are never read. That of a Framework of the
-   same name before is being deleted: wait until it is gone.
-4. Without the right to create or to read it, the user is told which Secret must exist.
+3. A Secret that exists is never changed, and its values are never read. If it belongs to an earlier
+   Framework of the same name, it is being deleted: wait until it is gone.
+4. Without the right to create or read it, print a warning that names the Secret and the commands.
 
 The key is only in the body of the request that creates the Secret.
 """
@@ -33,7 +33,7 @@ _POLL_SECONDS = 0.2
 async def check_chosen(
     client: KubeClient, keys: Iterable[KeySecret], say: Callable[[str], None]
 ) -> None:
-    """Check that the Secrets exist that the user has named; warn if this may not be read.
+    """Check that the Secrets that the user names exist; warn of those that may not be read.
 
     Raises:
         CliError: with the commands that create those that are missing.
@@ -53,7 +53,7 @@ async def check_chosen(
 
 
 async def find_creatable(client: KubeClient, keys: Iterable[KeySecret]) -> list[KeySecret]:
-    """Find the Secrets that would be created; of those that may not be read, this is not known.
+    """Find the Secrets that would be created, except those that this user may not read.
 
     Raises:
         KubeError: the server could not be asked.
@@ -121,7 +121,7 @@ async def _create(client: KubeClient, key: KeySecret, framework: Object) -> bool
                 await asyncio.sleep(_POLL_SECONDS)
     except TimeoutError as e:
         message = (
-            f"{key.place}: {key.title} of the Framework before is not deleted after "
+            f"{key.place}: {key.title} of an earlier Framework is not deleted after "
             f"{_GONE_SECONDS:.0f} s; check its finalizers"
         )
         raise CliError(ExitCode.USAGE, message) from e
@@ -150,7 +150,7 @@ def _build_secret(key: KeySecret, framework: Object) -> Object:
 
 
 async def _is_of_earlier_framework(client: KubeClient, key: KeySecret, framework: Object) -> bool:
-    """Return whether the Secret that exists goes with an earlier Framework of this name."""
+    """Return whether the Secret that exists belongs to an earlier Framework of this name."""
     try:
         found = await client.get_metadata(SECRETS, key.namespace, key.name)
     except NotFoundError:

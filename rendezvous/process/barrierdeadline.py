@@ -84,7 +84,7 @@ class BarrierDeadline:
             self._target = BarrierKey(0, 0)
             return ""
         if not gathering.may_run:
-            # The time does not count, but the time before does if the same members go on.
+            # A pause does not count. The time before it counts if the same members continue.
             self._began_at += passed
             self._reported_at += passed
             return ""
@@ -105,7 +105,7 @@ class BarrierDeadline:
         return f"not all members have come to the start barrier in {_GIVE_UP_SECONDS:.0f} s"
 
     def _is_same_wait(self, target: BarrierKey, gathering: Gathering) -> bool:
-        """Return whether the agent has waited for them before, and for some that succeeded."""
+        """Return whether this is the same wait, from which members have only succeeded."""
         before = self._target
         return target.epoch == before.epoch and gathering.deadline_since <= before.generation
 

@@ -200,7 +200,7 @@ def _build_wait(draft: Draft, since: int, epoch: int, subject: WaitSubject) -> W
 
 
 def _keep_wait(draft: Draft) -> None:
-    """Let the time at the start barrier count on while the gang only lacks Tasks that succeeded.
+    """Continue the time at the start barrier while the gang lacks only Tasks that have succeeded.
 
     A Task that has succeeded counts for the gang when its Pod is gone.
     """
@@ -243,7 +243,7 @@ def _do_members_run(draft: Draft, barrier: _StartBarrier) -> bool:
         for role in barrier.roles
         for member in role.members
     )
-    # The next roster lists a member that has succeeded no more. The wait goes on meanwhile.
+    # The next roster no longer lists a member that has succeeded. Until then, the wait continues.
     return all(
         task is not None and (_has_succeeded(task) or _runs(draft, task)) for task in members
     )

@@ -323,7 +323,7 @@ def build_decision(snapshot: Snapshot, status: Object, plan: Plan) -> Decision:
 def _list_events(
     job: Object, status: Object, conditions: Sequence[AddedCondition]
 ) -> Iterator[EmitEvent]:
-    """List an Event for each condition that is new, or has another text; and for each edit.
+    """List an Event for each condition that is new or has another text, and for each edit.
 
     Workers that fail after the first ones change only the text of their condition, and have no
     further Event: there may be thousands.
@@ -334,8 +334,8 @@ def _list_events(
     new = {condition["type"]: condition for condition in status["conditions"]}
     for added in conditions:
         before = old.get(added.type)
-        is_told = before is not None if added.type == WORKERS_FAILED else before == new[added.type]
-        if not is_told or added.type == EDITED:
+        is_old = before is not None if added.type == WORKERS_FAILED else before == new[added.type]
+        if not is_old or added.type == EDITED:
             text = f"{added.reason}: {added.message}"
             yield EmitEvent(EventType.WARNING, added.type, text)
 

@@ -87,8 +87,8 @@ def decide_trainingjob(snapshot: Snapshot) -> Decision:
     if values:
         status[fixed.STATUS_FIELD] = dict(values)
     failures = list_failures(name, framework)
-    told = replace(plan, added_conditions=(*plan.added_conditions, *failures))
-    return build_decision(snapshot, status, told)
+    completed = replace(plan, added_conditions=(*plan.added_conditions, *failures))
+    return build_decision(snapshot, status, completed)
 
 
 def _plan(

@@ -179,7 +179,7 @@ def _await_release(gang: Roster, visit: Visit, deadline: Optional[float]) -> Opt
 
 
 def _must_come_again(gang: Roster, visit: Visit, mark: str) -> bool:
-    """Return whether this arrival counts no more."""
+    """Return whether this arrival no longer counts."""
     now = roster()
     if now.ranked[:1] != gang.ranked[:1] or now.is_member != gang.is_member:
         return True

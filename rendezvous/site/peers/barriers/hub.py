@@ -161,7 +161,7 @@ class Hub(threading.Thread):
         self._silent_count = 0
         self._by_address: Counter[str] = Counter()
         self._arrived: Dict[str, Dict[_Connection, None]] = {}
-        # Tokens of released processes, which may have missed the answer, with the marks of then.
+        # Tokens of released processes, which may have missed the answer, with the released mark.
         self._released: Dict[str, Optional[str]] = {}
         # By address, when a connection was refused first; inf: it is logged.
         self._strangers: Dict[str, float] = {}

@@ -13,7 +13,7 @@
    each, and hangs up. It keeps the tokens of the released processes. An arrival with a mark counts
    only if the hub knows the same members. The mark follows ``go``.
 5. A process whose connection ends before that connects and arrives again, with the same token. If
-   the hub has released that token meanwhile, it sends ``go`` at once, with the mark of then.
+   the hub has released that token meanwhile, it sends ``go`` at once, with that mark.
 
 Agents send reports on connections of their own: after step 2, lines ``{"attempt", "role", "index",
 "pod", "report"}``, each of which the hub answers by a line. Report and answer are those of
