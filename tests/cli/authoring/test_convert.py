@@ -115,13 +115,13 @@ def test_lint_names_the_field_of_the_job_not_that_of_its_framework(
 ) -> None:
     body = job()
     *_, template = _walk(body["spec"], path)
-    template["spec"]["containers"][0]["comand"] = ["true"]
+    template["spec"]["containers"][0]["commands"] = ["true"]
     lines = call("lint", CONFIG, body).stdout.splitlines()
-    (line,) = (line for line in lines if "comand" in line)
-    assert f": {title}: {path}.spec.containers[0].comand: " in line
+    (line,) = (line for line in lines if "commands" in line)
+    assert f": {title}: {path}.spec.containers[0].commands: " in line
     text = yaml.safe_dump_all([CONFIG, body]).splitlines()
     number = int(line.split(":")[2])
-    assert text[number - 1].strip().lstrip("- ").startswith("comand:")
+    assert text[number - 1].strip().lstrip("- ").startswith("commands:")
 
 
 def _walk(spec: Any, path: str) -> Iterator[Any]:
