@@ -37,8 +37,10 @@ class CompletedPodPolicy(StrEnum):
     RETAIN_RUNNING = "RetainRunning"
     """As Retain, and Pods that live when the last attempt ends are left running."""
 
-
-_RETAINING = frozenset({CompletedPodPolicy.RETAIN, CompletedPodPolicy.RETAIN_RUNNING})
+    @property
+    def keeps_after_end(self) -> bool:
+        """Whether Pods that have ended stay after the last attempt."""
+        return self in {CompletedPodPolicy.RETAIN, CompletedPodPolicy.RETAIN_RUNNING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,7 @@ class FrameworkSpec:
     def __post_init__(self) -> None:
         """Compute ``retains_pods``."""
         policies = {self.get_pod_policy(role) for role in self.task_roles}
-        retains = not _RETAINING.isdisjoint(policies or {self.completed_pod_policy})
+        retains = any(each.keeps_after_end for each in policies or {self.completed_pod_policy})
         object.__setattr__(self, "retains_pods", retains)
 
     def get_pod_policy(self, role: TaskRoleSpec | None) -> CompletedPodPolicy:

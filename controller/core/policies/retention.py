@@ -49,7 +49,6 @@ from framework.api.types import (
 _ENDS_OF_ALL_PODS = frozenset(
     {STOP_FRAMEWORK_REQUESTED, FRAMEWORK_DEADLINE_EXCEEDED, CONFIGMAP_EXTERNAL_DELETED}
 )
-_KEEPING_ENDED = frozenset({CompletedPodPolicy.RETAIN, CompletedPodPolicy.RETAIN_RUNNING})
 
 
 def should_retain(
@@ -186,7 +185,7 @@ def is_released(draft: Draft, task: TaskStatus) -> bool:
 
 def _stays(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -> bool:
     if pod.is_ended:
-        return draft.spec.get_pod_policy(role.spec) in _KEEPING_ENDED
+        return draft.spec.get_pod_policy(role.spec).keeps_after_end
     return stays_running(draft, role, task, pod)
 
 
