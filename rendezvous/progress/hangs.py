@@ -65,6 +65,19 @@ _ASK_BYTES = 6
 _GRACE_REPORTS = 2
 # How long the last report, and the wait for the last reports of others, may delay the end of a Pod.
 _FINISH_SECONDS, _LEVEL_SECONDS, _LEVEL_LOOK_SECONDS = 2.0, 1.0, 0.1
+# Warnings about ranks that are not compared: of one, of several.
+_WITHOUT_STEPS = (
+    "{} reports no step, though others do: their hangs are not named",
+    "{} report no step, though others do: their hangs are not named",
+)
+_WITHOUT_PROCESSES = (
+    "no hang is found, because {} has no process with steps now",
+    "no hang is found, because {} have no process with steps now",
+)
+_OUTDATED = (
+    "no report from {}, though others go on: its step does not count",
+    "no report from {}, though others go on: their steps do not count",
+)
 
 
 class Member(NamedTuple):
@@ -256,9 +269,7 @@ class HangWatcher:
             self._compared_at = now
             with self._watching:
                 self._report_stragglers()
-                self._report_without_steps(now)
-                self._report_without_processes(now)
-                self._report_outdated(now)
+                self._report_incomparable(now)
         pause = _LEVEL_LOOK_SECONDS if self._is_finishing else _MEASURE_SECONDS
         if now - self._measured_at >= pause:
             self._measure(now)
@@ -293,29 +304,17 @@ class HangWatcher:
         for name in new:
             self._reporter.say_once(f"progress: {name} is slower than the others", "warning")
 
-    def _report_without_steps(self, now: float) -> None:
-        names = self._watch.list_without_steps(now)
-        if names:
-            listed = join_names(names[:MAX_NAMED], len(names))
-            verb = "reports" if len(names) == 1 else "report"
-            text = f"progress: {listed} {verb} no step, though others do: their hangs are not named"
-            self._reporter.say_once(text, "warning")
-
-    def _report_outdated(self, now: float) -> None:
-        names = self._watch.list_outdated(now)
-        if names:
-            listed = join_names(names[:MAX_NAMED], len(names))
-            steps = "its step does" if len(names) == 1 else "their steps do"
-            text = f"progress: no report from {listed}, though others go on: {steps} not count"
-            self._reporter.say_once(text, "warning")
-
-    def _report_without_processes(self, now: float) -> None:
-        names = self._watch.list_without_processes(now)
-        if names:
-            listed = join_names(names[:MAX_NAMED], len(names))
-            verb = "has" if len(names) == 1 else "have"
-            text = f"progress: no hang is found, because {listed} {verb} no process with steps now"
-            self._reporter.say_once(text, "warning")
+    def _report_incomparable(self, now: float) -> None:
+        watch = self._watch
+        for names, texts in (
+            (watch.list_without_steps(now), _WITHOUT_STEPS),
+            (watch.list_without_processes(now), _WITHOUT_PROCESSES),
+            (watch.list_outdated(now), _OUTDATED),
+        ):
+            if names:
+                listed = join_names(names[:MAX_NAMED], len(names))
+                text = texts[len(names) > 1].format(listed)
+                self._reporter.say_once(f"progress: {text}", "warning")
 
 
 def render_verdict(verdict: Verdict) -> str:
