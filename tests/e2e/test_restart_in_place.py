@@ -11,7 +11,12 @@ import pytest
 
 from framework.api.completion import EPOCH_START_TIMEOUT
 from framework.kube.resources import FRAMEWORKS, Object
-from tests.e2e.steps import find_agent, restart_in_place, wait_until_succeeded
+from tests.e2e.steps import (
+    find_agent,
+    restart_in_place,
+    wait_until_ended,
+    wait_until_succeeded,
+)
 from tests.support.measuring.pace import measure_slowness
 from tests.support.servers.gang import (
     Change,
@@ -127,6 +132,7 @@ while [ ! -e /gate/end-$FC_TASK_INDEX ]; do
   [ ! -e /gate/kill-$FC_TASK_INDEX-$FB_EPOCH ] || kill -9 $$$$
   sleep 0.05
 done
+echo "epoch $FB_EPOCH ends"
 """
 
 
@@ -145,9 +151,14 @@ async def test_ranks_start_with_one_size_when_members_succeed_and_fail_together(
             pod, text = f"gang-worker-{index}", f"epoch {epoch} runs of {size}"
             await world.wait_for_log(pod, text, container="main")
         if size != sizes[-1]:
-            # The last rank succeeds, and another one fails, in either order.
-            for name in (f"end-{size - 1}", f"kill-{epoch}-{epoch}")[:: 1 if epoch % 2 else -1]:
-                (gate / name).touch()
+            # The last rank succeeds, and another one fails: before or after the Pod has ended. The
+            # process has ended before: SIGTERM would restart it with the others.
+            last = f"gang-worker-{size - 1}"
+            (gate / f"end-{size - 1}").touch()
+            await world.wait_for_log(last, f"epoch {epoch} ends", container="main")
+            if epoch % 2:
+                await wait_until_ended(world, last)
+            (gate / f"kill-{epoch}-{epoch}").touch()
     for index in range(sizes[-1]):
         (gate / f"end-{index}").touch()
     await wait_until_succeeded(world)
