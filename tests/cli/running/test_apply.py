@@ -10,7 +10,6 @@ from cli.files.places import Place
 from cli.running.apply import apply_all
 from cli.running.dryrun import show_answers
 from framework.api import constants
-from framework.clock import SystemClock, SystemRandom, SystemUids
 from framework.kube.client import KubeClient
 from framework.kube.errors import InvalidError, build_api_error
 from framework.kube.resources import (
@@ -21,8 +20,8 @@ from framework.kube.resources import (
     Object,
     Resource,
 )
-from localcluster.cluster import ClusterOptions, LocalCluster
 from tests.support.servers.gang import MADE_BY_TESTS
+from tests.support.servers.localapi import open_local_api
 
 pytestmark = pytest.mark.local
 
@@ -30,11 +29,8 @@ pytestmark = pytest.mark.local
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[KubeClient]:
     """A client of an API server without kubelet and controller."""
-    options = ClusterOptions(directory=tmp_path, with_kubelet=False, with_controller=False)
-    clock = SystemClock()
-    cluster = LocalCluster(options, clock=clock, uids=SystemUids(), random=SystemRandom())
-    async with cluster, KubeClient(cluster.kube_config, user_agent="t", clock=clock) as opened:
-        yield opened
+    async with open_local_api(tmp_path) as api:
+        yield api.client
 
 
 def build(resource: Resource, name: str, members: Object, **metadata: object) -> Manifest:

@@ -15,12 +15,11 @@ from cli.exitcodes import CliError, ExitCode
 from cli.files.manifests import Manifests, load_manifests
 from cli.running.apply import apply_all
 from cli.running.dryrun import show_answers, show_files
-from framework.clock import SystemClock, SystemRandom, SystemUids
 from framework.kube.client import KubeClient
 from framework.kube.errors import build_api_error
 from framework.kube.resources import FRAMEWORKS, SECRETS, Object
-from localcluster.cluster import ClusterOptions, LocalCluster
 from tests.framework.kinds.jobs import build_trainingjob
+from tests.support.servers.localapi import open_local_api
 
 pytestmark = pytest.mark.local
 
@@ -31,11 +30,8 @@ CREATE = "--from-file=id_rsa --from-file=id_rsa.pub --from-file=config"
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[KubeClient]:
     """A client of an API server without kubelet and controller."""
-    options = ClusterOptions(directory=tmp_path, with_kubelet=False, with_controller=False)
-    clock = SystemClock()
-    cluster = LocalCluster(options, clock=clock, uids=SystemUids(), random=SystemRandom())
-    async with cluster, KubeClient(cluster.kube_config, user_agent="t", clock=clock) as opened:
-        yield opened
+    async with open_local_api(tmp_path) as api:
+        yield api.client
 
 
 def load(tmp_path: Path, *more: Object, name: str | None = None, is_local: bool) -> Manifests:

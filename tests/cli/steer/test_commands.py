@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from framework.clock import SystemClock, SystemRandom, SystemUids
+from framework.clock import SystemClock
 from framework.kinds.trainingjob import types as trainingjob
 from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS
-from localcluster.cluster import ClusterOptions, LocalCluster
+from localcluster.cluster import LocalCluster
 from tests.support.builders import build_role_wire, build_submission
 from tests.support.servers.commandline import Answer, call_framework, call_in_thread
+from tests.support.servers.localapi import open_local_api
 
 pytestmark = pytest.mark.local
 
@@ -23,10 +24,7 @@ NO_WAIT = "--no-wait"
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[LocalCluster]:
     """An API server with the Frameworks a and b."""
-    options = ClusterOptions(directory=tmp_path, with_kubelet=False, with_controller=False)
-    clock = SystemClock()
-    opened = LocalCluster(options, clock=clock, uids=SystemUids(), random=SystemRandom())
-    async with opened, KubeClient(opened.kube_config, user_agent="t", clock=clock) as client:
+    async with open_local_api(tmp_path) as (opened, client):
         for name in ("a", "b"):
             body = build_submission(name, build_role_wire("worker", 2), executionType="Create")
             body["metadata"]["labels"] = {"lab": name}
