@@ -31,6 +31,12 @@ class Gang(World):
         self.now += timedelta(seconds=seconds)
         self.settle()
 
+    def succeed(self, index: int) -> None:
+        self.end_pod(name(index), 0)
+        self.pause(1)
+        self.remove_pod(name(index))
+        self.pause(1)
+
     def report(self, index: int, epoch: int, code: int = 137) -> None:
         self.annotate(index, PROCESS_ENDED_ANNOTATION, encode_end(ProcessEnd(epoch, code)))
 

@@ -242,13 +242,6 @@ def test_success_together_with_the_start_restarts_no_quorum() -> None:
     assert barrier.started_epoch == epoch
 
 
-def succeed(gang: Gang, index: int) -> None:
-    gang.end_pod(name(index), 0)
-    gang.pause(1)
-    gang.remove_pod(name(index))
-    gang.pause(1)
-
-
 def test_success_at_a_start_barrier_postpones_no_deadline() -> None:
     """The start may have been reported, and the report lost: each success begins a new since."""
     gang = Gang()
@@ -257,7 +250,7 @@ def test_success_at_a_start_barrier_postpones_no_deadline() -> None:
     begin = gang.stored_begin
     gang.pause(CONTROLLER_SECONDS - 20)
     before = gang.shown.since
-    succeed(gang, 2)
+    gang.succeed(2)
     assert (gang.shown.since, gang.shown.waits_since) == (before + 2, before)
     assert gang.stored_begin == begin
     gang.pause(10)
@@ -273,7 +266,7 @@ def test_success_in_a_gang_that_is_not_full_postpones_no_deadline() -> None:
     gang.report(1, 0)
     gang.pause(1)
     gang.pause(CONTROLLER_SECONDS - 20)
-    succeed(gang, 1)
+    gang.succeed(1)
     assert gang.shown.waits_since == 1
     gang.pause(10)
     assert get_code(get_task(gang.status, 0)) is None
@@ -287,7 +280,7 @@ def test_members_that_come_after_a_success_have_all_the_time() -> None:
     gang.report(1, 0)
     gang.pause(1)
     gang.pause(CONTROLLER_SECONDS - 50)
-    succeed(gang, 2)
+    gang.succeed(2)
     assert gang.shown.waits_since == 1
     gang.remove_pod(name(1))
     gang.pause(5)

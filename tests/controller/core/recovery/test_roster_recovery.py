@@ -13,25 +13,18 @@ def list_members(gang: Gang) -> list[int]:
     return [member.index for role in roster.roles for member in role.members]
 
 
-def succeed(gang: Gang, index: int) -> None:
-    gang.end_pod(name(index), 0)
-    gang.pause(1)
-    gang.remove_pod(name(index))
-    gang.pause(1)
-
-
 def test_success_before_the_start_of_the_epoch_is_reported_changes_since() -> None:
     """Agents may have either size: all start again with the same one."""
     gang = Gang()
     gang.report(1, 0)
     gang.pause(1)
     assert (gang.shown.since, gang.shown.epoch) == (1, 1)
-    succeed(gang, 2)
+    gang.succeed(2)
     assert list_members(gang) == [0, 1]
     assert (gang.shown.since, gang.shown.epoch) == (3, 1)
     gang.start(0, 1)
     gang.pause(1)
-    succeed(gang, 1)
+    gang.succeed(1)
     assert (list_members(gang), gang.shown.since) == ([0], 3), "it has started"
 
 
@@ -40,7 +33,7 @@ def test_success_together_with_a_failure_changes_since() -> None:
     gang.start(0, 0)
     gang.pause(1)
     gang.report(1, 0)
-    succeed(gang, 2)
+    gang.succeed(2)
     assert (list_members(gang), gang.shown.since, gang.shown.epoch) == ([0, 1], 2, 1)
 
 
@@ -49,14 +42,14 @@ def test_success_and_start_that_are_seen_together_keep_since() -> None:
     gang.report(1, 0)
     gang.pause(1)
     gang.start(0, 1)
-    succeed(gang, 2)
+    gang.succeed(2)
     assert (list_members(gang), gang.shown.since) == ([0, 1], 1)
 
 
 def test_success_keeps_since_while_no_agent_has_reported() -> None:
     """The agents may have no right to report, and the gang may be running."""
     gang = Gang()
-    succeed(gang, 2)
+    gang.succeed(2)
     assert (list_members(gang), gang.shown.since) == ([0, 1], 1)
 
 
@@ -72,6 +65,6 @@ def test_success_at_the_start_barrier_of_new_members_changes_since() -> None:
     gang.pause(1)
     before = gang.shown.since
     assert list_members(gang) == [0, 1, 2]
-    succeed(gang, 2)
+    gang.succeed(2)
     assert list_members(gang) == [0, 1]
     assert gang.shown.since > before
