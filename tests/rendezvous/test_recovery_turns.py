@@ -4,7 +4,6 @@
 """
 
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,129 +12,27 @@ import pytest
 
 from framework.agent.exitcodes import ExitCode
 from framework.agent.report import LineReporter
-from framework.api.roster import FailedMember, Leaving, RosterRecovery, fingerprint_uid
+from framework.api.roster import Leaving, RosterRecovery, fingerprint_uid
 from rendezvous.core.recovery import BarrierKey
 from rendezvous.notify import acknowledge
 from rendezvous.notify.acknowledge import Acknowledger
 from rendezvous.notify.reportsender import ReportSender
 from rendezvous.process import recovery as module
-from rendezvous.process.recovery import Recovery, Site
 from rendezvous.process.sharedmemory import SharedMemory
-from rendezvous.process.startbarrier import UNKNOWN_MEMBERS
-from rendezvous.site.peers.barriers.protocol import mark_members
 from tests.rendezvous.gangs import build_role, build_roster, get_uid
+from tests.rendezvous.recoverypods import (
+    ANSWER_SECONDS,
+    GIVE_UP_SECONDS,
+    GRACE_SECONDS,
+    LATE,
+    LONGEST_SPREAD_SECONDS,
+    RESTART_SECONDS,
+    SERVER_SECONDS,
+    START_SECONDS,
+    Barrier,
+    Pod,
+)
 from tests.support.fakes.agentclock import VirtualClock
-
-GRACE_SECONDS = 5.0
-# The agent's own part of the deadline of the start barrier: of a new generation, after a restart.
-START_SECONDS, RESTART_SECONDS = 300.0, 30.0
-# How long an agent waits before it names the Pod that serves, and before it ends.
-SERVER_SECONDS, GIVE_UP_SECONDS = 600.0, 1200.0
-ANSWER_SECONDS = 60.0
-LONGEST_SPREAD_SECONDS = 2.0
-LATE = "89abcdef"
-
-
-class Barrier:
-    """A start barrier: the test says who is missing, and releases it."""
-
-    def __init__(self, on_released: Any, *_: object) -> None:
-        self.release = on_released
-        self.target: BarrierKey | None = None
-        self.missing: tuple[str, ...] = ()
-        self.server: tuple[int, str] | None = None
-
-    def gather(self, target: BarrierKey) -> None:
-        self.target = target
-
-    def list_missing(self, _: BarrierKey) -> tuple[str, ...]:
-        return self.missing
-
-    def find_server(self) -> tuple[int, str] | None:
-        return self.server
-
-
-class Pod:
-    """Records orders and reports of the recovery: it replaces the wrapper and the acknowledger."""
-
-    def __init__(self, jitter: float = 1.0) -> None:
-        self.clock = VirtualClock(jitter=jitter)
-        self.started: list[str] = []
-        self.ended_reports: list[str] = []
-        self.start_reports: list[str] = []
-        self.code: int | None = None
-        self.ends = 0
-        self.finishes = 0
-        self.env: dict[str, str] = {}
-        self.sizes: list[str] = []
-        site = Site(get_uid("worker", 0), GRACE_SECONDS, lambda: self.env)
-        self.recovery = Recovery(site, self, self, LineReporter("test", is_json=False), self.clock)  # type: ignore[arg-type]  # both
-
-    @property
-    def barrier(self) -> Barrier:
-        return self.recovery._barrier  # type: ignore[return-value]  # see the fixture
-
-    def start(self, env: Mapping[str, str]) -> None:
-        self.started.append(env["FB_EPOCH"])
-        self.sizes.append(env.get("FB_SIZE", ""))
-
-    def end(self) -> None:
-        self.ends += 1
-        self.end_process(143)
-
-    def end_process(self, code: int) -> None:
-        self.recovery.follow_end(code)
-        self.recovery.follow_gone()
-
-    def give_up(self, exit_code: int) -> None:
-        self.code = exit_code
-
-    def report_end(self, report: str) -> None:
-        self.ended_reports.append(report)
-
-    def report_start(self, report: str) -> None:
-        self.start_reports.append(report)
-
-    def finish(self) -> None:
-        self.finishes += 1
-
-    def publish(
-        self,
-        epoch: int,
-        *,
-        running: bool = True,
-        members: int = 3,
-        wanted: int | None = None,
-        refused: tuple[str, ...] = (),
-    ) -> None:
-        wanted = members if wanted is None else wanted
-        role = build_role("worker", members)._replace(running=running, wanted=wanted)
-        recovery = RosterRecovery(epoch, 1, ("worker",), refused)
-        self.recovery.observe(build_roster(role)._replace(recovery=recovery), True)  # noqa: FBT003
-
-    def publish_incomplete(self, since: int, failed_role: str, *lost: int) -> None:
-        """Publish that a Pod failed; ``lost`` are the workers that are no members."""
-        role = build_role("worker", 3)
-        members = tuple(member for member in role.members if member.index not in lost)
-        failed = FailedMember(failed_role, 2, LATE, 0, since, 1)
-        roster = build_roster(role._replace(members=members), generation=since)
-        recovery = RosterRecovery(0, since, ("worker",))
-        self.recovery.observe(
-            roster._replace(complete=False, failed=(failed,), recovery=recovery),
-            False,  # noqa: FBT003
-        )
-
-    def turn(self, seconds: float = 0.0) -> None:
-        self.clock.now += seconds
-        for _ in range(4):
-            self.recovery.turn()
-
-    def start_epoch(self, epoch: int, members: int = 3) -> None:
-        self.publish(epoch, members=members)
-        self.turn()
-        self.barrier.release(BarrierKey(1, epoch), is_serving=True)
-        self.turn()
-        assert self.started[-1] == str(epoch)
 
 
 @pytest.fixture
@@ -505,116 +402,3 @@ def test_slow_report_of_a_start_does_not_delay_the_end_of_the_process(pod: Pod) 
     pod.turn()
     assert pod.ends == 1
     answers.set()
-
-
-def publish_success(pod: Pod, since: int, members: int, *, is_ready: bool = True) -> None:
-    """Publish that members have succeeded, which begins a new generation."""
-    recovery = RosterRecovery(1, since, ("worker",), waits_since=1)
-    role = build_role("worker", members)
-    roster = build_roster(role, generation=since)._replace(recovery=recovery)
-    pod.recovery.observe(roster, is_ready)
-
-
-def test_success_of_another_member_postpones_no_deadline_of_an_agent_that_waits(pod: Pod) -> None:
-    pod.start_epoch(0)
-    pod.publish(1)
-    pod.barrier.missing = (LATE,)
-    pod.turn()
-    pod.turn(GRACE_SECONDS + RESTART_SECONDS - 2.0)
-    publish_success(pod, 3, 2, is_ready=False)
-    pod.turn(100.0)
-    publish_success(pod, 3, 2)
-    pod.turn(1.9)
-    assert pod.barrier.target == BarrierKey(3, 1)
-    assert pod.start_reports == ["1 0"]
-    pod.turn(0.2)
-    assert pod.start_reports == ["1 0", f"3 1 {LATE}"]
-
-
-def test_agent_that_a_success_restarts_counts_anew(pod: Pod) -> None:
-    """The start barrier had released it: its peers may still end their processes."""
-    pod.start_epoch(0)
-    pod.publish(1)
-    pod.turn(GRACE_SECONDS + RESTART_SECONDS - 1.0)
-    pod.barrier.release(BarrierKey(1, 1), is_serving=True)
-    pod.turn()
-    publish_success(pod, 3, 2)
-    pod.barrier.missing = (LATE,)
-    pod.turn(2.0)
-    assert pod.barrier.target == BarrierKey(3, 1)
-    assert pod.start_reports == ["1 0", "1 1"]
-
-
-def test_process_starts_with_the_members_of_the_release_though_others_are_shown_meanwhile(
-    pod: Pod,
-) -> None:
-    """Worker 2 has succeeded: it was released with the others, before this Pod showed its end."""
-    for count in (3, 2):
-        pod.env = {"FB_SIZE": str(count)}
-        pod.publish(0, members=count)
-    mark = mark_members(("worker", i, fingerprint_uid(get_uid("worker", i))) for i in range(3))
-    pod.turn()
-    pod.barrier.release(BarrierKey(1, 0), is_serving=False, mark=mark)
-    pod.turn()
-    assert (pod.started, pod.sizes) == (["0"], ["3"])
-
-
-def test_pod_ends_if_the_start_barrier_has_released_members_that_it_never_showed(
-    pod: Pod, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pod.publish(0)
-    pod.turn()
-    pod.barrier.release(BarrierKey(1, 0), is_serving=False, mark="89abcdef")
-    pod.turn()
-    assert (pod.started, pod.code) == ([], ExitCode.TRANSIENT_CONFLICT)
-    assert UNKNOWN_MEMBERS in "".join(capsys.readouterr())
-
-
-def publish_tolerated(
-    pod: Pod, since: int, members: int, *, complete: bool, failed_since: int = 3
-) -> None:
-    """Publish a gang that goes on without worker 2, whose failure its role tolerates."""
-    recovery = RosterRecovery(0, since, ("worker",))
-    failed = FailedMember("worker", 2, LATE, 0, failed_since, 1)
-    roster = build_roster(build_role("worker", members), generation=since)
-    roster = roster._replace(complete=complete, failed=(failed,), recovery=recovery)
-    pod.recovery.observe(roster, complete)
-    pod.turn()
-
-
-def test_failure_before_the_start_does_not_end_the_process_when_another_peer_leaves(
-    pod: Pod,
-) -> None:
-    """A failure that its role tolerates is listed until the end of the attempt."""
-    pod.start_epoch(0)
-    publish_tolerated(pod, 3, 2, complete=True)
-    assert pod.ends == 1
-    pod.barrier.release(BarrierKey(3, 0), is_serving=False)
-    pod.turn()
-    assert pod.started == ["0", "0"]
-    publish_tolerated(pod, 5, 1, complete=False)
-    assert pod.ends == 1, "the gang is not complete, and no Pod has failed since the start"
-
-
-def test_failure_of_a_task_that_was_no_member_at_the_start_does_not_end_the_process(
-    pod: Pod,
-) -> None:
-    """The next Pod of worker 2 fails, too, before a roster lists it: it is listed anew."""
-    pod.start_epoch(0)
-    publish_tolerated(pod, 3, 2, complete=True)
-    pod.barrier.release(BarrierKey(3, 0), is_serving=False)
-    pod.turn()
-    publish_tolerated(pod, 3, 2, complete=True, failed_since=4)
-    publish_tolerated(pod, 5, 1, complete=False, failed_since=4)
-    assert pod.ends == 1, "the gang is not complete, and no Pod has failed since the start"
-
-
-def test_failure_of_a_member_ends_the_process_though_its_next_pod_has_failed_meanwhile(
-    pod: Pod,
-) -> None:
-    pod.publish(0, members=3)
-    pod.turn()
-    pod.barrier.release(BarrierKey(1, 0), is_serving=False)
-    pod.turn()
-    publish_tolerated(pod, 3, 2, complete=False, failed_since=4)
-    assert pod.ends == 1

@@ -10,26 +10,26 @@ from datetime import timedelta
 from typing import Any
 
 from framework.api import codec, constants, naming
-from framework.api.completion import (
-    CONFIGMAP_EXTERNAL_DELETED,
-    FRAMEWORK_DEADLINE_EXCEEDED,
-    POD_LEFT_RUNNING,
-    STOP_FRAMEWORK_REQUESTED,
-)
 from framework.api.pods import ConfigMapView, PodView, parse_configmap, parse_pod
 from framework.api.states import FRAMEWORK_COMPLETING, TASK_ENDED, FrameworkState, TaskState
 from framework.api.types import (
-    CompletedPodPolicy,
-    ExecutionType,
     Framework,
     FrameworkStatus,
-    TaskStatus,
 )
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SECRETS, Object
 from localcluster.apiserver.engine.history import WatchEvent
 from localcluster.apiserver.storage import Storage
 from tests.support.builders.forger import is_forged
 from tests.support.fakes.storageclient import LoopClock, Request, find_type
+from tests.support.simulator.auditfacts import (
+    find_task,
+    find_task_names,
+    is_stopped,
+    keeps_pods,
+    leaves_running,
+    list_excluded,
+    list_owners,
+)
 from tests.support.simulator.epochs import Epochs
 from tests.support.simulator.invariants import check_step
 from tests.support.simulator.ledger import Ledger
@@ -38,11 +38,6 @@ from tests.support.simulator.trainings import Trainings
 
 _TASK_ENDING = (TaskState.ATTEMPT_DELETION_PENDING, TaskState.ATTEMPT_DELETION_REQUESTED)
 _ENDING = (FrameworkState.ATTEMPT_DELETION_PENDING, FrameworkState.ATTEMPT_DELETION_REQUESTED)
-_ENDS_OF_ALL_PODS = (
-    STOP_FRAMEWORK_REQUESTED,
-    FRAMEWORK_DEADLINE_EXCEEDED,
-    CONFIGMAP_EXTERNAL_DELETED,
-)
 _ENDED = (FrameworkState.ATTEMPT_COMPLETED, FrameworkState.COMPLETED)
 _ALLOWED = {
     ("replace", "frameworks", "status"),
@@ -174,7 +169,7 @@ class Auditor:
         if framework is None or framework.status is None:
             self.fail(f"I2: {request} for no persisted Framework")
             return
-        task = _find_task(framework, pod.name)
+        task = find_task(framework, pod.name)
         attempt = framework.status.attempt_status
         expected = None if task is None else f"{task.instance_uid}/{task.attempt_status.id}"
         if task is None or task.state is not TaskState.ATTEMPT_CREATION_PENDING:
@@ -185,7 +180,7 @@ class Auditor:
             self.fail(f"I2: {request} for another ConfigMap than the persisted one")
         if framework.status.state in FRAMEWORK_COMPLETING:
             self.fail(f"P4: {request} while the attempt is {framework.status.state}")
-        if task is not None and _list_excluded(request.body) != task.attempt_status.avoided_nodes:
+        if task is not None and list_excluded(request.body) != task.attempt_status.avoided_nodes:
             self.fail(f"I22: {request} excludes other nodes than the persisted attempt avoids")
         self._check_gang_key(request, pod)
 
@@ -199,11 +194,11 @@ class Auditor:
         for volume in request.body["spec"].get("volumes") or ():
             if "secret" in volume:
                 found = self._find_secret(volume["secret"]["secretName"])
-                if found is None or configmap.uid not in _list_owners(found):
+                if found is None or configmap.uid not in list_owners(found):
                     self.fail(f"I16: {request}, but its gang key is not there")
 
     def _check_create_gang_key(self, request: Request) -> None:
-        (uid,) = _list_owners(request.body)
+        (uid,) = list_owners(request.body)
         name = naming.parse_configmap_name(request.body["metadata"]["ownerReferences"][0]["name"])
         stored = {
             framework.status.attempt_status.configmap_uid
@@ -221,7 +216,7 @@ class Auditor:
         the ConfigMap, it does not know its own Secret (docs/rendezvous.md, "Gang key").
         """
         found = self._find_secret(name)
-        is_orphan = found is not None and not _list_owners(found)
+        is_orphan = found is not None and not list_owners(found)
         if is_orphan and (self.is_any_ended or uid in self.keyed):
             self.unsure.add(uid)
         self.keyed.add(uid)
@@ -233,7 +228,7 @@ class Auditor:
     def list_gang_keys(self) -> list[str]:
         """List the UIDs of the ConfigMaps that own the existing Secrets."""
         found = self.storage.list(find_type(self.storage, SECRETS), "default").items
-        return [uid for body in found for uid in _list_owners(body)]
+        return [uid for body in found for uid in list_owners(body)]
 
     def _check_create_configmap(self, request: Request) -> None:
         configmap = parse_configmap(request.body)
@@ -297,7 +292,7 @@ class Auditor:
                 if task.state not in _TASK_ENDING and not forced and not done and not is_kept:
                     self.fail(f"I2: {request} while its Task is {task.state}")
                 return
-        task_now = _find_task(framework, pod.name)
+        task_now = find_task(framework, pod.name)
         if task_now is None or framework.status.state in FRAMEWORK_COMPLETING:
             return
         is_waited_for = (
@@ -386,10 +381,10 @@ class Auditor:
             pod = self.pods.get(uid or "")
             if pod is None or task.state not in TASK_ENDED or uid in ended:
                 continue
-            is_left = not pod.is_ended and _leaves_running(framework, after, role.name, task)
+            is_left = not pod.is_ended and leaves_running(framework, after, role.name, task)
             if is_left:
                 self.left.add(pod.uid)
-            is_kept = is_left or (pod.is_ended and _keeps_pods(framework, role.name))
+            is_kept = is_left or (pod.is_ended and keeps_pods(framework, role.name))
             if is_kept:
                 self.kept.add(pod.uid)
             if self._may_outlive(pod):
@@ -454,7 +449,7 @@ class Auditor:
         for other in self.pods.values():
             if other.uid == pod.uid or other.annotations.get(constants.FRAMEWORK_UID) != mine:
                 continue
-            if _task_of(other) == _task_of(pod):
+            if find_task_names(other) == find_task_names(pod):
                 self.fail(f"I1: Pods {other.uid} and {pod.uid} of one Task at once")
             past = int(other.annotations[constants.FRAMEWORK_ATTEMPT_ID])
             if past < attempt and not self._may_outlive(other) and identity not in self.late:
@@ -486,58 +481,3 @@ class Auditor:
 
     def _find_framework(self, annotations: Any) -> Framework | None:
         return self.last.get(annotations.get(constants.FRAMEWORK_UID))
-
-
-def _keeps_pods(framework: Framework, role: str) -> bool:
-    """Return whether Pods of a role stay until the end, or also after it."""
-    policy = framework.spec.get_pod_policy(framework.spec.find_role(role))
-    return policy is not CompletedPodPolicy.DELETE
-
-
-def _leaves_running(
-    framework: Framework, after: FrameworkStatus, role: str, task: TaskStatus
-) -> bool:
-    """Return whether a live Pod of a Task may be left running by a status that is written."""
-    end, task_end = after.attempt_status.completion_status, task.attempt_status.completion_status
-    if after.state is not FrameworkState.COMPLETED or end is None or task_end is None:
-        return False
-    is_end_of_all = end.code in _ENDS_OF_ALL_PODS or is_stopped(framework)
-    # Otherwise its deletion was decided at the end or before it.
-    is_left = task_end.code == POD_LEFT_RUNNING
-    policy = framework.spec.get_pod_policy(framework.spec.find_role(role))
-    is_policy = policy is CompletedPodPolicy.RETAIN_RUNNING
-    return is_policy and is_left and not is_end_of_all
-
-
-def is_stopped(framework: Framework) -> bool:
-    """Return whether the spec says that no Pod is to run."""
-    return framework.spec.execution_type is ExecutionType.STOP
-
-
-def _list_owners(body: Object) -> list[str]:
-    return [owner["uid"] for owner in body["metadata"].get("ownerReferences") or ()]
-
-
-def _task_of(pod: PodView) -> tuple[str | None, ...]:
-    names = (constants.FRAMEWORK_UID, constants.TASKROLE_NAME, constants.TASK_INDEX)
-    return tuple(pod.annotations.get(name) for name in names)
-
-
-def _list_excluded(pod: Object) -> tuple[str, ...]:
-    """List the nodes that a Pod may not run on by its name; templates here have no affinity."""
-    affinity = pod["spec"].get("affinity")
-    if affinity is None:
-        return ()
-    required = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    (term,) = required["nodeSelectorTerms"]
-    return tuple(field["values"][0] for field in term["matchFields"])
-
-
-def _find_task(framework: Framework, pod_name: str) -> TaskStatus | None:
-    parsed = naming.parse_pod_name(pod_name)
-    if parsed is None or framework.status is None:
-        return None
-    role = framework.status.attempt_status.find_role(parsed[1].role)
-    if role is None or parsed[1].index >= len(role.tasks):
-        return None
-    return role.tasks[parsed[1].index]

@@ -13,7 +13,8 @@ from framework.api.roster import decode_roster, fingerprint_uid
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import ExecutionType, Framework, FrameworkStatus, TaskStatus
 from framework.kube.resources import Object
-from tests.support.simulator.auditor import Auditor, is_stopped
+from tests.support.simulator.auditfacts import is_stopped
+from tests.support.simulator.auditor import Auditor
 from tests.support.simulator.ledger import (
     Key,
     find_triggers,
