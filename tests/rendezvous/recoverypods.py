@@ -57,7 +57,7 @@ class Pod:
 
     @property
     def barrier(self) -> Barrier:
-        return self.recovery._barrier  # type: ignore[return-value]  # see the fixture
+        return self.recovery._barrier  # type: ignore[return-value]  # the fixtures replace it
 
     def start(self, env: Mapping[str, str]) -> None:
         self.started.append(env["FB_EPOCH"])

@@ -31,7 +31,7 @@ def test_next_rank_0_knows_that_the_members_have_changed(
     clock = VirtualClock()
     member = hangs.Member(("worker", 1), "", lambda: (1, 0), lambda _: None)
     reporter = LineReporter("test", is_json=False)
-    watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, clock)  # type: ignore[arg-type]
+    watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, clock)  # type: ignore[arg-type]  # fakes
     watcher._link = NoLink()  # type: ignore[assignment]
     clock.now = gang.now
     monkeypatch.setattr(hangs, "roster", lambda: build_roster(1, range(RANKS)))
@@ -51,7 +51,7 @@ def test_member_without_processes_is_named_in_the_log(
     member = hangs.Member(("worker", 0), "", lambda: (1, 0), lambda _: None)
     clock = VirtualClock()
     reporter = LineReporter("test", is_json=False)
-    watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, clock)  # type: ignore[arg-type]
+    watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, clock)  # type: ignore[arg-type]  # fakes
     for _ in range(700):
         watcher._answer(("worker", 3, ""), encode_report(AgentReport((1, 0), 0, ())))
         clock.now += 1.0
@@ -68,7 +68,7 @@ def test_step_of_the_gang_is_not_that_of_a_silent_rank_which_is_named(
     member = hangs.Member(("worker", 0), "", lambda: (1, 0), lambda _: None, shown.append)
     clock = VirtualClock()
     reporter = LineReporter("test", is_json=False)
-    watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, clock)  # type: ignore[arg-type]
+    watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, clock)  # type: ignore[arg-type]  # fakes
     for second in range(60):
         for index in range(3):
             if index == 1 and second > 5:
@@ -92,7 +92,7 @@ def test_broken_file_of_the_members_does_not_end_the_watch(
     member = hangs.Member(("worker", 0), "own", lambda: (1, 0), lambda _: None)
     clock = VirtualClock()
     reporter = LineReporter("test", is_json=False)
-    watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, clock)  # type: ignore[arg-type]
+    watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, clock)  # type: ignore[arg-type]  # fakes
     before = clock.now
     with pytest.raises(OSError, match="no roster of an agent"):
         watcher._link.serve()
@@ -157,7 +157,7 @@ def test_pod_that_leaves_does_not_warn_of_a_watch_without_it(
     member = hangs.Member(("worker", 0), "own", lambda: (1, 0), lambda _: None)
     clock = VirtualClock()
     reporter = LineReporter("test", is_json=False)
-    watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, clock)  # type: ignore[arg-type]
+    watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, clock)  # type: ignore[arg-type]  # fakes
     watcher._link = NoLink()  # type: ignore[assignment]
     for _ in range(100):
         watcher.turn()
