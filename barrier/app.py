@@ -16,7 +16,7 @@ from barrier.decision import Fail
 from barrier.release import ReleaseError, prepare_injector, release
 from barrier.report import (
     Reporter,
-    add_progress,
+    add_readiness,
     build_termination_fields,
     describe_failure,
 )
@@ -35,7 +35,7 @@ from framework.agent.signals import (
 )
 from framework.agent.termination import write_termination_message
 from framework.api import constants
-from framework.api.progress import Progress
+from framework.api.gangreadiness import GangReadiness
 from framework.api.roster import Roster
 from framework.version import VERSION
 
@@ -157,8 +157,8 @@ class Run:
         fields = build_termination_fields(
             ExitCode.PASSED.value, "Passed", message, waited, roster.generation
         )
-        progress = Progress(roster.ready, roster.wanted, ())
-        write_termination_message(self._termination_log, add_progress(fields, progress))
+        readiness = GangReadiness(roster.ready, roster.wanted, ())
+        write_termination_message(self._termination_log, add_readiness(fields, readiness))
         return ExitCode.PASSED.value
 
     def _fail(self, fail: Fail, *, said: bool = False) -> int:
@@ -169,7 +169,7 @@ class Run:
         fields = build_termination_fields(
             fail.exit_code.value, fail.reason, fail.message, waited, 0
         )
-        write_termination_message(self._termination_log, add_progress(fields, fail.progress))
+        write_termination_message(self._termination_log, add_readiness(fields, fail.readiness))
         return fail.exit_code.value
 
 

@@ -18,7 +18,7 @@ Invariants:
 - A barrier with an identity passes only with a roster of its own attempt that contains its Pod; DNS
   is the exception, because it has neither attempts nor UIDs.
 - A Pass has a complete roster whose values are valid.
-- Equal arguments give an equal result; reasons and progress have no influence on it.
+- Equal arguments give an equal result; reasons and readiness have no influence on it.
 
 Example: role ``worker`` has 3 Tasks and a quorum of 2. At second 5, the barrier of worker/0 sees
 generation 1 with members 0 and 1: complete, so its grace time starts, and the result is Wait with
@@ -53,8 +53,8 @@ from framework.agent.gang import (
 from framework.agent.health import Health
 from framework.agent.probes import Probe
 from framework.api import constants
-from framework.api.constants import PROGRESS_MAX_MISSING
-from framework.api.progress import Missing, Progress
+from framework.api.constants import READINESS_MAX_MISSING
+from framework.api.gangreadiness import GangReadiness, Missing
 from framework.api.roster import Roster
 
 # Generation 1 is the first complete roster; a roster built from the Framework has generation 0.
@@ -83,8 +83,8 @@ class Wait(NamedTuple):
     reason: str
     """The reason, in CamelCase."""
     message: str
-    """The reason for users; "" if the progress says it."""
-    progress: Progress | None = None
+    """The reason for users; "" if the readiness says it."""
+    readiness: GangReadiness | None = None
     """Counts and missing Tasks."""
     wake_at: float | None = None
     """When time alone may change the decision."""
@@ -107,7 +107,7 @@ class Fail(NamedTuple):
     exit_code: ExitCode
     reason: str
     message: str
-    progress: Progress | None = None
+    readiness: GangReadiness | None = None
 
 
 Decision: TypeAlias = Wait | Pass | Fail
@@ -142,44 +142,44 @@ def _decide_without_failures(observation: Observation, config: Config, now: floa
         return Wait("OtherAttempt", assessment.other_attempt)
     if identity is not None and assessment.is_completing:
         return Wait("AttemptEnding", "this attempt is ending; its Pods will be deleted")
-    progress = _measure(selected, knowledge, config)
+    readiness = _measure(selected, knowledge, config)
     if not assessment.is_complete:
-        return Wait("GangIncomplete", "", progress)
+        return Wait("GangIncomplete", "", readiness)
     if identity is not None and not _is_own(selected, assessment, identity):
         message = f"{identity.role}/{identity.task_index} is not in it with this Pod yet"
-        return Wait("NotInRoster", message, progress)
+        return Wait("NotInRoster", message, readiness)
     roster = selected.roster
     start = observation.grace_start or GraceStart(roster.generation, now)
     result = (
-        _wait_for_valid_values(roster, progress)
-        or _wait_for_other_tasks(roster, start, knowledge, config, progress, now)
-        or _check_requirements(roster, observation, config, progress)
+        _wait_for_valid_values(roster, readiness)
+        or _wait_for_other_tasks(roster, start, knowledge, config, readiness, now)
+        or _check_requirements(roster, observation, config, readiness)
         or Pass(roster, selected.source)
     )
     return result._replace(grace_start=start) if isinstance(result, Wait) else result
 
 
-def _wait_for_valid_values(roster: Roster, progress: Progress) -> Wait | None:
+def _wait_for_valid_values(roster: Roster, readiness: GangReadiness) -> Wait | None:
     fault = find_fault(roster)
-    return Wait("BadRoster", fault, progress) if fault else None
+    return Wait("BadRoster", fault, readiness) if fault else None
 
 
 def _check_requirements(
-    roster: Roster, observation: Observation, config: Config, progress: Progress
+    roster: Roster, observation: Observation, config: Config, readiness: GangReadiness
 ) -> Wait | Fail | None:
     if not config.requirements:
         return None
     unknown = find_unknown_role(roster, config.requirements)
     if unknown:
         message = f"${constants.BARRIER_REQUIRE_ENV}: {unknown}; correct it"
-        return Fail(ExitCode.PERMANENT, "BadConfig", message, progress)
+        return Fail(ExitCode.PERMANENT, "BadConfig", message, readiness)
     ended = find_ended(roster, config.requirements)
     if ended:
-        return Fail(ExitCode.UNKNOWN, "MemberEnded", ended, progress)
+        return Fail(ExitCode.UNKNOWN, "MemberEnded", ended, readiness)
     unmet = find_unmet(roster, config.requirements, observation.reached, config.dns_name)
     if unmet is None:
         return None
-    return Wait("RequirementUnmet", unmet.message, progress, probes=unmet.probes)
+    return Wait("RequirementUnmet", unmet.message, readiness, probes=unmet.probes)
 
 
 def _wait_for_other_tasks(
@@ -187,7 +187,7 @@ def _wait_for_other_tasks(
     start: GraceStart,
     knowledge: Knowledge,
     config: Config,
-    progress: Progress,
+    readiness: GangReadiness,
     now: float,
 ) -> Wait | None:
     """Return a Wait while a complete quorum of the first generation waits for other Tasks.
@@ -201,7 +201,7 @@ def _wait_for_other_tasks(
     if start.generation > _FIRST_GENERATION or now >= ends_at:
         return None
     return Wait(
-        "QuorumGrace", "the quorum is complete; waiting for the other Tasks", progress, ends_at
+        "QuorumGrace", "the quorum is complete; waiting for the other Tasks", readiness, ends_at
     )
 
 
@@ -218,8 +218,8 @@ def _wait_for_roster(knowledge: Knowledge, config: Config, now: float) -> Wait:
             return Wait("OtherAttempt", f"ConfigMap {config.configmap} is of another attempt")
         return Wait("NothingSeen", f"{name} is not seen yet")
     if configmap.problem:
-        return Wait("BadRoster", configmap.problem, configmap.progress)
-    return Wait("GangIncomplete", "", configmap.progress)
+        return Wait("BadRoster", configmap.problem, configmap.readiness)
+    return Wait("GangIncomplete", "", configmap.readiness)
 
 
 def _assess(selected: SelectedRoster, config: Config) -> Assessment:
@@ -228,15 +228,15 @@ def _assess(selected: SelectedRoster, config: Config) -> Assessment:
     return gang.assess(selected.roster, identity, selected.source)
 
 
-def _measure(selected: SelectedRoster, knowledge: Knowledge, config: Config) -> Progress:
+def _measure(selected: SelectedRoster, knowledge: Knowledge, config: Config) -> GangReadiness:
     """Count the Tasks, and list the first missing ones with the reasons known."""
     listed = list_reasons(knowledge, config.gang, selected.source)
     reasons = {(missing.role, missing.index): missing.reason for missing in listed}
     missing = tuple(
         Missing(key.role, key.index, reasons.get((key.role, key.index), "it has no address yet"))
-        for key in islice(gang.walk_missing(selected.roster), PROGRESS_MAX_MISSING)
+        for key in islice(gang.walk_missing(selected.roster), READINESS_MAX_MISSING)
     )
-    return Progress(selected.roster.ready, selected.roster.wanted, missing)
+    return GangReadiness(selected.roster.ready, selected.roster.wanted, missing)
 
 
 def _is_own(selected: SelectedRoster, assessment: Assessment, identity: Identity | None) -> bool:
@@ -282,5 +282,5 @@ def _fail_if_timed_out(knowledge: Knowledge, config: Config, wait: Wait, now: fl
         message = f"not complete within {config.timeout_seconds} s"
         if wait.message:
             message += f": {wait.message}"
-        return Fail(ExitCode.TRANSIENT_CONFLICT, "GangIncomplete", message, wait.progress)
-    return Fail(ExitCode.UNKNOWN, wait.reason, wait.message, wait.progress)
+        return Fail(ExitCode.TRANSIENT_CONFLICT, "GangIncomplete", message, wait.readiness)
+    return Fail(ExitCode.UNKNOWN, wait.reason, wait.message, wait.readiness)

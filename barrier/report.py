@@ -7,8 +7,8 @@ from typing import Any
 
 from barrier.decision import Fail, Wait
 from framework.agent.report import LineReporter, render_missing
-from framework.api.constants import PROGRESS_MAX_MISSING
-from framework.api.progress import Missing, Progress
+from framework.api.constants import READINESS_MAX_MISSING
+from framework.api.gangreadiness import GangReadiness, Missing
 
 
 class Reporter(LineReporter):
@@ -23,7 +23,7 @@ class Reporter(LineReporter):
         self._shown_at = 0.0
 
     def show_wait(self, wait: Wait, now: float) -> None:
-        """Print the progress if it has changed or the interval is over."""
+        """Print the readiness if it has changed or the interval is over."""
         shown = wait._replace(wake_at=None, grace_start=None)
         if shown == self._shown and now - self._shown_at < self._interval_seconds:
             return
@@ -40,20 +40,20 @@ class Reporter(LineReporter):
 def render_wait(wait: Wait, waited_seconds: float) -> str:
     """Render a progress line: counts, missing Tasks and reasons."""
     after = f"after {waited_seconds:.0f} s"
-    if wait.progress is None:
-        return f"waiting {after}; {wait.message or 'no progress is known yet'}"
-    line = f"{wait.progress.ready}/{wait.progress.total} ready {after}"
+    if wait.readiness is None:
+        return f"waiting {after}; {wait.message or 'the state of the gang is not known yet'}"
+    line = f"{wait.readiness.ready}/{wait.readiness.total} ready {after}"
     if wait.message:
         line += f"; {wait.message}"
-    if wait.progress.missing:
-        line += f"; waiting for {render_missing(wait.progress)}"
+    if wait.readiness.missing:
+        line += f"; waiting for {render_missing(wait.readiness)}"
     return line
 
 
 def build_termination_fields(
     exit_code: int, reason: str, message: str, waited_seconds: float, generation: int
 ) -> dict[str, Any]:
-    """Build the fields of the termination message without the progress."""
+    """Build the fields of the termination message without the readiness."""
     return {
         "exitCode": exit_code,
         "reason": reason,
@@ -63,25 +63,25 @@ def build_termination_fields(
     }
 
 
-def add_progress(fields: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
+def add_readiness(fields: dict[str, Any], readiness: GangReadiness | None) -> dict[str, Any]:
     """Add counts and missing Tasks to the fields."""
-    if progress is None:
+    if readiness is None:
         return fields
-    listed = progress.missing[:PROGRESS_MAX_MISSING]
+    listed = readiness.missing[:READINESS_MAX_MISSING]
     return {
         **fields,
-        "ready": progress.ready,
-        "total": progress.total,
+        "ready": readiness.ready,
+        "total": readiness.total,
         "missing": [_missing_to_wire(m) for m in listed],
     }
 
 
 def describe_failure(fail: Fail) -> str:
     """Describe a failure with its reason, counts and missing Tasks."""
-    if fail.progress is None:
+    if fail.readiness is None:
         return fail.message
-    counts = f"{fail.progress.ready}/{fail.progress.total} ready"
-    missing = f"; missing: {render_missing(fail.progress)}" if fail.progress.missing else ""
+    counts = f"{fail.readiness.ready}/{fail.readiness.total} ready"
+    missing = f"; missing: {render_missing(fail.readiness)}" if fail.readiness.missing else ""
     return f"{fail.message} ({counts}{missing})"
 
 

@@ -6,7 +6,7 @@ Each turn takes these steps, in one thread:
    decision (``wake_at``, timeout, next round of probes).
 2. Report permissions that are missing, each once.
 3. Decide (``decision``). Pass and Fail end the loop.
-4. Print the progress if it has changed or the interval is over.
+4. Print the readiness if it has changed or the interval is over.
 5. Check once whether the roles wait for one another (``requirements.find_cycle``).
 6. Connect for the read of the Framework that ``release`` needs.
 7. Run the probes of the decision.
@@ -14,7 +14,7 @@ Each turn takes these steps, in one thread:
 Invariants: every step has a timeout, so the decision is repeated at least every 5 s (1 s while the
 ConfigMap is not healthy, because deadlines depend on that); SIGTERM ends the loop by an exception.
 
-Example: a gang of 2 with one Pod. Turn 1 reads the ConfigMap with the progress 1/2: Wait, a
+Example: a gang of 2 with one Pod. Turn 1 reads the ConfigMap with the readiness 1/2: Wait, a
 progress line, and the connection for the release opens. After 3 s the watch delivers the complete
 roster: turn 2 decides Pass.
 """
@@ -43,7 +43,7 @@ from framework.agent.gang import (
 from framework.agent.gang_observer import GangObserver, Sources
 from framework.agent.health import Health
 from framework.agent.probes import Prober
-from framework.api.progress import Progress
+from framework.api.gangreadiness import GangReadiness
 
 _LONGEST_POLL_SECONDS = 5.0
 # While the ConfigMap is not healthy, deadlines depend on its health.
@@ -70,7 +70,7 @@ class Waiting:
         self._started_at = clock.monotonic()
         self._grace_start: GraceStart | None = None
         self._prober = Prober(clock)
-        self._prepared_for: Progress | None = None
+        self._prepared_for: GangReadiness | None = None
         self._cycle = ""
         self._next_cycle_check_at = self._started_at
 
@@ -122,16 +122,16 @@ class Waiting:
         """Connect for the read of the Framework after the Pass.
 
         kube-apiserver closes an unused connection after 32 s. A small gang therefore connects again
-        at each progress; for a large gang that is too expensive for the server.
+        at each readiness; for a large gang that is too expensive for the server.
         """
         configmap = get_own_configmap(self._observer.knowledge, self._config.gang)
-        progress = None if configmap is None else configmap.progress
+        readiness = None if configmap is None else configmap.readiness
         before, frameworks = self._prepared_for, self._frameworks
-        if frameworks is None or progress is None or progress == before:
+        if frameworks is None or readiness is None or readiness == before:
             return
-        self._prepared_for = progress
-        is_due = before is None or progress.total <= AUTO_FRAMEWORK_JSON_TASKS
-        if is_due and wants_framework_json(self._config, progress.total, is_published=True):
+        self._prepared_for = readiness
+        is_due = before is None or readiness.total <= AUTO_FRAMEWORK_JSON_TASKS
+        if is_due and wants_framework_json(self._config, readiness.total, is_published=True):
             frameworks.prepare()
 
     def _check_cycle_when_due(self) -> None:

@@ -32,7 +32,7 @@ from cli.texts.reasons import (
     explain_restarts,
     find_running_init,
     is_paused,
-    read_progress,
+    read_readiness,
 )
 from cli.texts.trainingwords import describe_training
 from framework.api.codec import decode_status
@@ -166,7 +166,7 @@ def _list_unguarded(wire: Object) -> frozenset[str]:
 def _build_context(
     objects: FrameworkObjects, status: FrameworkStatus, now: datetime | None
 ) -> ViewContext:
-    missing, total = read_progress(objects.configmap)
+    missing, total = read_readiness(objects.configmap)
     is_over = status.attempt_status.completion_status is not None
     return ViewContext(
         objects=objects,

@@ -18,7 +18,7 @@ from cli.running.views import GangView, TaskLine, TaskPhase
 from cli.see import policies
 from cli.see.eventlog import EVENT_HEADER, EventRecord
 from cli.see.observation import ObservedFramework
-from cli.texts.reasons import read_progress
+from cli.texts.reasons import read_readiness
 from cli.texts.trainingwords import describe_training
 from framework.api import constants
 from framework.api.codec import decode_spec, decode_status
@@ -72,7 +72,7 @@ class _Description:
         self._shows_all = shows_all
         self._view = build_view(observed.collect_objects(), now)
         self._spec, self._status = _decode(observed.framework)
-        self._missing, self._total = read_progress(observed.configmap)
+        self._missing, self._total = read_readiness(observed.configmap)
 
     def build(self) -> Iterable[_Line]:
         yield from self._describe_head()
@@ -230,7 +230,7 @@ class _Description:
             for (role, reason), indexes in groups.items()
         ]
         title = f"The gang of {self._total} is not complete; its barriers wait for"
-        if len(self._missing) == constants.PROGRESS_MAX_MISSING:
+        if len(self._missing) == constants.READINESS_MAX_MISSING:
             title += ", among others"
         return _build_section(title, ("TASK", "REASON"), rows)
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from framework.api import constants
+from framework.api.gangreadiness import decode_readiness
 from framework.api.naming import TaskKey
 from framework.api.pods import ORDINARY_WAITS, PodPhase, explain_waiting, parse_pod
-from framework.api.progress import decode_progress
 from framework.api.rostervalues import RosterError
 from framework.kube.resources import Object
 
@@ -62,18 +62,18 @@ def explain_no_tasks(framework: Object) -> str:
     return f"it has no Tasks: {cause}"
 
 
-def read_progress(configmap: Object | None) -> tuple[dict[TaskKey, str], int]:
+def read_readiness(configmap: Object | None) -> tuple[dict[TaskKey, str], int]:
     """Read the missing Tasks, each with the reason, and the number of all Tasks.
 
     An annotation that cannot be read counts as absent.
     """
     annotations = ((configmap or {}).get("metadata") or {}).get("annotations") or {}
     try:
-        progress = decode_progress(str(annotations.get(constants.PROGRESS_ANNOTATION)))
+        readiness = decode_readiness(str(annotations.get(constants.READINESS_ANNOTATION)))
     except RosterError:
         return {}, 0
-    missing = {TaskKey(m.role, m.index): _strip_name(m.reason) for m in progress.missing}
-    return missing, progress.total
+    missing = {TaskKey(m.role, m.index): _strip_name(m.reason) for m in readiness.missing}
+    return missing, readiness.total
 
 
 def _strip_name(message: str) -> str:

@@ -78,7 +78,7 @@ def _finish(draft: Draft, outcome: RosterOutcome) -> Decision:
         status=status if is_changed else None,
         urgency=_find_urgency(draft, outcome, status),
         publication=outcome.publication,
-        progress_checked_at=outcome.progress_checked_at,
+        readiness_checked_at=outcome.readiness_checked_at,
         actions=tuple(_bind(action, framework) for action in draft.actions),
         events=(*changes, *draft.events),
         snapshots=tuple(draft.snapshots),

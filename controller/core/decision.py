@@ -71,7 +71,7 @@ class ObjectSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A PATCH of the attempt ConfigMap: a new generation, or only the progress."""
+    """A PATCH of the attempt ConfigMap: a new generation, or only the readiness."""
 
     configmap_name: str
     configmap_uid: str
@@ -79,7 +79,7 @@ class Publication:
     """With the UID, the precondition of the PATCH."""
     roster: Roster | None
     """None leaves the roster as it is."""
-    progress: str
+    readiness: str
     """Text of the annotation; "" removes it."""
 
 
@@ -92,9 +92,9 @@ class Decision:
     urgency: Urgency = Urgency.NONE
     """How soon the status must be written. AGAIN: decide again as soon as it is."""
     publication: Publication | None = None
-    """To be published; None if the roster and the progress stay as they are."""
-    progress_checked_at: datetime | None = None
-    """When the gang's progress was computed; None if it was not."""
+    """To be published; None if the roster and the readiness stay as they are."""
+    readiness_checked_at: datetime | None = None
+    """When the gang's readiness was computed; None if it was not."""
     actions: tuple[Action, ...] = ()
     """To be sent after the status is written. Actions with the urgency NONE may be sent before."""
     events: tuple[Event, ...] = ()

@@ -17,10 +17,10 @@ UNPAUSED_REFUSALS = 20
 LONGEST_PAUSE_SECONDS = 30.0
 # Least time between two generations: docs/design/roster.md, "Generations".
 ROSTER_DEBOUNCE_SECONDS = 0.2
-# Ages of an incomplete gang at which its progress is checked, and the period after the last age:
-# docs/design/roster.md, "Progress".
-PROGRESS_AGES_SECONDS = (2.0, 5.0, 10.0, 20.0)
-PROGRESS_PERIOD_SECONDS = 30.0
+# Ages of an incomplete gang at which its readiness is checked, and the period after the last age:
+# docs/design/roster.md, "Readiness".
+READINESS_AGES_SECONDS = (2.0, 5.0, 10.0, 20.0)
+READINESS_PERIOD_SECONDS = 30.0
 # Period at which a Framework that waits for memory is decided again.
 MEMORY_WAIT_SECONDS = 20.0
 

@@ -45,16 +45,16 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class PublishedRoster:
-    """The roster and the progress that the attempt ConfigMap carries."""
+    """The roster and the readiness that the attempt ConfigMap carries."""
 
     roster: Roster | None = None
-    progress: str = ""
+    readiness: str = ""
     has_version_annotation: bool = False
     """Whether the ConfigMap names the version of the roster's format."""
     published_at: datetime | None = None
     """When this controller last published a generation."""
-    progress_checked_at: datetime | None = None
-    """When this controller last checked the progress, since that generation."""
+    readiness_checked_at: datetime | None = None
+    """When this controller last checked the readiness, since that generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Snapshot:
     gang_key_owner: str = ""
     """UID of the ConfigMap whose gang key is known to be created; "" for none."""
     published: PublishedRoster = field(default_factory=PublishedRoster)
-    """The roster and the progress that agents can read now."""
+    """The roster and the readiness that agents can read now."""
     proven: AbstractSet[str] = frozenset()
     """UIDs of Pods and ConfigMaps that a controller created for this Framework, as the answer to a
     create or a creation proof shows."""

@@ -203,7 +203,7 @@ class Writer:
         return not entry.observed.lacks_roster
 
     async def publish(self, entry: Entry, publication: Publication) -> bool:
-        """Publish a generation or the progress; False if that must be tried again."""
+        """Publish a generation or the readiness; False if that must be tried again."""
         if not self._write_gate.may_write():
             return False
         before = entry.observed.published.roster
@@ -340,7 +340,7 @@ def _read_uid(entry: Entry) -> str | None:
 def _build_patch(publication: Publication) -> Object:
     annotations: dict[str, Any] = {
         constants.ROSTER_VERSION_ANNOTATION: constants.ROSTER_VERSION,
-        constants.PROGRESS_ANNOTATION: publication.progress or None,
+        constants.READINESS_ANNOTATION: publication.readiness or None,
     }
     patch: Object = {
         "metadata": {

@@ -386,8 +386,8 @@ class Worker:
         is_published = True
         if decision.publication is not None and not is_deferred:
             is_published = await self._writer.publish(entry, decision.publication)
-        if decision.progress_checked_at is not None and is_published and not is_deferred:
-            self._store.record_progress_check(entry, decision.progress_checked_at)
+        if decision.readiness_checked_at is not None and is_published and not is_deferred:
+            self._store.record_readiness_check(entry, decision.readiness_checked_at)
         if not is_published and entry.observed.configmap is not configmap:
             # The state that the actions rely on has changed: decide again.
             actions = ()

@@ -58,7 +58,7 @@ class Observed:
     read_configmap: ConfigMapView | None = None
     """The version of the ConfigMap from which ``published`` was read."""
     published: PublishedRoster = field(default_factory=PublishedRoster)
-    """The roster in the attempt's own ConfigMap, and its progress."""
+    """The roster in the attempt's own ConfigMap, and its readiness."""
     pods: dict[str, PodView] = field(default_factory=dict)
     """Pods by name."""
     addressed_at: float | None = None

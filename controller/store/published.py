@@ -34,7 +34,7 @@ def read_published(
     return replace(
         known,
         roster=roster,
-        progress=annotations.get(constants.PROGRESS_ANNOTATION, ""),
+        readiness=annotations.get(constants.READINESS_ANNOTATION, ""),
         has_version_annotation=constants.ROSTER_VERSION_ANNOTATION in annotations,
     )
 

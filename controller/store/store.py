@@ -148,12 +148,12 @@ class Store:
     def record_generation(self, entry: Entry, now: datetime) -> None:
         """Record that a generation of the roster was published now."""
         entry.observed.published = replace(
-            entry.observed.published, published_at=now, progress_checked_at=None
+            entry.observed.published, published_at=now, readiness_checked_at=None
         )
 
-    def record_progress_check(self, entry: Entry, at: datetime) -> None:
-        """Record when the gang's progress was computed last."""
-        entry.observed.published = replace(entry.observed.published, progress_checked_at=at)
+    def record_readiness_check(self, entry: Entry, at: datetime) -> None:
+        """Record when the gang's readiness was computed last."""
+        entry.observed.published = replace(entry.observed.published, readiness_checked_at=at)
 
     def settle(self, entry: Entry) -> None:
         """Check the creation proofs of new objects, and read the roster if it is new.

@@ -14,9 +14,9 @@ from framework.agent.clock import AgentClock
 from framework.agent.framework_roster import FrameworkView
 from framework.agent.health import Health, SourceState, update_state
 from framework.api import constants
-from framework.api.constants import PROGRESS_MAX_MISSING
+from framework.api.constants import READINESS_MAX_MISSING
+from framework.api.gangreadiness import Missing
 from framework.api.naming import is_role_name
-from framework.api.progress import Missing
 from framework.api.roster import PHASE_ACTIVE, Member, RoleRoster, Roster
 
 DEFAULT_NAME = "{framework}-{role}-{index}.{framework}"
@@ -236,7 +236,7 @@ class DnsSource:
                 addresses = self._get_fresh(name)
                 if addresses:
                     members.append(Member(number, addresses, "", 0))
-                elif len(missing) < PROGRESS_MAX_MISSING:
+                elif len(missing) < READINESS_MAX_MISSING:
                     missing.append(Missing(role, number, f"DNS has no address of {name}"))
             roles.append(_build_role(role, count, tuple(members)))
         roster = Roster(

@@ -25,11 +25,11 @@ from framework.api.constants import (
     IN_PLACE_FIELD,
     MAX_TASK_NUMBER,
     POD_LEFT_RUNNING_CODE,
-    PROGRESS_MAX_MISSING,
+    READINESS_MAX_MISSING,
     RECOVERY_FIELD,
 )
+from framework.api.gangreadiness import Missing
 from framework.api.packed import STATUS_BOUNDS, PackedError, unpack_base64
-from framework.api.progress import Missing
 from framework.api.roster import (
     MAX_ROSTER_TASKS,
     PHASE_ACTIVE,
@@ -67,7 +67,7 @@ class FrameworkError(ValueError):
 class FrameworkView(NamedTuple):
     """The roster of a Framework, with generation 0, and the missing Tasks with reasons.
 
-    ``missing`` lists the first ``PROGRESS_MAX_MISSING`` wanted Tasks, in the order of the roster,
+    ``missing`` lists the first ``READINESS_MAX_MISSING`` wanted Tasks, in the order of the roster,
     that are neither members nor completed: no message names more. ``restarted`` names the roles of
     which the spec asks to restart processes in place: only a published roster has their epochs.
     """
@@ -180,7 +180,7 @@ def _build_role(
             continue
         task = tasks[index] if index < len(tasks) else None
         reason = _classify_task(index, task, members, completed, is_attempt_aware=is_attempt_aware)
-        if reason and len(missing) < PROGRESS_MAX_MISSING:
+        if reason and len(missing) < READINESS_MAX_MISSING:
             missing.append(Missing(str(spec["name"]), index, reason))
     return RoleRoster(
         name=str(spec["name"]),

@@ -26,8 +26,8 @@ from framework.agent.health import Health, SourceState
 from framework.agent.permission import Permission
 from framework.agent.sources import AttemptConfigMap
 from framework.api import constants
+from framework.api.gangreadiness import Missing
 from framework.api.naming import TaskKey
-from framework.api.progress import Missing
 from framework.api.roster import PHASE_COMPLETING, Leaving, Member, Roster, fingerprint_uid
 
 # While a CRD or a Role is being created, the API server answers 404 or 403 for some seconds.
@@ -170,7 +170,7 @@ def list_reasons(knowledge: Knowledge, gang: Gang, source: str) -> Tuple[Missing
     """List the missing Tasks with their reasons, if the source has reasons."""
     if source == SOURCE_CONFIGMAP:
         configmap = get_own_configmap(knowledge, gang)
-        known = configmap.progress if configmap is not None else None
+        known = configmap.readiness if configmap is not None else None
         return known.missing if known is not None else ()
     view = knowledge.view if source == SOURCE_FRAMEWORK else knowledge.dns_view
     return view.missing if view is not None else ()

@@ -7,8 +7,8 @@ import json
 import sys
 from typing import Any, Sequence, Set
 
-from framework.api.constants import PROGRESS_MAX_MISSING
-from framework.api.progress import Progress
+from framework.api.constants import READINESS_MAX_MISSING
+from framework.api.gangreadiness import GangReadiness
 from framework.api.text import cut_text, make_printable
 
 MESSAGE_LIMIT_BYTES = 8 * 1024
@@ -49,11 +49,11 @@ class LineReporter:
             self.say(message, level)
 
 
-def render_missing(progress: Progress) -> str:
+def render_missing(readiness: GangReadiness) -> str:
     """Render the missing Tasks and the reasons; the first ten by name."""
-    listed = progress.missing[:PROGRESS_MAX_MISSING]
+    listed = readiness.missing[:READINESS_MAX_MISSING]
     names = [f"{m.role}/{m.index} ({m.reason})" for m in listed]
-    return join_names(names, progress.total - progress.ready)
+    return join_names(names, readiness.total - readiness.ready)
 
 
 def join_names(names: Sequence[str], total: int) -> str:

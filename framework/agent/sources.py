@@ -19,7 +19,7 @@ from framework.agent.framework_roster import (
 from framework.agent.health import HEALTH_BY_STATUS, Health, SourceState, update_state
 from framework.agent.watch import METADATA_ONLY, ObjectWatch
 from framework.api import constants
-from framework.api.progress import Progress, decode_progress
+from framework.api.gangreadiness import GangReadiness, decode_readiness
 from framework.api.roster import Roster, decode_stored_roster
 from framework.api.rostervalues import RosterError
 
@@ -37,8 +37,8 @@ class AttemptConfigMap(NamedTuple):
     """Whether it has the annotation of controllers that publish a roster."""
     roster: Optional[Roster]
     """The roster; None if there is none, or it is invalid."""
-    progress: Optional[Progress]
-    """The progress annotation; None if there is none, or it is invalid."""
+    readiness: Optional[GangReadiness]
+    """The readiness annotation; None if there is none, or it is invalid."""
     problem: str
     """Why a stored roster is not used; "" if there is none or it is valid."""
     scaler: str = ""
@@ -50,12 +50,12 @@ def parse_configmap(
 ) -> AttemptConfigMap:
     """Decode the attempt ConfigMap. Invalid annotations count as absent.
 
-    With ``own_uid``, roster and progress of a ConfigMap with another UID are not decoded. With
+    With ``own_uid``, roster and readiness of a ConfigMap with another UID are not decoded. With
     ``framework``, a roster is a problem if another object is the controlling owner.
     """
     metadata = _read_object(body, "metadata")
     annotations = _read_object(metadata, "annotations")
-    roster, progress, problem = None, None, ""
+    roster, readiness, problem = None, None, ""
     uid = str(metadata.get("uid") or "")
     is_own = own_uid in {"", uid}
     binary = _read_object(body, "binaryData")
@@ -68,17 +68,17 @@ def parse_configmap(
             roster = decode_stored_roster(stored)
         except RosterError as e:
             problem = str(e)
-    if is_own and constants.PROGRESS_ANNOTATION in annotations:
+    if is_own and constants.READINESS_ANNOTATION in annotations:
         try:
-            progress = decode_progress(str(annotations[constants.PROGRESS_ANNOTATION]))
+            readiness = decode_readiness(str(annotations[constants.READINESS_ANNOTATION]))
         except RosterError:
-            progress = None
+            readiness = None
     return AttemptConfigMap(
         uid=uid,
         is_terminating=metadata.get("deletionTimestamp") is not None,
         carries_roster=constants.ROSTER_VERSION_ANNOTATION in annotations,
         roster=roster,
-        progress=progress,
+        readiness=readiness,
         problem=problem,
         scaler=scaler if is_own and not problem and isinstance(scaler, str) else "",
     )

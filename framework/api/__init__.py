@@ -33,7 +33,7 @@ Other objects of the cluster:
 Messages between the controller and the agents:
 
 - ``roster``: the members of a gang; ``rostervalues``: checks of its values.
-- ``progress``: the missing Tasks before the first roster.
+- ``gangreadiness``: the missing Tasks before the first roster.
 - ``epochreports``: failed processes and started epochs.
 - ``trainingprogress``: the training progress in an annotation.
 - ``scalerequest``: the work of a launcher for a scaler.

@@ -69,8 +69,9 @@ ROSTER_VERSION_ANNOTATION = ANNOTATION_PREFIX + "roster-version"
 # On the attempt ConfigMap: the generation of the roster in binaryData, a decimal number from 1.
 GENERATION_ANNOTATION = ANNOTATION_PREFIX + "generation"
 # On the attempt ConfigMap before the gang is complete: JSON {ready, total, missing}, at most 2 kB.
-PROGRESS_ANNOTATION = ANNOTATION_PREFIX + "progress"
-# Reason in the progress for a Task whose Pod is not created yet.
+# Earlier releases call the readiness "progress": agents and controllers of both can work together.
+READINESS_ANNOTATION = ANNOTATION_PREFIX + "progress"
+# Reason in the readiness for a Task whose Pod is not created yet.
 POD_NOT_CREATED = "Pod is not created yet"
 # On a Pod, written by its own agent: the newest generation that the agent has applied.
 ACKNOWLEDGED_GENERATION_ANNOTATION = ANNOTATION_PREFIX + "acknowledged-generation"
@@ -103,8 +104,8 @@ ROSTER_VERSION = "1"
 ROSTER_KEY = "roster.json.gz"
 # Key in binaryData of the attempt ConfigMap: the scaler that is in progress.
 SCALER_KEY = "scaler.json"
-PROGRESS_MAX_BYTES = 2048
-PROGRESS_MAX_MISSING = 10
+READINESS_MAX_BYTES = 2048
+READINESS_MAX_MISSING = 10
 
 # --- Not in the original: fields of spec and status, all optional --------------------------
 

@@ -26,7 +26,7 @@ _KEPT_ANNOTATIONS = frozenset(
         *constants.IDENTITY_ANNOTATIONS,
         constants.ROSTER_VERSION_ANNOTATION,
         constants.GENERATION_ANNOTATION,
-        constants.PROGRESS_ANNOTATION,
+        constants.READINESS_ANNOTATION,
         constants.ACKNOWLEDGED_GENERATION_ANNOTATION,
         constants.PROCESS_ENDED_ANNOTATION,
         constants.EPOCH_STARTED_ANNOTATION,
@@ -347,8 +347,8 @@ def _trim_finalizers(meta: Mapping[str, Any]) -> list[str]:
 def _trim_annotations(annotations: Mapping[str, Any]) -> dict[str, str]:
     return {
         key: value[
-            : constants.PROGRESS_MAX_BYTES
-            if key == constants.PROGRESS_ANNOTATION
+            : constants.READINESS_MAX_BYTES
+            if key == constants.READINESS_ANNOTATION
             else _KEPT_VALUE_CHARS
         ]
         for key, value in annotations.items()

@@ -1,4 +1,4 @@
-"""Checks of the values of a stored roster and its progress, which another program may have written.
+"""Checks of the values of a stored roster and readiness, which another program may have written.
 
 Written for Python 3.7 (agents' zipapp).
 """
@@ -21,7 +21,7 @@ _MAX_INT = 2**63 - 1
 
 
 class RosterError(ValueError):
-    """The stored value is not a roster of a known version, or not a valid progress."""
+    """The stored value is not a roster of a known version, or not a valid readiness."""
 
 
 def read_typed(value: Any, kind: Type[T]) -> T:

@@ -26,8 +26,8 @@ from framework.agent.gang import (
 )
 from framework.agent.health import Health
 from framework.agent.report import join_names, render_missing
-from framework.api.constants import PROGRESS_MAX_MISSING
-from framework.api.progress import Progress
+from framework.api.constants import READINESS_MAX_MISSING
+from framework.api.gangreadiness import GangReadiness
 from framework.api.roster import Roster
 
 
@@ -151,7 +151,7 @@ def _describe_incomplete(roster: Roster, *, was_member: bool) -> str:
     roster does not distinguish it from a Task whose next Pod is starting.
     """
     text = f"{roster.ready}/{roster.wanted} Tasks are there"
-    listed = tuple(islice(walk_missing(roster), PROGRESS_MAX_MISSING))
+    listed = tuple(islice(walk_missing(roster), READINESS_MAX_MISSING))
     if not listed:
         return f"{text}, and the controller does not call the gang complete yet"
     names = join_names([str(task) for task in listed], roster.wanted - roster.ready)
@@ -166,11 +166,11 @@ def _explain_configmap(knowledge: Knowledge, gang: Gang) -> str:
         return "the ConfigMap seen is of another attempt"
     if configmap.problem:
         return f"the published roster is unreadable: {configmap.problem}"
-    return _describe_progress(configmap.progress)
+    return _describe_readiness(configmap.readiness)
 
 
-def _describe_progress(progress: Optional[Progress]) -> str:
-    if progress is None:
+def _describe_readiness(readiness: Optional[GangReadiness]) -> str:
+    if readiness is None:
         return "the gang is not complete"
-    text = f"{progress.ready}/{progress.total} Tasks are there"
-    return f"{text}; missing: {render_missing(progress)}" if progress.missing else text
+    text = f"{readiness.ready}/{readiness.total} Tasks are there"
+    return f"{text}; missing: {render_missing(readiness)}" if readiness.missing else text

@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from framework.api import constants
-from framework.api.progress import Missing, Progress, encode_progress
+from framework.api.gangreadiness import GangReadiness, Missing, encode_readiness
 from framework.api.roster import (
     CompletedTask,
     Member,
@@ -85,8 +85,8 @@ def make_configmap(
     if carries_roster:
         annotations[constants.ROSTER_VERSION_ANNOTATION] = constants.ROSTER_VERSION
     if missing:
-        progress = Progress(1, 2, (Missing("worker", 1, missing),))
-        annotations[constants.PROGRESS_ANNOTATION] = encode_progress(progress)
+        readiness = GangReadiness(1, 2, (Missing("worker", 1, missing),))
+        annotations[constants.READINESS_ANNOTATION] = encode_readiness(readiness)
     metadata = {"name": "f-attempt", "uid": uid, "resourceVersion": str(version)}
     body: dict[str, Any] = {"metadata": {**metadata, "annotations": annotations}}
     if roster is not None:

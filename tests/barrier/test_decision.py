@@ -21,7 +21,7 @@ from framework.agent.framework_roster import FrameworkView, build_view
 from framework.agent.gang import SOURCE_CONFIGMAP, SOURCE_FRAMEWORK, Knowledge, needs_framework
 from framework.agent.health import Health, SourceState
 from framework.agent.sources import AttemptConfigMap
-from framework.api.progress import Missing, Progress
+from framework.api.gangreadiness import GangReadiness, Missing
 from framework.api.roster import CompletedTask, Member, RoleRoster, Roster, fingerprint_uid
 from tests.barrier.api_server import make_framework, make_member, make_role, make_roster, make_task
 from tests.barrier.fast import IDENTITY, NAMES
@@ -42,10 +42,10 @@ def make_configmap(
     uid: str = "cm-uid",
     is_terminating: bool = False,
     carries_roster: bool = True,
-    progress: Progress | None = None,
+    readiness: GangReadiness | None = None,
     problem: str = "",
 ) -> AttemptConfigMap:
-    return AttemptConfigMap(uid, is_terminating, carries_roster, roster, progress, problem)
+    return AttemptConfigMap(uid, is_terminating, carries_roster, roster, readiness, problem)
 
 
 def observe(
@@ -137,11 +137,11 @@ def test_decide_roster_not_usable_waits(configmap: AttemptConfigMap | None, reas
 
 
 def test_decide_incomplete_roster_names_the_missing_with_reasons() -> None:
-    progress = Progress(1, 2, (Missing("worker", 0, "ImagePullBackOff"),))
+    readiness = GangReadiness(1, 2, (Missing("worker", 0, "ImagePullBackOff"),))
     roster = with_role(members=(make_member(1, "10.0.0.3"),))._replace(complete=False)
-    decision = decide(observe(make_configmap(roster, progress=progress)), CONFIG, 0.0)
+    decision = decide(observe(make_configmap(roster, readiness=readiness)), CONFIG, 0.0)
     assert isinstance(decision, Wait)
-    assert decision.progress == progress
+    assert decision.readiness == readiness
 
 
 @pytest.mark.parametrize(
@@ -163,8 +163,8 @@ def test_decide_quorum_gives_the_rest_time(
         assert isinstance(decision, Wait)
         assert decision.reason == "QuorumGrace"
         assert decision.wake_at == 130.0
-        assert decision.progress is not None
-        assert decision.progress.missing == (Missing("worker", 2, "it has no address yet"),)
+        assert decision.readiness is not None
+        assert decision.readiness.missing == (Missing("worker", 2, "it has no address yet"),)
 
 
 def test_decide_quorum_is_enough_at_the_timeout() -> None:

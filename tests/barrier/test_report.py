@@ -6,7 +6,7 @@ from barrier.decision import Fail, Wait
 from barrier.report import Reporter, describe_failure, render_wait
 from framework.agent.exitcodes import ExitCode
 from framework.agent.report import render_missing
-from framework.api.progress import Missing, Progress
+from framework.api.gangreadiness import GangReadiness, Missing
 
 
 def test_render_wait_names_missing_tasks_with_reasons() -> None:
@@ -14,7 +14,7 @@ def test_render_wait_names_missing_tasks_with_reasons() -> None:
         Missing("worker", 2, "Unschedulable: 0/1 nodes are available"),
         Missing("ps", 0, "ImagePullBackOff"),
     )
-    line = render_wait(Wait("GangIncomplete", "", Progress(3, 5, missing)), 12.4)
+    line = render_wait(Wait("GangIncomplete", "", GangReadiness(3, 5, missing)), 12.4)
     assert line == (
         "3/5 ready after 12 s; waiting for worker/2 (Unschedulable: 0/1 nodes are available), "
         "ps/0 (ImagePullBackOff)"
@@ -23,14 +23,14 @@ def test_render_wait_names_missing_tasks_with_reasons() -> None:
 
 def test_render_missing_many_are_counted() -> None:
     missing = tuple(Missing("worker", i, "x") for i in range(12))
-    text = render_missing(Progress(0, 1000, missing))
+    text = render_missing(GangReadiness(0, 1000, missing))
     assert "worker/9 (x) and 990 more" in text
     assert "worker/10" not in text
 
 
-def test_describe_failure_has_the_progress() -> None:
-    progress = Progress(1, 2, (Missing("worker", 1, "Pending"),))
-    fail = Fail(ExitCode.TRANSIENT_CONFLICT, "GangIncomplete", "too late", progress)
+def test_describe_failure_has_the_readiness() -> None:
+    readiness = GangReadiness(1, 2, (Missing("worker", 1, "Pending"),))
+    fail = Fail(ExitCode.TRANSIENT_CONFLICT, "GangIncomplete", "too late", readiness)
     assert describe_failure(fail) == "too late (1/2 ready; missing: worker/1 (Pending))"
 
 

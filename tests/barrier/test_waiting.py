@@ -15,7 +15,7 @@ from framework.agent.gang_observer import Sources
 from framework.agent.health import Health, SourceState, update_state
 from framework.agent.permission import Permission
 from framework.agent.sources import AttemptConfigMap, parse_configmap
-from framework.api.progress import Progress
+from framework.api.gangreadiness import GangReadiness
 from tests.barrier.api_server import make_configmap, make_framework, make_roster
 from tests.barrier.test_decision import ENV, QUORUM
 from tests.support.fakes.agentclock import VirtualClock
@@ -130,8 +130,8 @@ def test_wait_gang_never_complete_exits_201_at_the_timeout(capsys: Captured) -> 
     assert isinstance(decision, Fail)
     assert decision.exit_code is ExitCode.TRANSIENT_CONFLICT
     assert 60.0 <= waited < 61.0
-    assert decision.progress is not None
-    assert decision.progress.missing[0].reason.startswith("ImagePullBackOff")
+    assert decision.readiness is not None
+    assert decision.readiness.missing[0].reason.startswith("ImagePullBackOff")
     lines = capsys.readouterr().err.splitlines()
     assert 5 <= len(lines) <= 7, "one line in each interval of 10 s"
     assert "1/2 ready" in lines[0]
@@ -161,7 +161,7 @@ def test_wait_connects_for_the_release_anew_while_the_gang_comes_nearer(
     def script(world: World, now: float) -> None:
         configmap = parse_configmap(make_configmap(missing="Pending"))
         ready = 1 if now <= 40.0 else 2
-        world.configmap = configmap._replace(progress=Progress(ready, total, ()))
+        world.configmap = configmap._replace(readiness=GangReadiness(ready, total, ()))
 
     _, _, world = wait(script, BARRIER_CHECK_TIMEOUT_SEC="60", BARRIER_FRAMEWORK_JSON="on")
     assert world.prepared_at == times

@@ -65,16 +65,16 @@ def start_run(world: GangCluster, framework: Object, folder: Path) -> Iterator[C
         child.kill()
 
 
-def read_progress(change: Change) -> Object:
-    """Read the progress that a ConfigMap shows; empty if it shows none."""
+def read_readiness(change: Change) -> Object:
+    """Read the readiness that a ConfigMap shows; empty if it shows none."""
     annotations = change.body["metadata"].get("annotations") or {}
-    progress: Object = json.loads(annotations.get(constants.PROGRESS_ANNOTATION, "{}"))
-    return progress if change.resource is CONFIGMAPS else {}
+    readiness: Object = json.loads(annotations.get(constants.READINESS_ANNOTATION, "{}"))
+    return readiness if change.resource is CONFIGMAPS else {}
 
 
-def read_last_progress(world: GangCluster) -> Object:
+def read_last_readiness(world: GangCluster) -> Object:
     changes = [c for c in world.changes if c.resource is CONFIGMAPS and c.type == "MODIFIED"]
-    return read_progress(changes[-1])
+    return read_readiness(changes[-1])
 
 
 def is_late_named(change: Change) -> bool:
@@ -82,7 +82,7 @@ def is_late_named(change: Change) -> bool:
 
     Before, others may be missing too, and the Pod may not have been refused yet.
     """
-    missing = read_progress(change).get("missing", ())
+    missing = read_readiness(change).get("missing", ())
     return len(missing) == 1 and REASON in missing[0]["reason"]
 
 
@@ -95,9 +95,9 @@ async def test_pending_worker_holds_all_and_all_logs_name_it(
             await world.wait_for_log(pod, "worker/3", REASON)
         line = re.compile(f"worker/0.*{BARRIER}.*lacks worker/3.*{REASON}")
         await wait_until_async(lambda: line.search(run.log.read_text()), run.tail)
-        progress = read_progress(await world.wait_for("progress", is_late_named))
-        assert (progress["ready"], progress["total"]) == (WORKERS, WORKERS + 1)
-        (missing,) = progress["missing"]
+        readiness = read_readiness(await world.wait_for("readiness", is_late_named))
+        assert (readiness["ready"], readiness["total"]) == (WORKERS, WORKERS + 1)
+        (missing,) = readiness["missing"]
         assert (missing["role"], missing["index"]) == ("worker", 3)
 
         # No program was started: no file, no log, no status of one.
@@ -114,7 +114,7 @@ async def test_pending_worker_holds_all_and_all_logs_name_it(
         assert run.terminate() == 0, run.tail()
     assert len(world.list_starts()) == WORKERS + 1
     # The watch of ConfigMaps may lag behind what the run has seen.
-    await world.wait_for("end of the progress", lambda _: not read_last_progress(world))
+    await world.wait_for("end of the readiness", lambda _: not read_last_readiness(world))
 
 
 async def release(world: GangCluster, name: str) -> dict[str, float]:

@@ -95,11 +95,11 @@ async def test_gang_of_another_scheduler_reports_why_it_waits(name: str, kube: K
                 text = value.replace("{{FC_FRAMEWORK_NAME}}", name)
                 text = text.replace("{{FC_FRAMEWORK_NAMESPACE}}", "default")
                 assert pod["metadata"][key][label] == text
-    await wait_for_progress(stage, WAITS[name])
+    await wait_for_readiness(stage, WAITS[name])
     assert (await stage.stop())["attemptStatus"]["completionStatus"]["code"] == -210
 
 
-async def wait_for_progress(stage: Stage, reason: str) -> None:
+async def wait_for_readiness(stage: Stage, reason: str) -> None:
     """Watch the ConfigMap of the attempt until it says why Tasks are missing.
 
     Before, it may say that their Pods are not created yet.
@@ -107,7 +107,7 @@ async def wait_for_progress(stage: Stage, reason: str) -> None:
 
     def has_reason(_: str, body: Object) -> bool:
         annotations = body["metadata"].get("annotations") or {}
-        return reason in annotations.get(constants.PROGRESS_ANNOTATION, "")
+        return reason in annotations.get(constants.READINESS_ANNOTATION, "")
 
     selector = f"metadata.name={stage.name}-attempt"
     await watch_until(stage.kube, CONFIGMAPS, stage.namespace, has_reason, field_selector=selector)

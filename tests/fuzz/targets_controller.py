@@ -11,8 +11,8 @@ from controller.store.object_identity import owner_key
 from controller.store.published import read_published
 from framework.api.codec import decode_framework, decode_status
 from framework.api.fielderrors import FieldErrors
+from framework.api.gangreadiness import decode_readiness
 from framework.api.pods import explain_waiting, extract_completion, parse_configmap, parse_pod
-from framework.api.progress import decode_progress
 from framework.api.roster import decode_roster, encode_roster
 from framework.api.rostervalues import RosterError
 from framework.api.validation import validate_framework
@@ -49,7 +49,7 @@ ROSTER = encode_roster(build_roster(build_role_roster("worker", 3)))
 PLAIN_ROSTER = gzip.decompress(ROSTER)
 PODS = (build_pod_wire(), build_pod_wire(phase="Pending"), build_pod_wire(phase="Failed"))
 CONFIGMAP = build_configmap_wire()
-PROGRESS = {"ready": 1, "total": 3, "missing": [{"role": "ps", "index": 0, "reason": "Pending"}]}
+READINESS = {"ready": 1, "total": 3, "missing": [{"role": "ps", "index": 0, "reason": "Pending"}]}
 KUBECONFIG = {
     "apiVersion": "v1",
     "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:6443"}}],
@@ -137,7 +137,7 @@ CONTROLLER_TARGETS = (
     ),
     Target("roster", decode_roster, (PLAIN_ROSTER,), compress, (RosterError,)),
     Target("roster-bytes", decode_roster, (ROSTER,), expected=(RosterError,)),
-    Target("progress", decode_progress, (to_bytes(PROGRESS),), to_text, (RosterError,)),
+    Target("readiness", decode_readiness, (to_bytes(READINESS),), to_text, (RosterError,)),
     Target("pod", _view_pod, tuple(to_bytes(pod) for pod in PODS), read_pod),
     Target("configmap", _view_configmap, (to_bytes(CONFIGMAP),), read_configmap),
     Target(

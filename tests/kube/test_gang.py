@@ -209,12 +209,12 @@ async def test_barrier_with_a_pending_member_holds_until_the_member_runs(
             await release.wait()
         await gang.run_pod(pod)
 
-    async def wait_for_progress() -> None:
+    async def wait_for_readiness() -> None:
         """The controller reports missing members only after a few seconds of waiting."""
 
         def find(_: str, body: Object) -> Object | None:
             annotations = body["metadata"].get("annotations") or {}
-            is_told = HELD_ROLE in annotations.get(constants.PROGRESS_ANNOTATION, "")
+            is_told = HELD_ROLE in annotations.get(constants.READINESS_ANNOTATION, "")
             return body if is_told else None
 
         await watch_until(gang.kube, CONFIGMAPS, gang.namespace, find)
@@ -222,7 +222,7 @@ async def test_barrier_with_a_pending_member_holds_until_the_member_runs(
     with start_controller(gang.access, gang.folder):
         async with create(gang, script):
             await asyncio.wait_for(waiting.wait(), HANG_SECONDS)
-            await wait_for_progress()
+            await wait_for_readiness()
             assert gang.exit_codes == {}
             pods = await gang.kube.list(PODS, gang.namespace)
             assert {pod["status"]["phase"] for pod in pods["items"]} == {"Pending"}

@@ -17,7 +17,7 @@ from framework.agent.gang import (
 )
 from framework.agent.health import Health, SourceState
 from framework.agent.sources import AttemptConfigMap
-from framework.api.progress import Missing, Progress
+from framework.api.gangreadiness import GangReadiness, Missing
 from framework.api.roster import STATE_SUCCEEDED, CompletedTask, Leaving, Roster, fingerprint_uid
 from rendezvous.core import selection
 from rendezvous.core.selection import (
@@ -46,7 +46,7 @@ def make_configmap(roster: Roster | None, uid: str = "cm", problem: str = "") ->
         is_terminating=False,
         carries_roster=True,
         roster=roster,
-        progress=None,
+        readiness=None,
         problem=problem,
     )
 
@@ -95,7 +95,7 @@ def find_obstacle(roster: Roster, identity: Identity, *, was_member: bool) -> st
         (make_configmap(None), "not complete"),
         (
             make_configmap(None)._replace(
-                progress=Progress(1, 3, (Missing("ps", 0, "ImagePullBackOff"),))
+                readiness=GangReadiness(1, 3, (Missing("ps", 0, "ImagePullBackOff"),))
             ),
             "1/3 Tasks are there; missing: ps/0 (ImagePullBackOff)",
         ),

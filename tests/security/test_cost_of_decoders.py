@@ -1,4 +1,4 @@
-"""The cost of hostile documents for the decoders of rosters, progress, statuses and kept files.
+"""The cost of hostile documents for the decoders of rosters, readiness, statuses and kept files.
 
 Each document is small as stored and as large, deep or numerous as possible once it is unpacked.
 The budget is CPU seconds and bytes of memory, per byte as stored and in all.
@@ -17,9 +17,9 @@ from controller.store import published
 from framework.agent.framework_roster import FrameworkError, build_view, decompress_framework
 from framework.agent.sources import parse_configmap
 from framework.api import codec, constants
-from framework.api.constants import PROGRESS_MAX_MISSING
+from framework.api.constants import READINESS_MAX_MISSING
 from framework.api.fielderrors import FieldErrors
-from framework.api.progress import decode_progress
+from framework.api.gangreadiness import decode_readiness
 from framework.api.roster import MAX_ROSTER_TASKS, decode_stored_roster, encode_roster
 from framework.api.rostervalues import RosterError
 from framework.api.wire import MAX_ERRORS
@@ -167,7 +167,7 @@ def test_roster_with_an_impossible_value_is_refused(change: dict[str, Any]) -> N
         decode_stored_roster(pack(json.dumps(wire).encode()))
 
 
-# --- progress ------------------------------------------------------------------------------------
+# --- readiness ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -183,18 +183,18 @@ def test_roster_with_an_impossible_value_is_refused(change: dict[str, Any]) -> N
     ],
     ids=range(7),
 )
-def test_hostile_progress_is_refused_within_the_budget(text: str) -> None:
+def test_hostile_readiness_is_refused_within_the_budget(text: str) -> None:
     def decode() -> None:
-        with pytest.raises(RosterError, match="undecodable progress"):
-            decode_progress(text)
+        with pytest.raises(RosterError, match="undecodable readiness"):
+            decode_readiness(text)
 
     check_roster_budget(text, decode)
 
 
-def test_progress_with_half_a_character_is_made_printable() -> None:
+def test_readiness_with_half_a_character_is_made_printable() -> None:
     missing = [{"role": "worker", "index": 0, "reason": "\ud800!"}]
-    progress = decode_progress(json.dumps({"ready": 0, "total": 1, "missing": missing}))
-    assert progress.missing[0].reason == "?!"
+    readiness = decode_readiness(json.dumps({"ready": 0, "total": 1, "missing": missing}))
+    assert readiness.missing[0].reason == "?!"
 
 
 # --- statuses ------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def test_view_of_many_tasks_without_a_status_is_built_within_the_budget(
     def build() -> None:
         view = build_view(framework, is_attempt_aware=is_attempt_aware)
         assert view.roster.wanted == MAX_ROSTER_TASKS
-        assert [missing.index for missing in view.missing] == list(range(PROGRESS_MAX_MISSING))
+        assert [missing.index for missing in view.missing] == list(range(READINESS_MAX_MISSING))
 
     check_budget(MEGABYTE, build)
 

@@ -32,7 +32,7 @@ ANNOTATIONS = (
     constants.TASK_INDEX,
     constants.ROSTER_VERSION_ANNOTATION,
     constants.GENERATION_ANNOTATION,
-    constants.PROGRESS_ANNOTATION,
+    constants.READINESS_ANNOTATION,
     constants.WRAPPER_ANNOTATION,
     f"{constants.ANNOTATION_PREFIX}on-change",
 )
@@ -170,7 +170,7 @@ def test_tenant_changes_no_roster(policed: Policed, tenant: JsonHttp) -> None:
         {"immutable": True},
         annotate(**{constants.GENERATION_ANNOTATION: "2"}),
         annotate(**{constants.GENERATION_ANNOTATION: None}),
-        annotate(**{constants.PROGRESS_ANNOTATION: "{}"}),
+        annotate(**{constants.READINESS_ANNOTATION: "{}"}),
         annotate(**{constants.ROSTER_VERSION_ANNOTATION: "9"}),
     ):
         check_denied(policed.patch(tenant, name, change, "configmaps"), change)

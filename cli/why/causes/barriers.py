@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from cli.texts.reasons import read_progress
+from cli.texts.reasons import read_readiness
 from cli.why.cause import Cause, Kind, Remedy
 from cli.why.observation import ContainerFacts, Observation, TaskFacts, group_tasks, read_time
 from cli.why.remedies import replace_framework
@@ -119,7 +119,7 @@ def find_incomplete_gang(observation: Observation) -> Iterator[Cause]:
     starts = [start for task in waiting if (start := _find_start(task)) is not None]
     if not starts or observation.now - min(starts) < limit:
         return
-    missing, _ = read_progress(observation.configmap)
+    missing, _ = read_readiness(observation.configmap)
     if not missing:
         return
     named = list(missing.items())[:_SHOWN_MISSING]

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from cli.texts.diagnostics import explain_diagnostics
-from cli.texts.reasons import read_progress
+from cli.texts.reasons import read_readiness
 from cli.why.cause import Cause, Kind, Remedy
 from cli.why.names import hide_names
 from cli.why.observation import Observation, TaskFacts, get_mapping, list_mappings, read_time
@@ -168,7 +168,7 @@ def _list_failed_creates(observation: Observation) -> Iterator[FailedCreate]:
         yield FailedCreate("Pod", tasks[0].pod_name, message, tasks, since)
     if observation.is_attempt_over:
         return
-    missing, _ = read_progress(observation.configmap)
+    missing, _ = read_readiness(observation.configmap)
     by_key = {task.key: task for task in observation.tasks}
     for key, reason in missing.items():
         task = by_key.get(key)

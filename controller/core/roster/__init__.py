@@ -1,1 +1,1 @@
-"""The roster: which generation the attempt ConfigMap carries, its progress, and its drains."""
+"""The roster: which generation the attempt ConfigMap carries, its readiness, and its drains."""

@@ -1,24 +1,24 @@
-"""The missing Tasks of a gang that is not complete, with reasons: its progress.
+"""The missing Tasks of a gang that is not complete, with reasons: its readiness.
 
 A reason may change with every event, so the Tasks are listed only when the gang has been incomplete
-for 2, 5, 10 and 20 s, and then every 30 s (``find_check_times``). The annotation with the progress
+for 2, 5, 10 and 20 s, and then every 30 s (``find_check_times``). The annotation with the readiness
 changes only if the list does. The steps of the training are not here, but in
 ``status.training_progress``.
 
 Example: a gang of 3 waits for an image. After 2 s its annotation says that 2 of 3 Tasks are ready,
 and that worker/2 waits with ContainerCreating. It changes at the next check with another reason.
 
-Rules: docs/design/roster.md, "Progress".
+Rules: docs/design/roster.md, "Readiness".
 """
 
 from datetime import UTC, datetime, timedelta
 
 from controller.core.draft import Draft
 from controller.core.objects.ownership import build_creation_key
-from controller.core.settings import PROGRESS_AGES_SECONDS, PROGRESS_PERIOD_SECONDS
-from framework.api.constants import POD_NOT_CREATED, PROGRESS_MAX_MISSING
+from controller.core.settings import READINESS_AGES_SECONDS, READINESS_PERIOD_SECONDS
+from framework.api.constants import POD_NOT_CREATED, READINESS_MAX_MISSING
+from framework.api.gangreadiness import GangReadiness, Missing
 from framework.api.pods import explain_waiting
-from framework.api.progress import Missing, Progress
 from framework.api.states import TaskState
 from framework.api.types import TaskStatus
 
@@ -26,25 +26,25 @@ _ENDING = (TaskState.ATTEMPT_DELETION_PENDING, TaskState.ATTEMPT_DELETION_REQUES
 
 
 def find_check_times(base: datetime, now: datetime) -> tuple[datetime | None, datetime]:
-    """Find when the progress was due last (None: not yet), and when it is due next.
+    """Find when the readiness was due last (None: not yet), and when it is due next.
 
     Args:
         base: when the gang became incomplete.
         now: the current time.
     """
     age = (now - base).total_seconds()
-    ages = PROGRESS_AGES_SECONDS
-    if age >= ages[-1] + PROGRESS_PERIOD_SECONDS:
-        periods = int((age - ages[-1]) // PROGRESS_PERIOD_SECONDS)
-        last = ages[-1] + periods * PROGRESS_PERIOD_SECONDS
-        return _after(base, last), _after(base, last + PROGRESS_PERIOD_SECONDS)
+    ages = READINESS_AGES_SECONDS
+    if age >= ages[-1] + READINESS_PERIOD_SECONDS:
+        periods = int((age - ages[-1]) // READINESS_PERIOD_SECONDS)
+        last = ages[-1] + periods * READINESS_PERIOD_SECONDS
+        return _after(base, last), _after(base, last + READINESS_PERIOD_SECONDS)
     reached = [step for step in ages if step <= age]
     ahead = [step for step in ages if step > age]
-    following = ahead[0] if ahead else ages[-1] + PROGRESS_PERIOD_SECONDS
+    following = ahead[0] if ahead else ages[-1] + READINESS_PERIOD_SECONDS
     return _after(base, reached[-1]) if reached else None, _after(base, following)
 
 
-def list_missing(draft: Draft) -> Progress:
+def list_missing(draft: Draft) -> GangReadiness:
     """Count the ready Tasks of the drafted gang, and list the first missing Tasks."""
     ready = 0
     missing: list[Missing] = []
@@ -56,7 +56,7 @@ def list_missing(draft: Draft) -> Progress:
             ready += 1
         else:
             missing.append(Missing(role.name, task.index, reason))
-    return Progress(ready, draft.spec.wanted_count, tuple(missing[:PROGRESS_MAX_MISSING]))
+    return GangReadiness(ready, draft.spec.wanted_count, tuple(missing[:READINESS_MAX_MISSING]))
 
 
 def explain_missing(draft: Draft, task: TaskStatus) -> str | None:

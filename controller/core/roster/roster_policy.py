@@ -5,10 +5,10 @@ Steps of ``decide_roster``, after the machines have moved:
 1. Publish nothing unless the attempt is AttemptPreparing or AttemptRunning (or ends and keeps its
    Pods), and its recorded ConfigMap exists and is not terminating.
 2. Build the roster from the drafted status and the Pods.
-3. If none was published and the gang is incomplete, publish only the progress.
+3. If none was published and the gang is incomplete, publish only the readiness.
 4. If it differs from the published one, publish the next generation, at least 200 ms after the
    last. If no live Pod could read it, publish nothing.
-5. If it is the same and the gang is incomplete, publish the progress.
+5. If it is the same and the gang is incomplete, publish the readiness.
 
 Invariants:
 
@@ -36,10 +36,10 @@ from controller.core.recovery.roster_recovery import build_recovery
 from controller.core.roster import drain
 from controller.core.roster.failed_members import list_failed
 from controller.core.roster.missing_tasks import find_check_times, list_missing
-from controller.core.settings import PROGRESS_AGES_SECONDS, ROSTER_DEBOUNCE_SECONDS
+from controller.core.settings import READINESS_AGES_SECONDS, ROSTER_DEBOUNCE_SECONDS
 from framework.api import roster
+from framework.api.gangreadiness import GangReadiness, encode_readiness
 from framework.api.pods import ConfigMapView, PodPhase, PodView
-from framework.api.progress import Progress, encode_progress
 from framework.api.roster import CompletedTask, Member, RoleRoster, Roster
 from framework.api.states import TASK_ALIVE, FrameworkState
 from framework.api.types import TaskRoleSpec, TaskStatus
@@ -52,15 +52,15 @@ class RosterOutcome:
     """The publication of this decision, and the state of the gang."""
 
     publication: Publication | None = None
-    """None if the roster and the progress stay as they are."""
+    """None if the roster and the readiness stay as they are."""
     urgency: Urgency = Urgency.NOW
     """How soon the status that the publication relies on must be written."""
-    progress_checked_at: datetime | None = None
-    """When the progress was computed; None if it was not."""
+    readiness_checked_at: datetime | None = None
+    """When the readiness was computed; None if it was not."""
     is_complete: bool | None = None
     """Whether the gang is complete; None if there is no gang."""
-    progress: Progress | None = None
-    """The progress, if it was computed in this decision."""
+    readiness: GangReadiness | None = None
+    """The readiness, if it was computed in this decision."""
 
 
 def decide_roster(draft: Draft) -> RosterOutcome:
@@ -80,13 +80,13 @@ def _decide(draft: Draft, configmap: ConfigMapView, wanted: Roster) -> RosterOut
     if published.roster is not None and not _has_reader(wanted):
         return RosterOutcome()
     if published.roster is None and not wanted.complete:
-        return _decide_progress(draft, configmap, None)
+        return _decide_readiness(draft, configmap, None)
     if published.roster is None or not wanted.is_same_gang(published.roster):
         if _is_debounced(draft):
             return RosterOutcome()
         return _decide_generation(draft, configmap, wanted)
     if not wanted.complete:
-        return _decide_progress(draft, configmap, published.published_at)
+        return _decide_readiness(draft, configmap, published.published_at)
     return RosterOutcome(
         None if published.has_version_annotation else _publish(configmap, None, "")
     )
@@ -101,8 +101,8 @@ def _decide_generation(draft: Draft, configmap: ConfigMapView, wanted: Roster) -
         # the members may wait there without another event.
         draft.raise_urgency(Urgency.AGAIN)
     wanted = wanted._replace(generation=1 if last is None else last.generation + 1)
-    progress = "" if wanted.complete else published.progress
-    return RosterOutcome(_publish(configmap, wanted, progress), urgency)
+    readiness = "" if wanted.complete else published.readiness
+    return RosterOutcome(_publish(configmap, wanted, readiness), urgency)
 
 
 def _has_reader(wanted: Roster) -> bool:
@@ -125,7 +125,7 @@ def _is_debounced(draft: Draft) -> bool:
     return not draft.is_wait_over(last, last + timedelta(seconds=ROSTER_DEBOUNCE_SECONDS))
 
 
-def _decide_progress(
+def _decide_readiness(
     draft: Draft,
     configmap: ConfigMapView,
     incomplete_since: datetime | None,
@@ -135,20 +135,20 @@ def _decide_progress(
     last_check, next_check = find_check_times(base, draft.snapshot.now)
     draft.request_wake(next_check)
     if last_check is None or not _is_due(
-        published.progress_checked_at, last_check, draft.snapshot.now
+        published.readiness_checked_at, last_check, draft.snapshot.now
     ):
         publication = None if published.has_version_annotation else _publish(configmap, None, "")
         return RosterOutcome(publication)
-    progress = list_missing(draft)
-    text = encode_progress(progress)
-    is_known = text == published.progress and published.has_version_annotation
+    readiness = list_missing(draft)
+    text = encode_readiness(readiness)
+    is_known = text == published.readiness and published.has_version_annotation
     publication = None
-    # At the first check, Pods may have no Node yet, and so no barrier that reads the progress.
-    is_first_check = last_check <= base + timedelta(seconds=PROGRESS_AGES_SECONDS[0])
+    # At the first check, Pods may have no Node yet, and so no barrier that reads the readiness.
+    is_first_check = last_check <= base + timedelta(seconds=READINESS_AGES_SECONDS[0])
     if not is_known and (_is_any_pod_started(draft) or not is_first_check):
         publication = _publish(configmap, None, text)
     return RosterOutcome(
-        publication, Urgency.LATER, progress_checked_at=draft.snapshot.now, progress=progress
+        publication, Urgency.LATER, readiness_checked_at=draft.snapshot.now, readiness=readiness
     )
 
 
@@ -162,13 +162,13 @@ def _is_any_pod_started(draft: Draft) -> bool:
     return any(pod.node_name or pod.pod_ip for pod in draft.snapshot.pods.values())
 
 
-def _publish(configmap: ConfigMapView, wanted: Roster | None, progress: str) -> Publication:
+def _publish(configmap: ConfigMapView, wanted: Roster | None, readiness: str) -> Publication:
     return Publication(
         configmap.name,
         configmap.uid,
         configmap.resource_version,
         wanted,
-        progress,
+        readiness,
     )
 
 

@@ -8,7 +8,7 @@ Invariant: a condition follows from the states and members of the status, so it 
 its own. Exceptions are Blocked and the missing Tasks of GangReady, which inform the user.
 
 Example: a gang of 2 runs, and worker/1 fails. GangReady becomes False with the reason TasksMissing.
-At the next check of the progress, its message is "1 of 2 Tasks are ready; waiting for worker/1
+At the next check of the readiness, its message is "1 of 2 Tasks are ready; waiting for worker/1
 (...)". The transition time stays.
 
 Rules: docs/design/failure-handling.md, "Conditions".
@@ -24,7 +24,7 @@ from controller.core.status.blocked import BLOCKED, MAX_MESSAGE, find_block
 from framework.api import constants
 from framework.api.completion import FRAMEWORK_DEADLINE_EXCEEDED, STOP_FRAMEWORK_REQUESTED
 from framework.api.endings import describe_framework_end
-from framework.api.progress import Progress
+from framework.api.gangreadiness import GangReadiness
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import Condition, ExecutionType, FrameworkStatus
 
@@ -99,8 +99,8 @@ def _answer_gang_ready(draft: Draft, outcome: RosterOutcome, old: Condition | No
         return _Answer(is_true=False, reason="NoGang", message=f"The Framework is {draft.state}")
     if outcome.is_complete:
         return _Answer(is_true=True, reason="GangComplete")
-    if outcome.progress is not None:
-        return _Answer(is_true=False, reason="TasksMissing", message=_describe(outcome.progress))
+    if outcome.readiness is not None:
+        return _Answer(is_true=False, reason="TasksMissing", message=_describe(outcome.readiness))
     is_known = old is not None and old.reason == "TasksMissing"
     return _Answer(
         is_true=False,
@@ -109,9 +109,9 @@ def _answer_gang_ready(draft: Draft, outcome: RosterOutcome, old: Condition | No
     )
 
 
-def _describe(progress: Progress) -> str:
-    missing = ", ".join(f"{m.role}/{m.index} ({m.reason})" for m in progress.missing)
-    return f"{progress.ready} of {progress.total} Tasks are ready; waiting for {missing}"
+def _describe(readiness: GangReadiness) -> str:
+    missing = ", ".join(f"{m.role}/{m.index} ({m.reason})" for m in readiness.missing)
+    return f"{readiness.ready} of {readiness.total} Tasks are ready; waiting for {missing}"
 
 
 def _answer_running(draft: Draft) -> _Answer:

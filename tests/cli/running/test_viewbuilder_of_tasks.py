@@ -75,17 +75,17 @@ def test_view_of_a_barrier_names_the_missing_tasks() -> None:
     assert notes(shown)["worker/0"] == "barrier: the gang of 3 lacks worker/1"
 
 
-def build_progress(text: str) -> Object:
-    return {"metadata": {"annotations": {constants.PROGRESS_ANNOTATION: text}}}
+def build_readiness(text: str) -> Object:
+    return {"metadata": {"annotations": {constants.READINESS_ANNOTATION: text}}}
 
 
 def build_missing(*reasons: str, start: int = 0, ready: int = 0) -> Object:
     missing = [{"role": "worker", "index": i, "reason": r} for i, r in enumerate(reasons, start)]
     total = ready + len(missing)
-    return build_progress(json.dumps({"ready": ready, "total": total, "missing": missing}))
+    return build_readiness(json.dumps({"ready": ready, "total": total, "missing": missing}))
 
 
-def test_view_of_a_barrier_with_progress_has_the_reasons_of_missing_tasks() -> None:
+def test_view_of_a_barrier_with_readiness_has_the_reasons_of_missing_tasks() -> None:
     configmap = build_missing(*(f"reason {i}" for i in range(1, 6)), start=1, ready=1)
     gang = framework(task(0, "AttemptPreparing", ip="127.64.0.1"))
     shown = view(gang, pod(0, **IN_BARRIER), configmap=configmap)
@@ -95,10 +95,10 @@ def test_view_of_a_barrier_with_progress_has_the_reasons_of_missing_tasks() -> N
     )
 
 
-@pytest.mark.parametrize("progress", ["", "[]", "{", '{"missing": [{"role": "a"}]}', "null"])
-def test_view_with_unreadable_progress_ignores_it(progress: str) -> None:
+@pytest.mark.parametrize("readiness", ["", "[]", "{", '{"missing": [{"role": "a"}]}', "null"])
+def test_view_with_unreadable_readiness_ignores_it(readiness: str) -> None:
     gang = framework(task(0, "AttemptPreparing", ip="127.64.0.1"))
-    shown = view(gang, pod(0, **IN_BARRIER), configmap=build_progress(progress))
+    shown = view(gang, pod(0, **IN_BARRIER), configmap=build_readiness(readiness))
     assert notes(shown)["worker/0"] == "barrier runs"
 
 

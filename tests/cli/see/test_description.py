@@ -5,8 +5,8 @@ from cli.see.description import describe
 from cli.see.observation import ObservedFramework
 from framework.api import constants
 from framework.api.completion import POD_EXTERNAL_DELETED
+from framework.api.gangreadiness import GangReadiness, Missing, encode_readiness
 from framework.api.naming import TaskKey
-from framework.api.progress import Missing, Progress, encode_progress
 from framework.api.recovery import RESTARTED, FailedProcess, RecoveryStatus
 from framework.api.states import FrameworkState, TaskState
 from framework.api.trainingstatus import TrainingStatus
@@ -141,8 +141,8 @@ def test_many_different_tasks_end_with_their_number_and_all_shows_each() -> None
 
 
 def test_missing_members_are_those_of_the_barrier_report() -> None:
-    progress = Progress(1, 3, (Missing("worker", 2, "0/8 nodes are available"),))
-    annotations = {constants.PROGRESS_ANNOTATION: encode_progress(progress)}
+    readiness = GangReadiness(1, 3, (Missing("worker", 2, "0/8 nodes are available"),))
+    annotations = {constants.READINESS_ANNOTATION: encode_readiness(readiness)}
     waiting = build_role_status(number=3, state=TaskState.ATTEMPT_PREPARING)
     observed = build_observed(waiting, state=FrameworkState.ATTEMPT_PREPARING)
     text = show(replace(observed, configmap=build_configmap_wire(annotations)))
@@ -153,8 +153,8 @@ def test_missing_members_are_those_of_the_barrier_report() -> None:
 def test_missing_members_with_the_same_reason_share_a_row() -> None:
     pull = "ImagePullBackOff: " + "x" * 200
     missing = [Missing("worker", n, "0/8 nodes" if n == 1 else pull) for n in range(4)]
-    progress = Progress(1, 5, (Missing("ps", 0, pull), *missing))
-    annotations = {constants.PROGRESS_ANNOTATION: encode_progress(progress)}
+    readiness = GangReadiness(1, 5, (Missing("ps", 0, pull), *missing))
+    annotations = {constants.READINESS_ANNOTATION: encode_readiness(readiness)}
     waiting = build_role_status(number=4, state=TaskState.ATTEMPT_PREPARING)
     observed = build_observed(waiting, state=FrameworkState.ATTEMPT_PREPARING)
     text = show(replace(observed, configmap=build_configmap_wire(annotations)))
@@ -209,8 +209,8 @@ def test_hostile_texts_control_no_terminal() -> None:
 
 def test_terminal_of_80_columns_wraps_the_last_column_and_cuts_nothing() -> None:
     reason = "0/8 nodes are available: " + "1 node has not enough memory, " * 8
-    progress = Progress(1, 3, (Missing("worker", 2, reason[:150]),))
-    annotations = {constants.PROGRESS_ANNOTATION: encode_progress(progress)}
+    readiness = GangReadiness(1, 3, (Missing("worker", 2, reason[:150]),))
+    annotations = {constants.READINESS_ANNOTATION: encode_readiness(readiness)}
     event = build_event("FailedScheduling", reason, kind="Pod", name="gang-worker-2")
     conditions = (Condition("GangReady", "False", None, at(0), "TasksMissing", "1; waiting for x"),)
     waiting = build_role_status(number=3, state=TaskState.ATTEMPT_PREPARING)

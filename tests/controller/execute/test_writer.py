@@ -135,7 +135,7 @@ async def publish(shell: Shell, publication: Publication | None = None) -> bool:
     return await shell.writer.publish(shell.entry, publication or build_publication(shell))
 
 
-async def test_published_roster_is_known_and_stored_and_progress_alone_keeps_it() -> None:
+async def test_published_roster_is_known_and_stored_and_readiness_alone_keeps_it() -> None:
     shell = await open_with_configmap()
     assert await publish(shell)
     assert shell.known.published.roster == build_roster()
@@ -143,10 +143,10 @@ async def test_published_roster_is_known_and_stored_and_progress_alone_keeps_it(
     wire = shell.get(CONFIGMAPS, NAME)
     assert wire["metadata"]["annotations"][constants.GENERATION_ANNOTATION] == "1"
     assert wire["metadata"]["finalizers"] == ["foregroundDeletion"]
-    progress = replace(build_publication(shell), roster=None, progress='{"ready":0}')
-    assert await publish(shell, progress)
+    readiness = replace(build_publication(shell), roster=None, readiness='{"ready":0}')
+    assert await publish(shell, readiness)
     after = shell.get(CONFIGMAPS, NAME)
-    assert after["metadata"]["annotations"][constants.PROGRESS_ANNOTATION] == '{"ready":0}'
+    assert after["metadata"]["annotations"][constants.READINESS_ANNOTATION] == '{"ready":0}'
     assert after["binaryData"][constants.ROSTER_KEY] == wire["binaryData"][constants.ROSTER_KEY]
     assert shell.known.published.roster == build_roster()
 

@@ -41,17 +41,17 @@ def test_unchanged_roster_is_not_read_again() -> None:
 
 def test_what_only_we_know_stays_with_the_configmap() -> None:
     before = configmap(build_roster())
-    known = PublishedRoster(published_at=at(5), progress_checked_at=at(6))
+    known = PublishedRoster(published_at=at(5), readiness_checked_at=at(6))
     after = read_published(known, before, configmap(build_roster(generation=2)))
-    assert (after.published_at, after.progress_checked_at) == (at(5), at(6))
+    assert (after.published_at, after.readiness_checked_at) == (at(5), at(6))
     other = read_published(known, before, configmap(uid="another"))
-    assert (other.published_at, other.progress_checked_at, other.roster) == (None, None, None)
+    assert (other.published_at, other.readiness_checked_at, other.roster) == (None, None, None)
 
 
-def test_progress_and_announcement_are_read() -> None:
-    wire = build_configmap_wire({constants.PROGRESS_ANNOTATION: "how far"})
+def test_readiness_and_announcement_are_read() -> None:
+    wire = build_configmap_wire({constants.READINESS_ANNOTATION: "how far"})
     published = read_published(PublishedRoster(), None, parse_configmap(wire))
-    assert published.progress == "how far"
+    assert published.readiness == "how far"
     bare = parse_configmap(build_configmap_wire(annotations=None))
     del wire["metadata"]["annotations"]
     assert bare is not None

@@ -47,11 +47,11 @@ class ScriptedFetches:
         pass
 
 
-def test_parse_configmap_reads_roster_and_progress() -> None:
+def test_parse_configmap_reads_roster_and_readiness() -> None:
     parsed = parse_configmap(make_configmap(make_roster(), missing="why"))
     assert parsed.roster == make_roster()
-    assert parsed.progress is not None
-    assert parsed.progress.missing[0].reason == "why"
+    assert parsed.readiness is not None
+    assert parsed.readiness.missing[0].reason == "why"
     assert parsed.carries_roster
     assert not parsed.is_terminating
 
@@ -77,7 +77,7 @@ def test_parse_configmap_broken_roster_is_a_problem(stored: Any) -> None:
     body["metadata"]["annotations"]["frameworkbarrier.io/progress"] = "{"
     parsed = parse_configmap(body)
     assert parsed.roster is None
-    assert parsed.progress is None
+    assert parsed.readiness is None
     assert parsed.problem
 
 

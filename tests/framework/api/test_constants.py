@@ -68,4 +68,4 @@ def test_exit_codes_of_the_docs_are_those_of_the_code() -> None:
 def test_values_are_those_of_the_original() -> None:
     assert constants.API_VERSION == "frameworkcontroller.microsoft.com/v1"
     assert constants.FRAMEWORK_CRD_NAME == "frameworks.frameworkcontroller.microsoft.com"
-    assert len(constants.PROGRESS_ANNOTATION) < 64
+    assert len(constants.READINESS_ANNOTATION) < 64

@@ -83,7 +83,7 @@ def test_parse_pod_bounds_annotations_and_gates() -> None:
     gates = [{"name": f"example.com/gate-{number}"} for number in range(20_000)]
     pod = build_pod(metadata={"annotations": mine | long}, spec={"schedulingGates": gates})
     assert set(pod.annotations) == {constants.WRAPPER_ANNOTATION}
-    assert len(pod.annotations[constants.WRAPPER_ANNOTATION]) <= constants.PROGRESS_MAX_BYTES
+    assert len(pod.annotations[constants.WRAPPER_ANNOTATION]) <= constants.READINESS_MAX_BYTES
     assert len(pod.scheduling_gates) <= 10
 
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from framework.api import roster as roster_module
-from framework.api.constants import PROGRESS_MAX_BYTES, PROGRESS_MAX_MISSING
-from framework.api.progress import Missing, Progress, decode_progress, encode_progress
+from framework.api.constants import READINESS_MAX_BYTES, READINESS_MAX_MISSING
+from framework.api.gangreadiness import GangReadiness, Missing, decode_readiness, encode_readiness
 from framework.api.roster import (
     CompletedTask,
     FailedMember,
@@ -267,14 +267,14 @@ missing_tasks = st.builds(
 
 
 @given(st.integers(0, 10_000), st.integers(0, 10_000), st.lists(missing_tasks, max_size=15))
-def test_progress_is_at_most_2_kb_and_keeps_the_counts(
+def test_readiness_is_at_most_2_kb_and_keeps_the_counts(
     ready: int, total: int, missing: list[Missing]
 ) -> None:
-    text = encode_progress(Progress(ready, total, tuple(missing)))
-    assert len(text.encode()) <= PROGRESS_MAX_BYTES
-    decoded = decode_progress(text)
+    text = encode_readiness(GangReadiness(ready, total, tuple(missing)))
+    assert len(text.encode()) <= READINESS_MAX_BYTES
+    decoded = decode_readiness(text)
     assert (decoded.ready, decoded.total) == (ready, total)
-    assert len(decoded.missing) <= PROGRESS_MAX_MISSING
+    assert len(decoded.missing) <= READINESS_MAX_MISSING
 
 
 @cases(
@@ -285,17 +285,19 @@ def test_progress_is_at_most_2_kb_and_keeps_the_counts(
         "every character is twelve bytes": ("😀" * 300, 0),
     },
 )
-def test_progress_of_many_cuts_reasons_and_keeps_names(reason: str, width: int) -> None:
+def test_readiness_of_many_cuts_reasons_and_keeps_names(reason: str, width: int) -> None:
     role = "a" * 63
     missing = tuple(Missing(role, index, reason) for index in range(20))
-    decoded = decode_progress(encode_progress(Progress(5, 25, missing)))
+    decoded = decode_readiness(encode_readiness(GangReadiness(5, 25, missing)))
     kept = tuple(Missing(role, index, reason[:width]) for index in range(10))
-    assert decoded == Progress(5, 25, kept)
+    assert decoded == GangReadiness(5, 25, kept)
 
 
-def test_progress_that_cannot_be_cut_names_no_task() -> None:
+def test_readiness_that_cannot_be_cut_names_no_task() -> None:
     missing = tuple(Missing("a" * 300, index, "") for index in range(10))
-    assert decode_progress(encode_progress(Progress(1, 2, missing))) == Progress(1, 2, ())
+    assert decode_readiness(encode_readiness(GangReadiness(1, 2, missing))) == GangReadiness(
+        1, 2, ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -308,6 +310,6 @@ def test_progress_that_cannot_be_cut_names_no_task() -> None:
         '{"ready": 1, "total": 2, "missing": [{"role": "a"}]}',
     ],
 )  # fmt: skip
-def test_text_that_is_no_progress_is_an_error(text: str) -> None:
-    with pytest.raises(RosterError, match="undecodable progress"):
-        decode_progress(text)
+def test_text_that_is_no_readiness_is_an_error(text: str) -> None:
+    with pytest.raises(RosterError, match="undecodable readiness"):
+        decode_readiness(text)

@@ -210,9 +210,9 @@ class World:
                 metadata=replace(self.framework.metadata, resource_version=self._next_version()),
                 status=decision.status,
             )
-        if decision.progress_checked_at is not None:
+        if decision.readiness_checked_at is not None:
             self.published = replace(
-                self.published, progress_checked_at=decision.progress_checked_at
+                self.published, readiness_checked_at=decision.readiness_checked_at
             )
         if decision.publication is not None:
             self._publish(decision.publication)
@@ -300,10 +300,10 @@ class World:
         is_new = publication.roster is not None
         self.published = PublishedRoster(
             roster=publication.roster or known.roster,
-            progress=publication.progress,
+            readiness=publication.readiness,
             has_version_annotation=True,
             published_at=self.now if is_new else known.published_at,
-            progress_checked_at=None if is_new else known.progress_checked_at,
+            readiness_checked_at=None if is_new else known.readiness_checked_at,
         )
 
     def _do(self, action: Action) -> None:

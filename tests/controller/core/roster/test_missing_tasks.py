@@ -1,4 +1,4 @@
-"""The missing Tasks of a gang, and when they are listed: docs/design/roster.md, "Progress"."""
+"""The missing Tasks of a gang, and when they are listed: docs/design/roster.md, "Readiness"."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -117,7 +117,7 @@ def test_missing_member_is_explained(
     assert explain_missing(draft, task) == expected
 
 
-def test_progress_counts_wanted_tasks_only() -> None:
+def test_readiness_counts_wanted_tasks_only() -> None:
     tasks = (
         build_task(),
         build_task(TaskState.ATTEMPT_CREATION_PENDING, index=1),
@@ -125,6 +125,6 @@ def test_progress_counts_wanted_tasks_only() -> None:
     )
     status = build_status(build_role_status(tasks=tasks), build_role_status("old"))
     draft = build_draft(build_spec(build_role(number=2)), status, pods=[build_pod()])
-    progress = list_missing(draft)
-    assert (progress.ready, progress.total) == (1, 2)
-    assert [(m.role, m.index) for m in progress.missing] == [("worker", 1)]
+    readiness = list_missing(draft)
+    assert (readiness.ready, readiness.total) == (1, 2)
+    assert [(m.role, m.index) for m in readiness.missing] == [("worker", 1)]

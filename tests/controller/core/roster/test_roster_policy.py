@@ -35,7 +35,7 @@ from tests.support.builders.cases import cases
 from tests.support.builders.worlds import NOW, build_draft, build_published
 
 ANNOTATED = PublishedRoster(has_version_annotation=True)
-CHECKED = replace(ANNOTATED, progress_checked_at=NOW)
+CHECKED = replace(ANNOTATED, readiness_checked_at=NOW)
 FIRST, LAST = build_task(), build_task(index=1)
 FIRST_POD, LAST_POD = build_pods("Running", "Running")
 CONFIGMAP = replace(build_configmap(), creation_time=AT)
@@ -85,7 +85,7 @@ def test_complete_gang_gets_its_first_generation() -> None:
     assert roster.instance_uid == f"0_{CONFIGMAP_UID}"
     assert [m.addresses for m in roster.roles[0].members] == [("10.0.0.2",), ("10.0.0.3",)]
     assert outcome.publication is not None
-    assert (outcome.publication.configmap_uid, outcome.publication.progress) == (CONFIGMAP_UID, "")
+    assert (outcome.publication.configmap_uid, outcome.publication.readiness) == (CONFIGMAP_UID, "")
 
 
 def test_equal_gang_is_not_published_again() -> None:
@@ -112,16 +112,16 @@ def test_incomplete_gang_is_a_new_generation_after_the_first_generation() -> Non
     assert (roster.generation, roster.complete) == (4, False)
 
 
-def test_progress_stays_until_the_gang_is_complete() -> None:
-    known = replace(publish(3), progress="progress")
+def test_readiness_stays_until_the_gang_is_complete() -> None:
+    known = replace(publish(3), readiness="readiness")
     complete_again = replace(known, roster=build_roster())
     for published, pods, expected in (
-        (known, (FIRST_POD,), "progress"),
+        (known, (FIRST_POD,), "readiness"),
         (complete_again, (FIRST_POD, LAST_POD), ""),
     ):
         publication = decide_roster(gang(published=published, pods=pods)).publication
         assert publication is not None
-        assert publication.progress == expected
+        assert publication.readiness == expected
 
 
 def test_quorum_is_enough() -> None:
@@ -178,7 +178,7 @@ def test_further_addresses_are_those_of_the_cached_pod() -> None:
 def test_generations_are_published_at_least_200_ms_apart() -> None:
     draft = gang(published=publish(2, 99.9), pods=(FIRST_POD,))
     outcome = decide_roster(draft)
-    assert (outcome.publication, outcome.progress_checked_at) == (None, None)
+    assert (outcome.publication, outcome.readiness_checked_at) == (None, None)
     assert draft.wake_at == at(99.9) + timedelta(seconds=0.2)
     assert get_roster(gang(published=publish(2, 99.8), pods=(FIRST_POD,))).generation == 3
 
@@ -201,23 +201,23 @@ def test_configmap_without_the_version_annotation_is_annotated() -> None:
     quiet = replace(publish(), has_version_annotation=False)
     publication = decide_roster(gang(published=quiet)).publication
     assert publication is not None
-    assert (publication.roster, publication.progress) == (None, "")
-    waiting = decide_roster(gang(published=PublishedRoster(progress_checked_at=NOW), pods=()))
+    assert (publication.roster, publication.readiness) == (None, "")
+    waiting = decide_roster(gang(published=PublishedRoster(readiness_checked_at=NOW), pods=()))
     assert waiting.publication is not None
 
 
-def test_progress_is_published_at_a_check_time_if_it_changed() -> None:
+def test_readiness_is_published_at_a_check_time_if_it_changed() -> None:
     draft = gang(published=ANNOTATED, pods=(FIRST_POD,))
     outcome = decide_roster(draft)
-    assert outcome.progress_checked_at == NOW
+    assert outcome.readiness_checked_at == NOW
     assert outcome.publication is not None
-    assert '"ready":1,"total":2' in outcome.publication.progress
+    assert '"ready":1,"total":2' in outcome.publication.readiness
     assert outcome.publication.roster is None
     assert draft.wake_at == at(110)
-    progress = outcome.publication.progress
-    known = replace(ANNOTATED, progress=progress, progress_checked_at=at(5))
+    readiness = outcome.publication.readiness
+    known = replace(ANNOTATED, readiness=readiness, readiness_checked_at=at(5))
     again = decide_roster(gang(published=known, pods=(FIRST_POD,)))
-    assert (again.publication, again.progress_checked_at) == (None, NOW)
+    assert (again.publication, again.readiness_checked_at) == (None, NOW)
 
 
 @cases(
@@ -225,10 +225,10 @@ def test_progress_is_published_at_a_check_time_if_it_changed() -> None:
     once_a_step=(CONFIGMAP, at(110)),
     from_now_without_a_creation_time=(replace(CONFIGMAP, creation_time=None), at(102)),
 )
-def test_progress_is_checked(configmap: Any, wake_at: Any) -> None:
+def test_readiness_is_checked(configmap: Any, wake_at: Any) -> None:
     draft = gang(pods=(FIRST_POD,), configmap=configmap)
     outcome = decide_roster(draft)
-    assert (outcome.publication, outcome.progress_checked_at) == (None, None)
+    assert (outcome.publication, outcome.readiness_checked_at) == (None, None)
     assert draft.wake_at == wake_at
 
 
@@ -236,5 +236,5 @@ def test_check_times_begin_anew_when_a_published_gang_is_incomplete_again() -> N
     role = build_role_roster(number=2, members=build_role_roster(number=1).members)
     known = build_published(build_roster(role, generation=2, complete=False), seconds=97)
     draft = gang(published=known, pods=(FIRST_POD,))
-    assert decide_roster(draft).progress_checked_at == NOW
+    assert decide_roster(draft).readiness_checked_at == NOW
     assert draft.wake_at == at(102)

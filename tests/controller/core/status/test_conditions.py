@@ -67,7 +67,7 @@ def test_missing_tasks_are_named_at_the_check_times_only() -> None:
     first = find(95)
     assert (first.status, first.reason) == ("False", "TasksMissing")
     assert first.message == "0 of 1 Tasks are ready; waiting for worker/0 (Pod is not created yet)"
-    published = PublishedRoster(has_version_annotation=True, progress_checked_at=NOW)
+    published = PublishedRoster(has_version_annotation=True, readiness_checked_at=NOW)
     again = find(95, status=replace(WAITING, conditions=(first,)), published=published)
     assert again.message == first.message
 

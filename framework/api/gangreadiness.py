@@ -1,16 +1,16 @@
-"""The progress of a gang before its first roster, in an annotation of the attempt ConfigMap.
+"""The readiness of a gang before its first roster, in an annotation of the attempt ConfigMap.
 
-Written for Python 3.7 (agents' zipapp). Rules: docs/design/roster.md, "Progress".
+Written for Python 3.7 (agents' zipapp). Rules: docs/design/roster.md, "Readiness".
 """
 
 import json
 from typing import Any, Dict, NamedTuple, Tuple
 
-from framework.api.constants import PROGRESS_MAX_BYTES, PROGRESS_MAX_MISSING
+from framework.api.constants import READINESS_MAX_BYTES, READINESS_MAX_MISSING
 from framework.api.packed import Bounds, parse_json
 from framework.api.rostervalues import MALFORMED, RosterError, read_count, read_typed
 
-_BOUNDS = Bounds(PROGRESS_MAX_BYTES, PROGRESS_MAX_BYTES, PROGRESS_MAX_BYTES)
+_BOUNDS = Bounds(READINESS_MAX_BYTES, READINESS_MAX_BYTES, READINESS_MAX_BYTES)
 
 
 class Missing(NamedTuple):
@@ -21,7 +21,7 @@ class Missing(NamedTuple):
     reason: str
 
 
-class Progress(NamedTuple):
+class GangReadiness(NamedTuple):
     """The counts and missing Tasks before the first roster. No decision of a barrier reads it."""
 
     ready: int
@@ -29,16 +29,16 @@ class Progress(NamedTuple):
     missing: Tuple[Missing, ...]
 
 
-def encode_progress(progress: Progress) -> str:
+def encode_readiness(readiness: GangReadiness) -> str:
     """Encode to the annotation's JSON: at most 10 missing Tasks and 2 kB, reasons cut first."""
     for width in (160, 80, 40, 20, 0):
-        text = json.dumps(_progress_to_wire(progress, width), separators=(",", ":"))
-        if len(text.encode()) <= PROGRESS_MAX_BYTES:
+        text = json.dumps(_readiness_to_wire(readiness, width), separators=(",", ":"))
+        if len(text.encode()) <= READINESS_MAX_BYTES:
             return text
-    return json.dumps({"ready": progress.ready, "total": progress.total, "missing": []})
+    return json.dumps({"ready": readiness.ready, "total": readiness.total, "missing": []})
 
 
-def decode_progress(text: str) -> Progress:
+def decode_readiness(text: str) -> GangReadiness:
     """Decode the annotation.
 
     Raises:
@@ -47,9 +47,9 @@ def decode_progress(text: str) -> Progress:
     try:
         wire = parse_json(text.encode("utf-8"), _BOUNDS)
         missing = read_typed(wire["missing"], list)
-        if len(missing) > PROGRESS_MAX_MISSING:
-            raise RosterError(f"more than {PROGRESS_MAX_MISSING} Tasks")
-        return Progress(
+        if len(missing) > READINESS_MAX_MISSING:
+            raise RosterError(f"more than {READINESS_MAX_MISSING} Tasks")
+        return GangReadiness(
             read_count(wire["ready"]),
             read_count(wire["total"]),
             tuple(
@@ -58,7 +58,7 @@ def decode_progress(text: str) -> Progress:
             ),
         )
     except MALFORMED as e:
-        raise RosterError(f"undecodable progress: {e}") from e
+        raise RosterError(f"undecodable readiness: {e}") from e
 
 
 def _sentence(value: Any) -> str:
@@ -66,12 +66,12 @@ def _sentence(value: Any) -> str:
     return read_typed(value, str).encode("utf-8", "replace").decode("utf-8")
 
 
-def _progress_to_wire(progress: Progress, width: int) -> Dict[str, Any]:
+def _readiness_to_wire(readiness: GangReadiness, width: int) -> Dict[str, Any]:
     return {
-        "ready": progress.ready,
-        "total": progress.total,
+        "ready": readiness.ready,
+        "total": readiness.total,
         "missing": [
             {"role": m.role, "index": m.index, "reason": m.reason[:width]}
-            for m in progress.missing[:PROGRESS_MAX_MISSING]
+            for m in readiness.missing[:READINESS_MAX_MISSING]
         ],
     }
