@@ -15,7 +15,7 @@ from framework.kube.client import KubeClient
 from framework.kube.resources import PODS, SERVICES, TFJOBS, TRAININGJOBS, Object, Resource
 from tests.support.fakes.jobscripts import Ends
 from tests.support.servers.controlplane import Access
-from tests.support.servers.frameworkcrd import ROOT, wait_ready
+from tests.support.servers.frameworkcrd import ROOT, wait_until_kinds_are_served
 from tests.support.servers.frameworkserver import start_controller
 from tests.support.servers.rights import run_kubectl
 from tests.support.servers.watching import watch_until
@@ -23,6 +23,9 @@ from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.kube
 
+DEFINITIONS = ROOT / "deploy" / "kinds"
+# The controller starts no TrainingJob before it has listed the scalers.
+KINDS = ("tfjob", "trainingjob", "scalein", "scaleout")
 ORIGINALS = Path(__file__).parent / "originals"
 MEMBERS = ("master-0", "worker-0", "ps-0", "ps-1")
 TFJOB_NAMES = {"example-job": "abcd", "gpu-job": "efgh"}
@@ -31,17 +34,12 @@ CONDITIONS = ["Created", "WorkersCreated", "WorkersReady", "LauncherCreated", "R
 
 @pytest.fixture(autouse=True)
 def controller(framework_crd: None, control_plane: Access, tmp_path: Path) -> Iterator[None]:
-    run_kubectl(control_plane, "apply", *(f"-f{path}" for path in list_definitions()))
-    for resource in (TFJOBS, TRAININGJOBS):
-        wait_ready(control_plane.open_http(), resource.path())
+    run_kubectl(control_plane, "apply", *(f"-f{DEFINITIONS / file}.yaml" for file in KINDS))
+    wait_until_kinds_are_served(control_plane.open_http())
     arguments = ("--kinds", "tfjob,trainingjob")
     with start_controller(control_plane, tmp_path, *arguments) as child:
         yield
         child.raise_if_ended()
-
-
-def list_definitions() -> list[Path]:
-    return [ROOT / "deploy" / "kinds" / f"{name}.yaml" for name in ("tfjob", "trainingjob")]
 
 
 async def apply(access: Access, namespace: str, *files: str) -> str:
