@@ -14,7 +14,6 @@ from typing import Any
 from framework.clock import Clock, UidSource
 from localcluster.apiserver.bodies.patches import apply_patch
 from localcluster.apiserver.engine import selectors, writes
-from localcluster.apiserver.engine.binding import bind_pod
 from localcluster.apiserver.engine.collection import Collector
 from localcluster.apiserver.engine.deletion import Deleter
 from localcluster.apiserver.engine.history import Watch, WatchEvent
@@ -123,12 +122,12 @@ class Storage:
         """POST to the subresource ``pods/binding``; return a Status.
 
         Raises:
-            StatusError: 405 for another subresource; else as ``bind_pod``.
+            StatusError: 405 for another subresource; else as ``Writer.bind``.
         """
         if (rt.plural, subresource) != ("pods", "binding"):
             raise errors.method_not_supported(rt, "create")
         key = writes.key_of(rt, namespace, name)
-        return bind_pod(self._state, self._writer, key, body, options or WriteOptions())
+        return self._writer.bind(key, body, options or WriteOptions())
 
     def get(
         self,

@@ -16,22 +16,16 @@ _PATCH = "$patch"
 _DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
 
 
-def apply_strategic_patch(type_name: str, target: Object, patch: Object) -> Object:
-    """Return the target with the patch applied; other parts are shared.
+def apply_strategic_patch(type_name: str | None, target: Object, patch: Object) -> Object:
+    """Return a struct with the patch applied; other parts are shared.
 
     Raises:
         StatusError: 400 for a patch that cannot be understood.
     """
-    return _merge_struct(type_name, target, patch)
-
-
-def _merge_struct(type_name: str | None, target: Object, patch: Object) -> Object:
     directive = patch.get(_PATCH)
     if directive == "replace":
         replaced: Object = _plain({key: value for key, value in patch.items() if key != _PATCH})
         return replaced
-    if directive == "delete":
-        return {}
     if directive not in (None, "merge"):
         raise errors.bad_request(f"unknown patch type: {directive}")
     fields = struct_types().get(type_name or "", {})
@@ -53,29 +47,13 @@ def _merge_field(field: FieldType | None, current: Any, value: Any) -> Any:
     if isinstance(value, dict):
         base = current if isinstance(current, dict) else {}
         inner = field.name if field is not None and field.code == "struct" else None
-        if field is not None and field.item is not None and field.item.code == "struct":
-            return _merge_map(field.item, base, value)
-        return _merge_struct(inner, base, value)
+        return apply_strategic_patch(inner, base, value)
     if not isinstance(value, list) or field is None or field.merge_key is None:
         return _plain(value)
     present = current if isinstance(current, list) else []
     if field.merge_key:
         return _merge_items(field, present, value)
     return [*present, *(item for item in value if item not in present)]
-
-
-def _merge_map(item: FieldType, target: Object, patch: Object) -> Object:
-    merged = dict(target)
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        elif isinstance(value, dict):
-            below = merged.get(key)
-            base = below if isinstance(below, dict) else {}
-            merged[key] = _merge_struct(item.name, base, value)
-        else:
-            merged[key] = value
-    return merged
 
 
 def _merge_items(field: FieldType, current: list[Any], patch: list[Any]) -> list[Any]:
@@ -92,7 +70,7 @@ def _merge_items(field: FieldType, current: list[Any], patch: list[Any]) -> list
         if item.get(_PATCH) == "delete":
             merged = [old for old in merged if old.get(key) != item[key]]
         elif found:
-            merged[found[0]] = _merge_struct(inner, merged[found[0]], item)
+            merged[found[0]] = apply_strategic_patch(inner, merged[found[0]], item)
         else:
             merged.append(_plain(item))
     return merged

@@ -1,4 +1,4 @@
-"""Stores the object of a create, an update or a patch.
+"""Stores the object of a create, an update, a patch or a binding.
 
 The order of the checks is kube-apiserver's: decode, defaults, namespace, preparation by the kind,
 metadata rules, validation, then the write.
@@ -10,6 +10,7 @@ from localcluster.apiserver.bodies import reading
 from localcluster.apiserver.engine.state import NAMESPACES_KEY, State
 from localcluster.apiserver.engine.strategy import Strategy
 from localcluster.apiserver.model import errors, metadata, objects
+from localcluster.apiserver.model.builtins import PODS
 from localcluster.apiserver.model.errors import Object
 from localcluster.apiserver.model.objects import ObjectKey
 from localcluster.apiserver.model.options import WriteOptions
@@ -17,6 +18,8 @@ from localcluster.apiserver.model.registry import ResourceType
 
 MAX_OBJECT_BYTES = 3 * 1024 * 1024 // 2
 _NAME_ATTEMPTS = 8
+_BINDING = ResourceType("", "v1", "bindings", "Binding", wire_type="Binding")
+_POD_BINDING = ResourceType("", "v1", "pods/binding", "Pod")
 
 
 def key_of(rt: ResourceType, namespace: str | None, name: str) -> ObjectKey:
@@ -189,6 +192,35 @@ class Writer:
         if found:
             raise errors.invalid(rt, key[1], found)
         return self.settle(rt, key, old, new, dry_run=options.dry_run)
+
+    def bind(self, key: ObjectKey, body: Any, options: WriteOptions) -> Object:
+        """Assign a Pod to the node that a Binding names; return a Status of success.
+
+        Raises:
+            StatusError: 404, 409 for a Pod that has a node or terminates, 422 without a node.
+        """
+        binding = reading.read_body(_BINDING, body, options)
+        name = key[1]
+        node = objects.get_path(binding, "target", "name")
+        if not node:
+            raise errors.invalid(_BINDING, name, [errors.required("target.name")])
+        old = self.find(PODS, key)
+        if objects.is_terminating(old):
+            why = f"pod {name} is being deleted, cannot be assigned to a host"
+            raise errors.conflict(_POD_BINDING, name, why)
+        assigned = objects.get_path(old, "spec", "nodeName")
+        if assigned:
+            why = f"pod {name} is already assigned to node {errors.quote(assigned)}"
+            raise errors.conflict(_POD_BINDING, name, why)
+        now = objects.format_time(self._state.clock.now())
+        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now}
+        conditions = objects.get_path(old, "status", "conditions") or ()
+        others = [item for item in conditions if item.get("type") != "PodScheduled"]
+        new = objects.with_path(old, node, "spec", "nodeName")
+        new = objects.with_path(new, [*others, scheduled], "status", "conditions")
+        self.settle(PODS, key, old, new, dry_run=options.dry_run)
+        success = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
+        return {**success, "status": "Success", "code": 201}
 
     def settle(
         self, rt: ResourceType, key: ObjectKey, old: Object, new: Object, *, dry_run: bool

@@ -24,18 +24,11 @@ class ConfigMapStrategy(Strategy):
     def object_faults(self, obj: Object) -> list[Cause]:
         """Check keys and size."""
         text, binary = obj.get("data") or {}, obj.get("binaryData") or {}
-        found: list[Cause] = []
-        for key in text:
-            path = f"data[{key}]"
-            found += [invalid_value(path, key, fault) for fault in names.config_key_faults(key)]
-            if key in binary:
-                detail = "duplicate of key present in binaryData"
-                found.append(invalid_value(path, key, detail))
-        for key in binary:
-            path = f"binaryData[{key}]"
-            found += [invalid_value(path, key, fault) for fault in names.config_key_faults(key)]
+        found = _key_faults(obj, "data") + _key_faults(obj, "binaryData")
+        detail = "duplicate of key present in binaryData"
+        found += [invalid_value(f"data[{key}]", key, detail) for key in text if key in binary]
         size = sum(len(value.encode()) for value in text.values())
-        size += sum(_decoded_size(value) for value in binary.values())
+        size += sum(map(_decoded_size, binary.values()))
         if size > MAX_SECRET_BYTES:
             found.append(errors.too_long("[]", MAX_SECRET_BYTES))
         return found
@@ -44,6 +37,14 @@ class ConfigMapStrategy(Strategy):
         """Check that an immutable ConfigMap is unchanged."""
         found = _immutable_faults(new, old, ("data", "binaryData"))
         return found + self.object_faults(new)
+
+
+def _key_faults(obj: Object, field: str) -> list[Cause]:
+    return [
+        invalid_value(f"{field}[{key}]", key, fault)
+        for key in obj.get(field) or {}
+        for fault in names.config_key_faults(key)
+    ]
 
 
 def _decoded_size(text: str) -> int:
@@ -75,14 +76,9 @@ class SecretStrategy(Strategy):
 
     def object_faults(self, obj: Object) -> list[Cause]:
         """Check keys and size."""
-        found = [
-            invalid_value(f"data[{key}]", key, fault)
-            for key in obj.get("data") or {}
-            for fault in names.config_key_faults(key)
-        ]
-        if sum(_decoded_size(value) for value in (obj.get("data") or {}).values()) > (
-            MAX_SECRET_BYTES
-        ):
+        found = _key_faults(obj, "data")
+        size = sum(map(_decoded_size, (obj.get("data") or {}).values()))
+        if size > MAX_SECRET_BYTES:
             found.append(errors.too_long("data", MAX_SECRET_BYTES))
         return found
 
@@ -192,3 +188,14 @@ class DeploymentStrategy(Strategy):
     """A Deployment is stored; no controller here creates Pods for it."""
 
     create_warning = "a local cluster stores Deployments, and runs no Pods of them"
+
+
+PLAIN_KINDS: dict[str, type[Strategy]] = {
+    "configmaps": ConfigMapStrategy,
+    "deployments": DeploymentStrategy,
+    "events": EventStrategy,
+    "namespaces": NamespaceStrategy,
+    "secrets": SecretStrategy,
+    "services": ServiceStrategy,
+}
+"""By the name of the resource; other kinds have no rules of their own."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from localcluster.apiserver.engine.state import State
 from localcluster.apiserver.engine.strategy import Strategy, keep_field
-from localcluster.apiserver.kinds import pod_status_rules, pod_validation
+from localcluster.apiserver.kinds import pod_validation
 from localcluster.apiserver.model import builtins, errors, objects
 from localcluster.apiserver.model.errors import Cause, Object
 from localcluster.apiserver.model.registry import ResourceType
@@ -20,6 +20,7 @@ TERMINAL_PHASES = ("Succeeded", "Failed")
 _FILE_MODE = 0o644
 _TOKEN_SECONDS = 3600
 _SYSTEM_PRIORITIES = frozenset({"system-cluster-critical", "system-node-critical"})
+_STATE_RULE = "may not be transitioned to non-terminated state"
 _UPDATE_MESSAGE = (
     "pod updates may not change fields other than `spec.containers[*].image`,"
     "`spec.initContainers[*].image`,`spec.tolerations`"
@@ -92,8 +93,18 @@ class PodStrategy(Strategy):
         _default_addresses(new.setdefault("status", {}))
 
     def status_faults(self, new: Object, old: Object) -> list[Cause]:
-        """Check the status."""
-        return pod_status_rules.status_faults(new, old)
+        """Check that no container runs again after its last end."""
+        now, was = new.get("status") or {}, old.get("status") or {}
+        return [
+            errors.not_allowed(f"status.{kind}[{index}].state", _STATE_RULE)
+            for kind, declared in (
+                ("containerStatuses", "containers"),
+                ("initContainerStatuses", "initContainers"),
+            )
+            for index in _find_revived(
+                now.get(kind) or [], was.get(kind) or [], old["spec"], declared
+            )
+        ]
 
     def prepare_update(self, new: Object, old: Object) -> None:
         """Keep the status and the decisions of admission."""
@@ -236,6 +247,23 @@ def _drop_container_policies(spec: Object) -> None:
     for container in spec.get("initContainers") or ():
         if container.get("restartPolicy") != "Always":
             container.pop("restartPolicy", None)
+
+
+def _find_revived(now: list[Object], was: list[Object], spec: Object, declared: str) -> list[int]:
+    """Return the indexes of containers that had ended for good, but now run in the status."""
+    policy = spec.get("restartPolicy")
+    if policy == "Always":
+        return []
+    sidecars = {c["name"] for c in spec.get(declared) or () if c.get("restartPolicy") == "Always"}
+    living = {c["name"] for c in now if objects.get_path(c, "state", "terminated") is None}
+    found = []
+    for index, status in enumerate(was):
+        ended = objects.get_path(status, "state", "terminated")
+        if ended is None or status["name"] not in living - sidecars:
+            continue
+        if policy != "OnFailure" or ended.get("exitCode", 0) == 0:
+            found.append(index)
+    return found
 
 
 def _change_faults(new: Object, old: Object) -> list[Cause]:

@@ -4,14 +4,7 @@ from localcluster.apiserver.engine.state import State
 from localcluster.apiserver.engine.strategy import Strategy
 from localcluster.apiserver.kinds.crds import Definitions, DefinitionStrategy
 from localcluster.apiserver.kinds.customs import CustomStrategy
-from localcluster.apiserver.kinds.plain import (
-    ConfigMapStrategy,
-    DeploymentStrategy,
-    EventStrategy,
-    NamespaceStrategy,
-    SecretStrategy,
-    ServiceStrategy,
-)
+from localcluster.apiserver.kinds.plain import PLAIN_KINDS
 from localcluster.apiserver.kinds.pods import PodStrategy
 from localcluster.apiserver.model.registry import ResourceType
 
@@ -22,16 +15,14 @@ class Strategies:
     def __init__(self, state: State) -> None:
         """Serve the types of ``state``'s registry and keep it in step with its CRDs."""
         self._state = state
-        self._definitions = Definitions(state)
         self._made: dict[ResourceType, Strategy] = {}
-        state.observers.append(self._definitions.observe)
+        state.observers.append(Definitions(state).observe)
 
     def of(self, rt: ResourceType) -> Strategy:
         """Return the strategy of a type."""
-        found = self._made.get(rt)
-        if found is None:
-            found = self._made[rt] = self._make(rt)
-        return found
+        if rt not in self._made:
+            self._made[rt] = self._make(rt)
+        return self._made[rt]
 
     def _make(self, rt: ResourceType) -> Strategy:
         if rt.is_custom:
@@ -40,12 +31,4 @@ class Strategies:
             return DefinitionStrategy(rt, self._state)
         if rt.plural == "pods":
             return PodStrategy(rt, self._state)
-        kinds: dict[str, type[Strategy]] = {
-            "configmaps": ConfigMapStrategy,
-            "deployments": DeploymentStrategy,
-            "secrets": SecretStrategy,
-            "services": ServiceStrategy,
-            "namespaces": NamespaceStrategy,
-            "events": EventStrategy,
-        }
-        return kinds.get(rt.plural, Strategy)(rt)
+        return PLAIN_KINDS.get(rt.plural, Strategy)(rt)
