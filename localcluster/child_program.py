@@ -100,13 +100,8 @@ class ChildProgram:
     def request(self, verb: str, *arguments: Any, descriptors: Sequence[int] = ()) -> Request:
         """Send a request; do not wait for the answer.
 
-        Args:
-            verb: name of the request.
-            arguments: values that ``marshal`` can write.
-            descriptors: open files that the program gets; they may be closed afterwards.
-
-        Raises:
-            ProgramEndedError: it has ended.
+        The arguments are values that ``marshal`` can write. The program gets duplicates of the open
+        files ``descriptors``. If it has ended, this raises ProgramEndedError.
         """
         if self.has_ended:
             raise ProgramEndedError("it has ended")

@@ -31,7 +31,7 @@ from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
 from framework.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from framework.kube.tokenurl import url_with_token
-from localcluster.apiserver.server import ApiServer, ServerError
+from localcluster.apiserver.server import ApiServer
 from localcluster.apiserver.storage import Storage
 from localcluster.descriptors import raised_limit
 from localcluster.kubelet.container.sandbox import Isolation
@@ -129,11 +129,7 @@ class LocalCluster:
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        """Start everything; on return the API server answers.
-
-        Raises:
-            LocalClusterError: the directory or the port is not available.
-        """
+        """Start everything; on return the API server answers."""
         async with contextlib.AsyncExitStack() as stack:
             self._open_directory()
             stack.enter_context(self._locked_directory())
@@ -149,11 +145,7 @@ class LocalCluster:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        """Stop everything in order: controller, Pods, API server.
-
-        Raises:
-            PartFailedError: a part of the cluster failed for good, and so the block was cancelled.
-        """
+        """Stop everything in order: controller, Pods, API server."""
         try:
             return await self._stack.__aexit__(exc_type, exc, traceback)
         except BaseExceptionGroup as group:
@@ -176,7 +168,9 @@ class LocalCluster:
         definitions = build_crds() if self.options.with_kinds else {}
         for definition in (build_crd(), *definitions.values()):
             _create(storage, CUSTOM_RESOURCE_DEFINITIONS, definition)
-        server = self._build_server(storage)
+        server = ApiServer(
+            storage, clock=self._clock, tokens=[self.kube_config.token or ""], pod_logs=self.logs
+        )
         await stack.enter_async_context(server)
         address = await self._start_server(server)
         self.kube_config = KubeConfig(server=address, token=self.kube_config.token)
@@ -192,18 +186,10 @@ class LocalCluster:
             task = tasks.create_task(self.controller.run(), name="controller-supervisor")
             stack.callback(task.cancel)
 
-    def _build_server(self, storage: Storage) -> ApiServer:
-        return ApiServer(
-            storage,
-            clock=self._clock,
-            tokens=[self.kube_config.token or ""],
-            pod_logs=self.logs,
-        )
-
     async def _start_server(self, server: ApiServer) -> str:
         try:
             return await server.start(HOST, self.options.port)
-        except (ServerError, OSError) as e:
+        except OSError as e:
             raise LocalClusterError(f"--port: {e}") from e
 
     async def _start_kubelet(self, stack: contextlib.AsyncExitStack, server: ApiServer) -> None:
@@ -217,7 +203,7 @@ class LocalCluster:
             node_name=NODE_NAME,
             isolation=self.options.isolation,
             network=self.options.network,
-            capacity=_build_capacity(self.options.gpus),
+            capacity=Capacity({GPU_RESOURCE: self.options.gpus} if self.options.gpus else {}),
             serve_api=server.serve,
             logs=self.logs,
             random=self._random,
@@ -264,18 +250,15 @@ class LocalCluster:
         # The lock is on the directory itself, so that no file of it is left behind.
         descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            self._lock(descriptor)
+            if not claim(descriptor):
+                raise LocalClusterError(
+                    f"--directory: a local cluster runs already in {self.directory}; end it (with "
+                    "`framework local down --directory DIR`, or Ctrl-C where it was started), or "
+                    "give another directory"
+                )
             yield
         finally:
             os.close(descriptor)
-
-    def _lock(self, descriptor: int) -> None:
-        if not claim(descriptor):
-            raise LocalClusterError(
-                f"--directory: a local cluster runs already in {self.directory}; end it (with "
-                "`framework local down --directory DIR`, or Ctrl-C where it was started), or give "
-                "another directory"
-            )
 
     def _close_directory(self) -> None:
         """Remove the files that only a running cluster needs, and no other file."""
@@ -322,10 +305,6 @@ def _flatten(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException
             yield from _flatten(error)
         else:
             yield error
-
-
-def _build_capacity(gpus: int) -> Capacity:
-    return Capacity(extended={GPU_RESOURCE: gpus} if gpus else {})
 
 
 async def _stop_kubelet(kubelet: Kubelet, task: "asyncio.Task[None]") -> None:

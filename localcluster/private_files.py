@@ -30,12 +30,7 @@ class ExposedError(Exception):
 
 
 def make_private_directory(path: Path) -> None:
-    """Make a directory for this user alone, or check an existing one.
-
-    Raises:
-        ExposedError: it belongs to another user, or others may write into it.
-        OSError: it cannot be made.
-    """
+    """Make a directory for this user alone, or check an existing one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # Parents may be readable for all users; mkdir(parents=True) would give them this mode, too.
     with contextlib.suppress(FileExistsError):
@@ -47,10 +42,6 @@ def check_private_directory(path: Path) -> None:
     """Check that no other user may make, remove or replace files in a directory.
 
     A group may write only if it is this user's own, as the usual umask 002 has it.
-
-    Raises:
-        ExposedError: another user may.
-        OSError: there is no such directory.
     """
     found = path.stat()
     if not stat.S_ISDIR(found.st_mode):
@@ -74,10 +65,6 @@ def write_private_file(path: Path, text: str) -> None:
 
     The directory may be a shared one if it is sticky, such as /tmp, because others cannot replace
     this user's files there.
-
-    Raises:
-        ExposedError: others could replace the file.
-        OSError: it cannot be written.
     """
     parent = path.parent.stat()
     if parent.st_mode & stat.S_IWOTH and not parent.st_mode & stat.S_ISVTX:
@@ -107,10 +94,6 @@ def claim(descriptor: int, pause: Callable[[float], object] = time.sleep) -> boo
     """Lock an open file or directory; return False if another process has locked it.
 
     A process that only looks whether it is locked has a shared lock for a moment: that is no claim.
-
-    Args:
-        descriptor: of the file or directory.
-        pause: waits for so many seconds between two tries.
     """
     for _ in range(_CLAIM_TRIES):
         if _try_lock(descriptor, fcntl.LOCK_EX):

@@ -1,10 +1,13 @@
-"""Descriptors for a command in a container, and the error if it cannot start.
+"""Descriptors for a command in a container, the error if it cannot start, and connections to Pods.
 
-The kubelet uses them, and the API server, which serves ``kubectl exec``.
+The kubelet uses them, and the API server for ``kubectl exec`` and ``port-forward``.
 """
 
+import asyncio
 import subprocess
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
+
+Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class StartError(Exception):
@@ -13,10 +16,7 @@ class StartError(Exception):
     def __init__(self, message: str, exit_code: int | None = None) -> None:
         """Create the error, with the exit code of a shell that cannot run the program.
 
-        Args:
-            message: the reason.
-            exit_code: 127 if there is no such program, 126 if it cannot be executed; None for
-                another reason.
+        It is 127 if there is no such program, 126 if it cannot be executed, None for other reasons.
         """
         super().__init__(message)
         self.exit_code = exit_code

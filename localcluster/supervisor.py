@@ -50,13 +50,9 @@ class Supervisor:
     ) -> None:
         """Prepare; ``run`` starts it.
 
-        Args:
-            name: its name in logs and errors.
-            command: absolute path of the program, and its arguments.
-            log_path: file to which its output is appended.
-            env: its whole environment.
-            clock: shows whether an end was quick.
-            backoff: pauses between an end and the next start; 0.1 s and growing by default.
+        The name is for logs and errors. The command begins with an absolute path, its output is
+        appended to ``log_path``, and ``env`` is its whole environment. ``backoff`` has the pauses
+        between an end and the next start; by default they grow from 0.1 s.
         """
         self.pid: int | None = None
         self.starts = 0
@@ -69,11 +65,7 @@ class Supervisor:
         self._backoff = backoff or Backoff(0.1, 2.0, 5.0)
 
     async def run(self) -> None:
-        """Run the child until cancelled; then end it and wait for its end.
-
-        Raises:
-            ChildFailedError: it ended right after its start several times in a row.
-        """
+        """Run the child until cancelled; then end it and wait for its end."""
         quick_ends = 0
         while True:
             started = self._clock.monotonic()

@@ -3,7 +3,7 @@
 It owns the socket, checks the token, and runs the garbage collector after every write. Plain HTTP:
 it listens on this machine only.
 
-    ServerError
+    OSError
     `-- PortInUseError    another program listens on the port
 """
 
@@ -20,13 +20,12 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 
 from framework.clock import Clock
-from localcluster.apiserver.front.auth import OPEN_PATHS, BearerTokens
+from localcluster.apiserver.front.auth import OPEN_PATHS, BearerTokens, GuardedServer
 from localcluster.apiserver.front.payloads import MAX_BODY_BYTES
 from localcluster.apiserver.front.pod_logs import PodLogSource
-from localcluster.apiserver.front.pods import RunningPods
 from localcluster.apiserver.front.routes import Routes, status_answer
-from localcluster.apiserver.front.unauthenticated import GuardedServer
 from localcluster.apiserver.front.watches import WatchStream
+from localcluster.apiserver.front.websockets import RunningPods
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.storage import Storage
 
@@ -38,11 +37,7 @@ _STOP_SECONDS = 1
 """Time for requests in flight when the server stops."""
 
 
-class ServerError(Exception):
-    """The server cannot serve."""
-
-
-class PortInUseError(ServerError):
+class PortInUseError(OSError):
     """Another program listens on the address."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -51,8 +46,6 @@ class PortInUseError(ServerError):
             f"port {port} on {host} is in use: choose another port (0 takes a free one)"
             " or stop the program that listens there"
         )
-        self.host = host
-        self.port = port
 
 
 class ApiServer:
@@ -83,11 +76,7 @@ class ApiServer:
         self._routes.attach_pods(pods)
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
-        """Listen, and return the server's URL; each call adds an address.
-
-        Raises:
-            PortInUseError: Another program listens on ``port``.
-        """
+        """Listen, and return the server's URL; each call adds an address."""
         try:
             listener = socket.create_server((host, port), backlog=_BACKLOG)
         except OSError as error:

@@ -57,7 +57,12 @@ class ListResult:
 
 
 class Storage:
-    """The API server without HTTP."""
+    """The API server without HTTP.
+
+    A refused request raises ``StatusError`` with the code and the message of kube-apiserver, for
+    example 404 without the object, 409 for another version of it, 410 for a version that the
+    history lacks, and 422 for a broken rule.
+    """
 
     def __init__(
         self,
@@ -94,11 +99,7 @@ class Storage:
         body: Object,
         options: WriteOptions | None = None,
     ) -> Object:
-        """Store a new object and return it.
-
-        Raises:
-            StatusError: 400, 403, 404, 409, 413 or 422.
-        """
+        """Store a new object and return it."""
         options = options or WriteOptions()
         strategy = self._strategies.of(rt)
         created = self._writer.create(strategy, namespace, body, options)
@@ -110,22 +111,15 @@ class Storage:
             self.create(CONFIG_MAPS, created["metadata"]["name"], published)
         return _copy(created)
 
-    def create_subresource(
+    def bind(
         self,
         rt: ResourceType,
         namespace: str | None,
         name: str,
-        subresource: str,
         body: Object,
         options: WriteOptions | None = None,
     ) -> Object:
-        """POST to the subresource ``pods/binding``; return a Status.
-
-        Raises:
-            StatusError: 405 for another subresource; else as ``Writer.bind``.
-        """
-        if (rt.plural, subresource) != ("pods", "binding"):
-            raise errors.method_not_supported(rt, "create")
+        """POST to ``pods/binding``, the only subresource that is created; return a Status."""
         key = writes.key_of(rt, namespace, name)
         return self._writer.bind(key, body, options or WriteOptions())
 
@@ -135,11 +129,7 @@ class Storage:
         namespace: str | None,
         name: str,
     ) -> Object:
-        """Return an object.
-
-        Raises:
-            StatusError: 404.
-        """
+        """Return an object."""
         return _copy(self._writer.find(rt, writes.key_of(rt, namespace, name)))
 
     def list(
@@ -157,10 +147,6 @@ class Storage:
 
         Further pages have the state of the first page. ``resource_version`` is the minimum
         version, or with ``exact`` the version itself.
-
-        Raises:
-            StatusError: 400 for an invalid selector or token, 410 for a version that the history
-                lacks, 504 for a future version.
         """
         matches = selectors.compile_selector(rt, namespace, selector)
         version, start = self.resource_version, None
@@ -178,17 +164,16 @@ class Storage:
         page = keys[:limit] if limit else keys
         left = len(keys) - len(page)
         token = _write_token(version, page[-1]) if left and page else None
-        remaining = left if left and not selectors.is_selective(selector) else None
+        is_known = left and not selector.label and not selector.field
+        remaining = left if is_known else None
         items = [_copy(held[key]) for key in page]
         return ListResult(items, str(version), token, remaining)
 
     def _check_reached(self, version: int) -> None:
         if version > self.resource_version:
             message = f"Too large resource version: {version}, current: {self.resource_version}"
-            error = errors.timed_out(message, retry_after=1)
             cause = errors.Cause("ResourceVersionTooLarge", "", "Too large resource version")
-            error.causes = [cause]
-            raise error
+            raise StatusError(504, "Timeout", message, retry_after=1, causes=[cause])
 
     def update(
         self,
@@ -200,11 +185,7 @@ class Storage:
         *,
         subresource: str | None = None,
     ) -> Object:
-        """Replace an object, or its status.
-
-        Raises:
-            StatusError: 400, 404, 409, 413 or 422.
-        """
+        """Replace an object, or its status."""
         options = options or WriteOptions()
         strategy = self._strategies.of(rt)
         key = writes.key_of(rt, namespace, name)
@@ -222,11 +203,7 @@ class Storage:
         *,
         subresource: str | None = None,
     ) -> Object:
-        """Patch an object.
-
-        Raises:
-            StatusError: 400, 404, 409, 413, 415 or 422.
-        """
+        """Patch an object."""
         options = options or WriteOptions()
         strategy = self._strategies.of(rt)
         key = writes.key_of(rt, namespace, name)
@@ -241,11 +218,7 @@ class Storage:
         name: str,
         options: DeleteOptions = _DEFAULT_DELETE,
     ) -> Object:
-        """Delete an object; return its last state, or the terminating object.
-
-        Raises:
-            StatusError: 404, 409 or 422.
-        """
+        """Delete an object; return its last state, or the terminating object."""
         key = writes.key_of(rt, namespace, name)
         return _copy(self._deleter.delete(self._strategies.of(rt), key, options))
 
@@ -256,11 +229,7 @@ class Storage:
         selector: Selector = _NOTHING_SELECTED,
         resource_version: int | None = None,
     ) -> Watch:
-        """Open a watch after a version; None or 0 begins with the existing objects, as ADDED.
-
-        Raises:
-            StatusError: 410 if the version is too old.
-        """
+        """Open a watch after a version; None or 0 begins with the existing objects, as ADDED."""
         matches = selectors.compile_selector(rt, namespace, selector)
         if resource_version:
             missed = self._state.history.since(resource_version, rt.key)

@@ -1,16 +1,24 @@
-"""The environment of a container. Pure.
+"""The environment of a container, and the ConfigMaps and Secrets that a Pod refers to.
 
-``list_env_references`` names the ConfigMaps and Secrets to read first. Later sources win: the
-machine's base, the cluster's variables, ``envFrom``, ``env``.
+``list_env_references`` names the objects to read, and ``fetch_sources`` reads them. Later sources
+win: the machine's base, the cluster's variables, ``envFrom``, ``env``.
 """
 
+import asyncio
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
+from framework.kube.client import KubeClient
+from framework.kube.errors import NotFoundError
 from framework.kube.resources import CONFIGMAPS, SECRETS, Object, Resource
-from localcluster.kubelet.expansion import expand
-from localcluster.kubelet.fields import FieldError, PodFacts, resolve_field, resolve_resource
+from localcluster.kubelet.fields import (
+    FieldError,
+    PodFacts,
+    expand,
+    resolve_field,
+    resolve_resource,
+)
 
 Reference: TypeAlias = tuple[Resource, str]
 Sources: TypeAlias = Mapping[Reference, Object | None]
@@ -30,14 +38,27 @@ def list_env_references(container: Object) -> set[Reference]:
     return found
 
 
+async def fetch_sources(
+    client: KubeClient, namespace: str, references: Iterable[Reference]
+) -> Sources:
+    """Read the objects, all at the same time; None for an object that does not exist."""
+
+    async def fetch(reference: Reference) -> Object | None:
+        resource, name = reference
+        try:
+            return await client.get(resource, namespace, name)
+        except NotFoundError:
+            return None
+
+    wanted = sorted(references, key=lambda reference: (reference[0].plural, reference[1]))
+    found = await asyncio.gather(*map(fetch, wanted))
+    return dict(zip(wanted, found, strict=True))
+
+
 def build_environment(
     container: Object, facts: PodFacts, sources: Sources, cluster: Mapping[str, str]
 ) -> dict[str, str]:
-    """Build the variables of a container: those of the cluster, then those of its spec.
-
-    Raises:
-        FieldError: an object or key is missing and not optional.
-    """
+    """Build the variables of a container: those of the cluster, then those of its spec."""
     result = dict(cluster)
     for source in container.get("envFrom") or ():
         prefix = source.get("prefix") or ""
@@ -59,11 +80,7 @@ def build_environment(
 
 
 def read_entries(sources: Sources, resource: Resource, ref: Object) -> dict[str, bytes]:
-    """Return the keys of a ConfigMap or Secret; none if it is missing and optional.
-
-    Raises:
-        FieldError: it is missing and not optional.
-    """
+    """Return the keys of a ConfigMap or Secret; none if it is missing and optional."""
     obj = sources.get((resource, ref["name"]))
     if obj is None:
         if ref.get("optional"):

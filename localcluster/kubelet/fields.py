@@ -1,4 +1,4 @@
-"""The values of the downward API. Pure."""
+"""Values that a Pod requests: fields of the downward API, and ``$(VAR)`` in texts. Pure."""
 
 import json
 import math
@@ -11,9 +11,15 @@ from localcluster.apiserver.model.quantities import parse_quantity
 
 _SUBSCRIPT = re.compile(r"metadata\.(?P<field>labels|annotations)\['(?P<key>[^']+)'\]\Z")
 
+# ``$$`` is an escaped dollar sign.
+_REFERENCE = re.compile(r"\$(?:\$|\((?P<name>[^)]*)\))")
+
 
 class FieldError(Exception):
-    """The Pod requests a value that does not exist; the text is for its status."""
+    """The Pod requests a value or an object that does not exist; the text is for its status.
+
+    All functions that read the spec of a Pod raise it: env, volumes, mounts, privileges.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +35,7 @@ class PodFacts:
 
 
 def resolve_field(facts: PodFacts, path: str) -> str:
-    """Return the value of a ``fieldRef``.
-
-    Raises:
-        FieldError: no such field.
-    """
+    """Return the value of a ``fieldRef``."""
     metadata, spec = facts.pod["metadata"], facts.pod["spec"]
     subscript = _SUBSCRIPT.match(path)
     if subscript:
@@ -65,13 +67,7 @@ def _format_map(values: Mapping[str, str]) -> str:
 def resolve_resource(facts: PodFacts, selector: Object, container: Object | None) -> str:
     """Return the value of a ``resourceFieldRef``, rounded up to whole divisors.
 
-    Args:
-        facts: the Pod.
-        selector: the reference; it names its container in a volume, not in env.
-        container: the container of the env; None in a volume.
-
-    Raises:
-        FieldError: the container or resource does not exist, or the quantity is invalid.
+    In a volume, ``container`` is None, and the selector names its container.
     """
     name = selector.get("containerName")
     if name:
@@ -95,3 +91,15 @@ def list_containers(pod: Object) -> list[Object]:
     """List init and main containers, in their order."""
     spec = pod["spec"]
     return [*(spec.get("initContainers") or ()), *spec["containers"]]
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """Replace ``$(VAR)`` once, by the kubelet's rules; an undefined variable is kept."""
+
+    def replace(match: re.Match[str]) -> str:
+        name = match["name"]
+        return "$" if name is None else variables.get(name, match[0])
+
+    # There is no reference behind the last bracket. A search there would take quadratic time.
+    end = text.rfind(")") + 1
+    return _REFERENCE.sub(replace, text[:end]) + text[end:].replace("$$", "$")

@@ -1,6 +1,13 @@
 """The node: takes Pods from the API server, runs them, and finishes their deletion.
 
-It is the scheduler and the kubelet of the only node, and an ordinary client of its API server.
+It is the scheduler and the kubelet of the only node, and an ordinary client of its API server:
+
+1. A list or a change of Pods updates the worker of each Pod that already runs.
+2. A Pod without a worker is admitted: it is bound and run, left alone, or refused. Refused Pods are
+   tried again when another Pod has ended.
+3. A Pod whose worker has ended never runs again. If its deletion was requested, it is deleted.
+
+Pods are identified by their UID, because a later Pod may have the same name.
 """
 
 import asyncio
@@ -28,8 +35,8 @@ from localcluster.kubelet.pod.worker import PodWorker, StopCause
 from localcluster.kubelet.pod.writes import PodWrites
 from localcluster.network.choice import NetworkChoice, NetworkNeeds, open_network
 from localcluster.network.cluster_names import ClusterNames
-from localcluster.network.pod_network import PodNetwork, Streams
-from localcluster.stdio import StartError, Stdio
+from localcluster.network.pod_network import PodNetwork
+from localcluster.stdio import StartError, Stdio, Streams
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +69,7 @@ class Kubelet:
         Args:
             client: an open client of the API server, with every right.
             clock: for times in statuses.
-            root: directory for the Pods' files and logs.
+            root: directory for the Pods' files.
             api_address: address of the API server, for example ``http://127.0.0.1:6443``.
             service_account_token: the token in the service account directory of each Pod.
             serve_api: makes the API server listen on another socket, which Pods can reach.
@@ -184,22 +191,14 @@ class Kubelet:
         )
 
     async def run_command(self, uid: str, container: str, argv: Sequence[str], stdio: Stdio) -> int:
-        """Run a command in a container of the Pod with this UID, as ``kubectl exec`` does.
-
-        Raises:
-            StartError: the container does not run, or it has no such program.
-        """
+        """Run a command in a container, as ``RunningPods`` declares."""
         worker = self._workers.get(uid)
         if worker is None:
             raise StartError("the Pod does not run on this node")
         return await worker.run_command(container, argv, stdio)
 
     async def connect(self, uid: str, port: int) -> Streams:
-        """Connect to a port of the Pod with this UID, as ``kubectl port-forward`` does.
-
-        Raises:
-            OSError: nothing listens there, or the Pod does not run.
-        """
+        """Connect to a port of a Pod, as ``RunningPods`` declares."""
         worker = self._workers.get(uid)
         if worker is None:
             raise OSError("the Pod does not run on this node")

@@ -8,7 +8,6 @@ directory ``ROOT/logs/NAMESPACE_POD_UID/`` with ``CONTAINER.log`` (lines of the 
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -30,38 +29,30 @@ _POD_FILE = "pod.json"
 _MAX_POD_FILE_BYTES = 4 * 1024 * 1024
 
 
-class _PodFile(msgspec.Struct, rename="camel", kw_only=True):
-    """The contents of ``pod.json``; fields as in ``KeptLog``."""
+class _PodFile(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
+    """The contents of ``pod.json``: facts about a Pod."""
 
     namespace: str
     pod: str
+    """Its name."""
     uid: str
     labels: dict[str, str]
     annotations: dict[str, str]
     first_container: str | None
+    """Init containers do not count."""
     started_at: Annotated[datetime, msgspec.Meta(tz=True)]
+    """When the kubelet started it."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeptLog:
+class KeptLog(_PodFile, frozen=True):
     """The log of a container; its Pod may be deleted."""
 
-    namespace: str
-    """Namespace of the Pod."""
-    pod: str
-    """Name of the Pod."""
-    uid: str
-    """UID of the Pod."""
     container: str
-    """Name of the container."""
-    labels: Mapping[str, str]
-    """Labels of the Pod."""
-    annotations: Mapping[str, str]
-    """Annotations of the Pod."""
-    started_at: datetime
-    """When the kubelet started the Pod."""
-    is_first: bool
-    """Whether it is the Pod's first container; init containers do not count."""
+
+    @property
+    def is_first(self) -> bool:
+        """Return whether it is the Pod's first container."""
+        return self.container == self.first_container
 
 
 class LogStore:
@@ -77,8 +68,7 @@ class LogStore:
 
     def register_pod(self, pod: Object) -> None:
         """Make the Pod's directory, and record its Pod in it."""
-        metadata = pod["metadata"]
-        directory = self._directory(metadata["namespace"], metadata["name"], metadata["uid"])
+        metadata, directory = pod["metadata"], self._directory(pod)
         directory.mkdir(parents=True, exist_ok=True)
         owner = _PodFile(
             namespace=metadata["namespace"],
@@ -93,8 +83,7 @@ class LogStore:
 
     def open_log(self, pod: Object, container: str) -> Path:
         """Return a new log for a container that is about to start; keep the old one as previous."""
-        metadata = pod["metadata"]
-        directory = self._directory(metadata["namespace"], metadata["name"], metadata["uid"])
+        directory = self._directory(pod)
         path = directory / f"{container}.log"
         if path.exists():
             path.replace(directory / f"{container}.previous.log")
@@ -127,16 +116,7 @@ class LogStore:
             if owner is None or not labels.items() <= owner.labels.items():
                 continue
             found += [
-                KeptLog(
-                    namespace=owner.namespace,
-                    pod=owner.pod,
-                    uid=owner.uid,
-                    container=path.name.removesuffix(".log"),
-                    labels=owner.labels,
-                    annotations=owner.annotations,
-                    started_at=owner.started_at,
-                    is_first=path.name == f"{owner.first_container}.log",
-                )
+                KeptLog(**msgspec.structs.asdict(owner), container=path.name.removesuffix(".log"))
                 for path in directory.glob("*.log")
                 if not path.name.endswith(".previous.log")
             ]
@@ -145,11 +125,7 @@ class LogStore:
     async def stream(
         self, log: ContainerLog, options: LogReadOptions = WHOLE_LOG
     ) -> AsyncGenerator[bytes]:
-        """Yield a log in pieces.
-
-        Raises:
-            StatusError: 400 or 404, there is no such log.
-        """
+        """Yield a log in pieces; without such a log, raise StatusError (400 or 404)."""
         path = self._find(log, is_previous=options.previous)
         cutoff = self._compute_cutoff(options)
         left = options.limit_bytes
@@ -217,9 +193,10 @@ class LogStore:
             raise StatusError(400, "BadRequest", text)
         return path
 
-    def _directory(self, namespace: str, pod: str, uid: str) -> Path:
+    def _directory(self, pod: Object) -> Path:
+        metadata = pod["metadata"]
         # No underscore can be in one of the three.
-        return self._root / f"{namespace}_{pod}_{uid}"
+        return self._root / f"{metadata['namespace']}_{metadata['name']}_{metadata['uid']}"
 
 
 def _find_first_container(pod: Object) -> str | None:

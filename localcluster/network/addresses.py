@@ -47,11 +47,7 @@ class AddressPool:
         self._taken: dict[str, str] = {}
 
     def take(self, uid: str) -> str:
-        """Return the Pod's address.
-
-        Raises:
-            NetworkError: all are taken.
-        """
+        """Return the Pod's address."""
         if uid not in self._taken:
             fresh = next(self._hosts, None)
             if fresh is None and not self._returned:

@@ -67,10 +67,9 @@ class ClusterNames:
     # --- Requests -------------------------------------------------------------------------------
 
     def find(self, name: str) -> Addresses | None:
-        """Return the addresses of a name below the cluster domain; None if there is no such name.
+        """Return the addresses of a name; None if there is no such name.
 
-        Args:
-            name: without the cluster domain: ``train.default.svc``; empty for the domain itself.
+        The name is without the cluster domain: ``train.default.svc``; empty for the domain itself.
         """
         labels = name.lower().split(".") if name else []
         match labels[::-1]:

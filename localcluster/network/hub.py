@@ -1,6 +1,6 @@
 """The program that owns the network of all Pods: a router in a network namespace of its own.
 
-``hub_process`` starts it and sends requests, which it answers one by one. Nothing is
+``namespaces`` starts it and sends requests, which it answers one by one. Nothing is
 pinned: the network is removed when this process and the Pods' processes have ended and the sockets
 that it handed out are closed. The host's own network is never changed.
 

@@ -10,30 +10,20 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Protocol
 
-from localcluster.network.pod_network import (
-    NO_NETWORK,
-    NetworkError,
-    OpenNamespace,
-    Streams,
-)
+from localcluster.network.pod_network import NO_NETWORK, NetworkError, OpenNamespace
+from localcluster.stdio import Streams
 
 # Blocks 127.64.0 to 127.127.255: other servers on loopback addresses are usually below.
 _FIRST_BLOCK, _LAST_BLOCK = 64 * 256, 127 * 256 + 255
 _HOSTS = range(1, 255)
 
 
-class BlockLock(Protocol):
-    """A block of addresses that this process holds until it is closed."""
-
-    def close(self) -> None:
-        """Release the block."""
-        ...
-
-
-def lock_block(prefix: str) -> BlockLock | None:
+def lock_block(prefix: str) -> Callable[[], None] | None:
     """Claim a block for this process, for example ``127.64.0``; None if another one has it.
+
+    Returns:
+        The function that releases the block.
 
     Two local clusters on one machine must not use the same address: a worker of one cluster would
     train with the parameter server of the other. An abstract socket has the scope of the loopback
@@ -47,14 +37,14 @@ def lock_block(prefix: str) -> BlockLock | None:
         if e.errno == errno.EADDRINUSE:
             return None
         raise
-    return claim
+    return claim.close
 
 
 class LoopbackNetwork:
     """Addresses from 127.64.0.1 upwards; nothing has to be set up for them on Linux."""
 
     def __init__(
-        self, api_address: str, claim: Callable[[str], BlockLock | None] = lock_block
+        self, api_address: str, claim: Callable[[str], Callable[[], None] | None] = lock_block
     ) -> None:
         """Take blocks of 254 addresses, one after another, as they are needed."""
         self.api_address = api_address
@@ -68,11 +58,7 @@ class LoopbackNetwork:
         self._taken: dict[str, str] = {}
 
     async def attach(self, uid: str) -> tuple[str, ...]:
-        """Return an address that is free.
-
-        Raises:
-            NetworkError: all are taken.
-        """
+        """Return an address that is free."""
         if uid not in self._taken:
             if not self._free:
                 self._lock_block()
@@ -110,9 +96,9 @@ class LoopbackNetwork:
         while self._next_block <= _LAST_BLOCK:
             prefix = f"127.{self._next_block // 256}.{self._next_block % 256}"
             self._next_block += 1
-            claim = self._claim(prefix)
-            if claim is not None:
-                self._claims.callback(claim.close)
+            release = self._claim(prefix)
+            if release is not None:
+                self._claims.callback(release)
                 self._free.extend(f"{prefix}.{host}" for host in _HOSTS)
                 return
         raise NetworkError("all loopback addresses for Pods are taken")

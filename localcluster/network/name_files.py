@@ -31,14 +31,7 @@ class ResolverSettings:
 def list_name_files(
     pod: Object, hostname: str, addresses: Sequence[str], resolver: str | None
 ) -> dict[str, str]:
-    """Return the Pod's files by their paths.
-
-    Args:
-        pod: the Pod.
-        hostname: the name of its machine.
-        addresses: its addresses.
-        resolver: the cluster's name server; None without one.
-    """
+    """Return the Pod's files by their paths; ``resolver`` is the cluster's name server, if any."""
     files = {HOSTS: render_hosts(pod, hostname, addresses)}
     if resolver is not None:
         host = parse_resolv_conf(_read(RESOLV_CONF))
@@ -90,10 +83,7 @@ def parse_resolv_conf(text: str) -> ResolverSettings:
 def render_resolv_conf(pod: Object, resolver: str, host: ResolverSettings) -> str:
     """Write the Pod's ``/etc/resolv.conf`` by its ``dnsPolicy`` and ``dnsConfig``.
 
-    Args:
-        pod: the Pod.
-        resolver: the cluster's name server, which asks the host's name servers for other names.
-        host: the settings of this machine; Pods cannot reach its name servers.
+    It has the name server of the cluster, which asks those of the host: Pods cannot reach them.
     """
     spec = pod["spec"]
     policy = spec.get("dnsPolicy") or "ClusterFirst"

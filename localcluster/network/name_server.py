@@ -53,12 +53,7 @@ class NameServer:
     """Answers over UDP and TCP until closed."""
 
     def __init__(self, names: ClusterNames, upstreams: Sequence[str]) -> None:
-        """Prepare.
-
-        Args:
-            names: of the cluster.
-            upstreams: name servers for all other names; without them, these names fail at once.
-        """
+        """Prepare; without ``upstreams``, all names that are not of the cluster fail at once."""
         self._names = names
         self._upstreams = list(upstreams)
         self._tasks: set[asyncio.Task[None]] = set()

@@ -1,33 +1,88 @@
 """A network namespace for each Pod, and a router between them in a namespace of its own.
 
 Every Pod has all ports and its own loopback interface; the network of this machine does not show
-them. The kubelet and the API server use sockets that were created in the Pods' network.
+them. The router is the program ``hub``; it ends with this process. The kubelet and the API server
+use sockets that were created in the Pods' network.
 """
 
 import asyncio
 import ipaddress
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import IPv4Network
 from typing import Self
 
 from localcluster import syscalls
+from localcluster.child_program import ChildProgram, ProgramEndedError, RequestError
 from localcluster.network.addresses import AddressPool
 from localcluster.network.cluster_names import ClusterNames
 from localcluster.network.egress import PORTS, Egress
-from localcluster.network.hub_process import HubProcess
 from localcluster.network.name_server import NameServer, read_upstreams
-from localcluster.network.pod_network import (
-    NO_NETWORK,
-    NetworkError,
-    OpenNamespace,
-    Streams,
-)
+from localcluster.network.pod_network import NO_NETWORK, NetworkError, OpenNamespace
+from localcluster.stdio import Streams
 
 API_PORT = 6443
 DNS_PORT = 53
 ANYWHERE = "0.0.0.0"  # noqa: S104 of the Pods' network, which is not reachable from outside
+# Only ends a hanging start: on a busy machine the start of a process takes many seconds.
+_START_SECONDS = 60.0
+
+
+class HubProcess:
+    """The program ``hub``. Each request raises NetworkError if the kernel refuses it."""
+
+    def __init__(self, gateway: str, *, in_user_namespace: bool) -> None:
+        """Start it in the thread of the loop, which must outlive it; ``ready`` waits for it."""
+        self._program = ChildProgram("localcluster.network.hub")
+        self._opened = self._program.request("open", gateway, in_user_namespace).answered
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._program.pid
+
+    async def ready(self) -> int | None:
+        """Wait until the network is up; return its open user namespace, None without one."""
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                descriptors = (await self._opened).descriptors
+        except TimeoutError as e:
+            raise NetworkError(f"it was not up after {_START_SECONDS:g} s") from e
+        except RequestError as e:
+            raise NetworkError(str(e)) from e
+        return descriptors[0] if descriptors else None
+
+    async def attach(self, address: str) -> int:
+        """Make and connect a Pod's network namespace; return it open."""
+        return await self._ask("attach", address)
+
+    async def open_socket(
+        self, kind: socket.SocketKind, address: str = "", port: int = 0
+    ) -> socket.socket:
+        """Make a socket in the Pods' network, bound if a port is given."""
+        return _take_socket(await self._ask("open_socket", int(kind), address, port))
+
+    async def open_socket_in(self, namespace: int) -> socket.socket:
+        """Make a TCP socket in the network namespace of a Pod, which is open here."""
+        return _take_socket(await self._ask("open_socket_in", descriptors=(namespace,)))
+
+    async def stop(self) -> None:
+        """End it."""
+        await self._program.stop()
+
+    async def _ask(self, verb: str, *arguments: str | int, descriptors: Sequence[int] = ()) -> int:
+        """Send a request and return the open file that is its answer."""
+        try:
+            answer = await self._program.request(verb, *arguments, descriptors=descriptors).answered
+        except ProgramEndedError as e:
+            raise NetworkError("the network of Pods is down") from e
+        except RequestError as e:
+            raise NetworkError(str(e)) from e
+        if not answer.descriptors:
+            # The kernel drops descriptors beyond the limit.
+            raise NetworkError("this process has too many open files")
+        return answer.descriptors[0]
 
 
 class NamespaceNetwork:
@@ -56,11 +111,8 @@ class NamespaceNetwork:
     ) -> Self:
         """Set the network up.
 
-        Args:
-            block: its addresses.
-            serve_api: makes the API server listen on a socket.
-            names: the names for the name server.
-            in_user_namespace: whether Pods run in a user namespace.
+        ``serve_api`` makes the API server listen on a socket. ``in_user_namespace`` is whether Pods
+        run in a user namespace.
 
         Raises:
             NetworkError: this host forbids it.
@@ -95,19 +147,11 @@ class NamespaceNetwork:
         return await self._hub.open_socket(socket.SOCK_STREAM, address, port)
 
     async def attach(self, uid: str) -> tuple[str, ...]:
-        """Return an address that is free.
-
-        Raises:
-            NetworkError: all are taken.
-        """
+        """Return an address that is free."""
         return (self._pool.take(uid),)
 
     async def open_namespaces(self, uid: str) -> tuple[OpenNamespace, ...]:
-        """Make the Pod's namespace.
-
-        Raises:
-            NetworkError: the kernel refuses.
-        """
+        """Make the Pod's namespace."""
         if uid not in self._opened:
             self._opened[uid] = await self._hub.attach(self._pool.take(uid))
         own = ((self._opened[uid], syscalls.CLONE_NEWNET),)
@@ -154,11 +198,7 @@ class NamespaceNetwork:
 
 
 async def _connect(opening: Awaitable[socket.socket], host: str, port: int) -> Streams:
-    """Connect a socket of the Pods' network.
-
-    Raises:
-        OSError: nothing answers, or there is no socket.
-    """
+    """Connect a socket of the Pods' network; every failure is an OSError."""
     try:
         made = await opening
     except NetworkError as e:
@@ -169,3 +209,9 @@ async def _connect(opening: Awaitable[socket.socket], host: str, port: int) -> S
     except BaseException:
         made.close()
         raise
+
+
+def _take_socket(descriptor: int) -> socket.socket:
+    made = socket.socket(fileno=descriptor)
+    made.setblocking(False)  # noqa: FBT003 the standard library's
+    return made

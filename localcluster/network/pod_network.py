@@ -3,14 +3,12 @@
 NetworkError    an address, a namespace or the requested network is not available
 """
 
-import asyncio
 from typing import Protocol, TypeAlias
+
+from localcluster.stdio import Streams
 
 # An open file of a namespace, and the flag of ``setns`` for its kind.
 OpenNamespace: TypeAlias = tuple[int, int]
-Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
 NO_NETWORK = "the Pod has no network yet"
 
 
@@ -19,7 +17,11 @@ class NetworkError(Exception):
 
 
 class PodNetwork(Protocol):
-    """Gives Pods their addresses."""
+    """Gives Pods their addresses, and connects to Pods.
+
+    Without a free address or a namespace, a method raises NetworkError; without an answer of the
+    Pod, it raises OSError.
+    """
 
     @property
     def api_address(self) -> str:
@@ -32,35 +34,19 @@ class PodNetwork(Protocol):
         ...
 
     async def attach(self, uid: str) -> tuple[str, ...]:
-        """Return the addresses of this Pod, unique among the Pods attached.
-
-        Raises:
-            NetworkError: no address is free.
-        """
+        """Return the addresses of this Pod, unique among the Pods attached."""
         ...
 
     async def open_namespaces(self, uid: str) -> tuple[OpenNamespace, ...]:
-        """Return the namespaces that the Pod's processes join, open until ``detach``.
-
-        Raises:
-            NetworkError: they cannot be made.
-        """
+        """Return the namespaces that the Pod's processes join, open until ``detach``."""
         ...
 
     async def connect(self, host: str, port: int) -> Streams:
-        """Connect to a Pod from outside of it.
-
-        Raises:
-            OSError: it does not answer.
-        """
+        """Connect to a Pod from outside of it."""
         ...
 
     async def connect_inside(self, uid: str, port: int) -> Streams:
-        """Connect to a Pod's port from inside: to 127.0.0.1 if the Pod has a loopback of its own.
-
-        Raises:
-            OSError: it does not answer, or it is not attached.
-        """
+        """Connect from inside of a Pod: to 127.0.0.1 if the Pod has a loopback of its own."""
         ...
 
     async def detach(self, uid: str) -> None:

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from framework.clock import SequentialUids, SystemClock, SystemRandom, SystemUids
-from localcluster.apiserver.front import unauthenticated
+from localcluster.apiserver.front import auth
 from localcluster.apiserver.server import ApiServer
 from localcluster.apiserver.storage import Storage
 from localcluster.cluster import ClusterOptions, LocalCluster
@@ -41,7 +41,7 @@ def few_descriptors() -> object:
 @pytest.fixture
 async def url(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
     # Less than a quarter of the files that any process may open: the limit is the same in each run.
-    monkeypatch.setattr(unauthenticated, "_MAX_UNAUTHENTICATED", STRANGERS)
+    monkeypatch.setattr(auth, "_MAX_UNAUTHENTICATED", STRANGERS)
     storage = Storage(SystemClock(), SequentialUids(1))
     async with ApiServer(storage, clock=SystemClock(), tokens=[TOKEN]) as server:
         yield await server.start()
@@ -110,14 +110,14 @@ async def test_half_requests_of_strangers_are_closed_and_tokens_are_served(
 async def test_silent_stranger_is_closed_at_its_deadline(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unauthenticated, "TOKEN_DEADLINE_SECONDS", 0.05)
+    monkeypatch.setattr(auth, "TOKEN_DEADLINE_SECONDS", 0.05)
     assert await read_until_closed(url, HALF_REQUEST) == b""
 
 
 async def test_request_with_a_wrong_token_does_not_lift_the_deadline(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unauthenticated, "TOKEN_DEADLINE_SECONDS", 0.2)
+    monkeypatch.setattr(auth, "TOKEN_DEADLINE_SECONDS", 0.2)
     request = b"GET /api/v1/pods HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer no\r\n\r\n"
     answer = await read_until_closed(url, request)
     assert answer == b"" or b"401" in answer.partition(b"\r\n")[0]
@@ -136,7 +136,7 @@ async def test_watch_continues_beyond_the_deadline_of_strangers(
         closing = asyncio.create_task(read_until_closed(url, HALF_REQUEST))
         # Let the server accept it: its deadline is after that of the watch would be.
         assert await list_status(session, url) == 200
-        ahead_seconds = 2 * unauthenticated.TOKEN_DEADLINE_SECONDS
+        ahead_seconds = 2 * auth.TOKEN_DEADLINE_SECONDS
         assert await closing == b""
         async with session.post(f"{url}{LIST}", json={"metadata": {"name": "a"}}) as answer:
             assert answer.status == 201

@@ -19,7 +19,7 @@ from cli.printing.jsonpath_parser import TemplateError, parse_path
 from framework import strictyaml
 from framework.api.crd import build_crd
 from localcluster.apiserver.views.jsonpath import JsonPathError, find_values
-from localcluster.kubelet.expansion import expand
+from localcluster.kubelet.fields import expand
 from rendezvous.settings.progresspattern import parse_pattern
 from tests.security.regexcost import METHODS, find_attack, find_attack_on
 from tests.support.slow import keep_first
@@ -45,7 +45,7 @@ def find_no_brackets(text: str) -> None:
 GUARDED: dict[str, Callable[[str], object]] = {
     "cli/printing/jsonpath_parser.py _BRACKETS": find_no_brackets,
     "localcluster/apiserver/views/jsonpath.py _TOKEN": find_no_value,
-    "localcluster/kubelet/expansion.py _REFERENCE": lambda text: expand(text, {}),
+    "localcluster/kubelet/fields.py _REFERENCE": lambda text: expand(text, {}),
 }
 # Built from other texts when the program runs.
 BUILT_LATER = {

@@ -14,11 +14,7 @@ from localcluster.apiserver.schemas import structural
 
 
 def read_body(rt: ResourceType, body: Any, options: WriteOptions) -> Object:
-    """Return a body as a fresh object of the type; the body is not changed.
-
-    Raises:
-        StatusError: 400 if the body cannot be read as this type.
-    """
+    """Return a body as a fresh object of the type; the body is not changed."""
     try:
         return _read(rt, body, options)
     except DecodeError as error:
@@ -26,11 +22,7 @@ def read_body(rt: ResourceType, body: Any, options: WriteOptions) -> Object:
 
 
 def read_patched(rt: ResourceType, body: Any, options: WriteOptions) -> Object:
-    """Return the outcome of a patch as a fresh object of the type.
-
-    Raises:
-        StatusError: 422 if it cannot be read as this type, because the fault is in the patch.
-    """
+    """Return the outcome of a patch as a fresh object of the type; faults are 422."""
     fault = _patched_kind_fault(rt, body)
     if fault:
         raise _unreadable_patch(body, fault)

@@ -17,11 +17,7 @@ _DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
 
 
 def apply_strategic_patch(type_name: str | None, target: Object, patch: Object) -> Object:
-    """Return a struct with the patch applied; other parts are shared.
-
-    Raises:
-        StatusError: 400 for a patch that cannot be understood.
-    """
+    """Return a struct with the patch applied; other parts are shared."""
     directive = patch.get(_PATCH)
     if directive == "replace":
         replaced: Object = _plain({key: value for key, value in patch.items() if key != _PATCH})

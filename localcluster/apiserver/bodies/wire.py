@@ -87,11 +87,7 @@ class Decoder:
         self.unknown: list[str] = []
 
     def decode(self, name: str, value: Any, path: Path = None) -> Object:
-        """Return the value as the struct ``name``: known fields only, no nulls.
-
-        Raises:
-            DecodeError: If a value has another JSON type than its field.
-        """
+        """Return the value as the struct ``name``: known fields only, no nulls."""
         if not isinstance(value, dict):
             raise _mismatch(value, path, FieldType("struct", name))
         fields = struct_types()[name]

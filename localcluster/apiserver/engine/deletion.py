@@ -30,8 +30,7 @@ class Deleter:
     def delete(self, strategy: Strategy, key: ObjectKey, options: DeleteOptions) -> Object:
         """Delete an object, or mark it; return its last state, or the marked object.
 
-        Raises:
-            StatusError: 404, or 409 if a precondition does not hold.
+        Without the object, this raises StatusError 404; if a precondition does not hold, 409.
         """
         rt = strategy.rt
         obj = self._state.find(rt.key, key)

@@ -65,11 +65,7 @@ class Watch:
         self.closed = False
 
     def pop(self) -> list[WatchEvent]:
-        """Take all events since the last call; the caller owns their objects.
-
-        Raises:
-            StatusError: As ``pop_shared``.
-        """
+        """Take all events since the last call; the caller owns their objects."""
         return [
             WatchEvent(event.type, copy_json(event.object), event.resource_version)
             for event in self.pop_shared()

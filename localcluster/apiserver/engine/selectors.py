@@ -1,4 +1,7 @@
-"""Label and field selectors: parsed once per request or watch, then matched against objects."""
+"""Label and field selectors: parsed once per request or watch, then matched against objects.
+
+A malformed selector raises ``StatusError`` (400).
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -62,11 +65,7 @@ _TERM = re.compile(
 
 
 def parse_label_selector(text: str | None) -> tuple[Requirement, ...]:
-    """Read a label selector in its string form.
-
-    Raises:
-        StatusError: 400 if the grammar is broken.
-    """
+    """Read a label selector in its string form."""
     text = (text or "").strip()
     found: list[Requirement] = []
     position = 0
@@ -112,27 +111,18 @@ def _unparsable(why: str) -> errors.StatusError:
 
 
 def parse_field_selector(rt: ResourceType, text: str | None) -> tuple[FieldTerm, ...]:
-    """Read a field selector and check that the type can be selected by its fields.
-
-    Raises:
-        StatusError: 400 if the grammar is broken or a field is not selectable.
-    """
+    """Read a field selector, of fields that the type can be selected by."""
     if not text:
         return ()
     known = ("metadata.name", "metadata.namespace", *rt.selectable_fields)
     terms: list[FieldTerm] = []
-    for part in _split_escaped(text):
-        if not part:
-            continue
+    # A backslash escapes the next character.
+    for part in re.findall(r"(?:[^,\\]|\\.)+", text):
         term = _field_term(text, part)
         if term.path not in known:
             raise errors.bad_request(f"field label not supported: {term.path}")
         terms.append(term)
     return tuple(terms)
-
-
-def _split_escaped(text: str) -> list[str]:
-    return re.findall(r"(?:[^,\\]|\\.)+", text)
 
 
 def _field_term(text: str, part: str) -> FieldTerm:
@@ -164,11 +154,7 @@ Matcher = Callable[[Object], bool]
 
 
 def compile_selector(rt: ResourceType, namespace: str | None, selector: Selector) -> Matcher:
-    """Build the test whether an object is in a namespace and matches both selectors.
-
-    Raises:
-        StatusError: 400 if a selector is malformed.
-    """
+    """Build the test whether an object is in a namespace and matches both selectors."""
     labels = parse_label_selector(selector.label)
     fields = parse_field_selector(rt, selector.field)
 
@@ -184,8 +170,3 @@ def compile_selector(rt: ResourceType, namespace: str | None, selector: Selector
         return all(requirement.matches(own) for requirement in labels)
 
     return matches
-
-
-def is_selective(selector: Selector) -> bool:
-    """Return whether a selector excludes objects."""
-    return bool(selector.label or selector.field)

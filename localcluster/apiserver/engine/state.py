@@ -90,11 +90,7 @@ class State:
         self.history.append(change)
 
     def at(self, type_key: TypeKey, resource_version: int) -> dict[ObjectKey, Object]:
-        """Return the objects of a type as they were at an older version.
-
-        Raises:
-            StatusError: 410 if the log does not reach back so far.
-        """
+        """Return the objects of a type as they were at an older version (or 410)."""
         then = dict(self.all_of(type_key))
         for change in reversed(self.history.since(resource_version, type_key)):
             if change.before is None:

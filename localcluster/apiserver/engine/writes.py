@@ -23,11 +23,7 @@ _POD_BINDING = ResourceType("", "v1", "pods/binding", "Pod")
 
 
 def key_of(rt: ResourceType, namespace: str | None, name: str) -> ObjectKey:
-    """Return the key of an object of a type.
-
-    Raises:
-        StatusError: 400 if a namespaced type has no namespace.
-    """
+    """Return the key of an object of a type; a namespaced type needs a namespace (400)."""
     if not rt.namespaced:
         return "", name
     if not namespace:
@@ -36,7 +32,7 @@ def key_of(rt: ResourceType, namespace: str | None, name: str) -> ObjectKey:
 
 
 class Writer:
-    """Creates and changes objects of one state."""
+    """Creates and changes objects of one state; a refused write raises ``StatusError``."""
 
     def __init__(self, state: State) -> None:
         """Write into ``state``."""
@@ -137,11 +133,7 @@ class Writer:
         return self.replace(strategy, old, new, options, subresource)
 
     def find(self, rt: ResourceType, key: ObjectKey) -> Object:
-        """Return the stored object.
-
-        Raises:
-            StatusError: 404 if it is absent.
-        """
+        """Return the stored object (404 if it is absent)."""
         found = self._state.find(rt.key, key)
         if found is None:
             raise errors.not_found(rt, key[1])
@@ -171,11 +163,7 @@ class Writer:
         options: WriteOptions,
         subresource: str | None,
     ) -> Object:
-        """Write ``new`` over ``old`` after all rules of an update.
-
-        Raises:
-            StatusError: 409 for another version, 422 for a broken rule.
-        """
+        """Write ``new`` over ``old`` after all rules of an update."""
         rt = strategy.rt
         key = objects.object_key(old)
         if new["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"]:
@@ -196,8 +184,7 @@ class Writer:
     def bind(self, key: ObjectKey, body: Any, options: WriteOptions) -> Object:
         """Assign a Pod to the node that a Binding names; return a Status of success.
 
-        Raises:
-            StatusError: 404, 409 for a Pod that has a node or terminates, 422 without a node.
+        A Pod that has a node, or terminates, is a conflict (409).
         """
         binding = reading.read_body(_BINDING, body, options)
         name = key[1]

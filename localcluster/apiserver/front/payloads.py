@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from localcluster.apiserver.bodies.patches import media_name
 from localcluster.apiserver.model.errors import (
     Object,
     StatusError,
@@ -11,7 +12,6 @@ from localcluster.apiserver.model.errors import (
     too_large,
     unsupported_media_type,
 )
-from localcluster.apiserver.views.negotiation import media_name
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 _JSON = "application/json"
@@ -20,16 +20,7 @@ _PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
 def decode_object(body: bytes, content_type: str, kind: str) -> Object:
-    """Return the object of a body in JSON.
-
-    Args:
-        body: The body of the request.
-        content_type: The header; without one JSON is assumed.
-        kind: The expected kind, for the message.
-
-    Raises:
-        StatusError: 400, it cannot be read or is no object; 415, it is of another type.
-    """
+    """Return the object of a body in JSON; without a content type, JSON is assumed."""
     media = media_name(content_type) or _JSON
     if media != _JSON:
         raise unsupported_media_type(
@@ -50,11 +41,7 @@ def decode_object(body: bytes, content_type: str, kind: str) -> Object:
 
 
 def decode_patch(body: bytes) -> Any:
-    """Return a patch of any form.
-
-    Raises:
-        StatusError: 400, it cannot be read.
-    """
+    """Return a patch of any form."""
     try:
         return _decode(body)
     except ValueError as error:
@@ -67,11 +54,7 @@ def body_too_large() -> StatusError:
 
 
 def _decode(body: bytes) -> Any:
-    """Return the value of a body.
-
-    Raises:
-        ValueError: It is malformed; the message has the position.
-    """
+    """Return the value of a body; a ValueError has the position of the fault."""
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

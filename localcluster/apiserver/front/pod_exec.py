@@ -19,14 +19,14 @@ from typing import Any
 from aiohttp import WSMsgType, web
 
 from localcluster.apiserver.front.pod_logs import choose_container
-from localcluster.apiserver.front.pods import RunningPods
 from localcluster.apiserver.front.targets import read_flag
 from localcluster.apiserver.front.websockets import (
     DescriptorBudget,
+    RunningPods,
     drain_while_connected,
     is_websocket,
 )
-from localcluster.apiserver.model.errors import Object, StatusError, bad_request
+from localcluster.apiserver.model.errors import Object, bad_request
 from localcluster.stdio import StartError, Stdio
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -52,19 +52,12 @@ class _Call:
 
 async def serve_command(
     request: web.Request,
-    commands: RunningPods | None,
+    commands: RunningPods,
     pod: dict[str, Any],
     budget: DescriptorBudget,
 ) -> web.StreamResponse:
-    """Run the command of a request until it ends or the client closes the connection.
-
-    Raises:
-        StatusError: 400, a bad option or container, or no WebSocket; 429, too many are open; 501,
-            there is no kubelet.
-    """
+    """Run the command of a request until it ends or the client closes the connection."""
     call = _read_call(request, pod)
-    if commands is None:
-        raise StatusError(501, "NotImplemented", "this server has no kubelet, so no Pods run")
     if not is_websocket(request):
         raise bad_request(
             "Upgrade request required: this server has WebSockets only, which kubectl 1.31 or "
@@ -217,9 +210,7 @@ async def _await_status(running: "asyncio.Task[int]") -> Object:
         code = await running
     except StartError as e:
         # kubectl prints the message and ends with 1, as on a cluster; our client uses the code.
-        causes = [] if e.exit_code is None else [_build_cause(e.exit_code)]
-        message = f"cannot run the command: {e}"
-        return _fail("InternalError", message, {"causes": causes} if causes else None)
+        return _fail("InternalError", f"cannot run the command: {e}", e.exit_code)
     except asyncio.CancelledError:
         if not running.cancelled():
             raise
@@ -227,16 +218,14 @@ async def _await_status(running: "asyncio.Task[int]") -> Object:
     if code == 0:
         return {"metadata": {}, "status": "Success"}
     message = f"command terminated with non-zero exit code: exit status {code}"
-    return _fail("NonZeroExitCode", message, {"causes": [_build_cause(code)]})
+    return _fail("NonZeroExitCode", message, code)
 
 
-def _build_cause(exit_code: int) -> Object:
-    return {"reason": "ExitCode", "message": str(exit_code)}
-
-
-def _fail(reason: str, message: str, details: Object | None = None) -> Object:
+def _fail(reason: str, message: str, exit_code: int | None = None) -> Object:
     status: Object = {"metadata": {}, "status": "Failure", "reason": reason, "message": message}
-    return status | ({"details": details} if details else {})
+    if exit_code is not None:
+        status["details"] = {"causes": [{"reason": "ExitCode", "message": str(exit_code)}]}
+    return status
 
 
 def _resize(terminal: int, content: bytes) -> None:

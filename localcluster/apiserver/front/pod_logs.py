@@ -23,11 +23,7 @@ class PodLogSource(Protocol):
 
 
 def choose_container(pod: dict[str, Any], wanted: str | None) -> str:
-    """Return the container whose log is requested.
-
-    Raises:
-        StatusError: 400, there are several and none is named, or there is none of that name.
-    """
+    """Return the requested container; it needs no name if the Pod has only one."""
     spec, name = pod.get("spec") or {}, pod["metadata"]["name"]
     kinds = ("initContainers", "containers", "ephemeralContainers")
     known = [str(container["name"]) for kind in kinds for container in spec.get(kind) or ()]
@@ -47,12 +43,7 @@ def choose_container(pod: dict[str, Any], wanted: str | None) -> str:
 def open_log(
     source: PodLogSource | None, pod: dict[str, Any], query: Mapping[str, str]
 ) -> AsyncIterator[bytes]:
-    """Start to read a container's log, by the options of the query.
-
-    Raises:
-        StatusError: 400, a bad option or container; 422, two options exclude each other; 501, there
-            is no source.
-    """
+    """Start to read a container's log, by the options of the query."""
     since_seconds, since_time = read_number(query, "sinceSeconds"), read_time(query, "sinceTime")
     if since_seconds is not None and since_time is not None:
         text = "at most one of `sinceTime` or `sinceSeconds` may be specified"

@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 
 from aiohttp import WSMsgType, web
 
-from localcluster.apiserver.front.pods import RunningPods, Streams
 from localcluster.apiserver.front.spdy import (
     INTERNAL_ERROR,
     REFUSED_STREAM,
@@ -35,10 +34,12 @@ from localcluster.apiserver.front.spdy import (
 )
 from localcluster.apiserver.front.websockets import (
     DescriptorBudget,
+    RunningPods,
     drain_while_connected,
     is_websocket,
 )
-from localcluster.apiserver.model.errors import StatusError, bad_request
+from localcluster.apiserver.model.errors import bad_request
+from localcluster.stdio import Streams
 
 PROTOCOL = "SPDY/3.1+portforward.k8s.io"
 MAX_CONNECTIONS = 256
@@ -53,18 +54,11 @@ _Send: TypeAlias = Callable[[bytes], Awaitable[None]]
 
 async def serve_ports(
     request: web.Request,
-    ports: RunningPods | None,
+    ports: RunningPods,
     pod: dict[str, Any],
     budget: DescriptorBudget,
 ) -> web.StreamResponse:
-    """Forward connections until the client closes the WebSocket.
-
-    Raises:
-        StatusError: 400, the Pod does not run, or no such WebSocket; 429, too many are open; 501,
-            there is no kubelet.
-    """
-    if ports is None:
-        raise StatusError(501, "NotImplemented", "this server has no kubelet, so no Pods run")
+    """Forward connections until the client closes the WebSocket."""
     phase = (pod.get("status") or {}).get("phase")
     if phase != "Running":
         raise bad_request(f"pod is not running. Current status={phase or 'Pending'}")
@@ -131,7 +125,7 @@ class _Connection:
     async def take(
         self, content: bytes, *, is_last: bool, ping: Callable[[], Awaitable[None]]
     ) -> None:
-        """Pass content of the client on; return when there is room for more.
+        """Pass content of the client on, and wait until there is room for more.
 
         Raises:
             ConnectionError: the client has gone.

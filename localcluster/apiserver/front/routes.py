@@ -10,10 +10,10 @@ from aiohttp import web
 from framework.clock import Clock
 from localcluster.apiserver.front.payloads import body_too_large
 from localcluster.apiserver.front.pod_logs import PodLogSource
-from localcluster.apiserver.front.pods import RunningPods
 from localcluster.apiserver.front.targets import Target, parse_target
 from localcluster.apiserver.front.verbs import ResourceVerbs, json_answer, no_such_path
 from localcluster.apiserver.front.watches import WatchStream
+from localcluster.apiserver.front.websockets import RunningPods
 from localcluster.apiserver.model.errors import Object, StatusError
 from localcluster.apiserver.model.registry import ResourceType
 from localcluster.apiserver.storage import Storage
@@ -101,25 +101,26 @@ class Routes:
         if path.startswith("/openapi/"):
             return self._answer_openapi(path.rstrip("/"))
         parts = path.strip("/").split("/")
-        if parts[0] == "api" and not parts[2:]:
-            return self._answer_core(request, parts)
-        if parts[0] == "apis" and not parts[3:]:
-            return self._answer_groups(parts)
+        if (parts[0] == "api" and not parts[2:]) or (parts[0] == "apis" and not parts[3:]):
+            return self._answer_discovery(request, parts)
         return None
 
-    def _answer_core(self, request: web.Request, parts: list[str]) -> web.Response:
+    def _answer_discovery(self, request: web.Request, parts: list[str]) -> web.Response:
         discovery = Discovery(self._storage.registry.all())
-        if not parts[1:]:
-            return json_answer(discovery.api_versions(request.host))
-        return _found(discovery.resource_list("", parts[1]))
-
-    def _answer_groups(self, parts: list[str]) -> web.Response:
-        discovery = Discovery(self._storage.registry.all())
-        if not parts[1:]:
-            return json_answer(discovery.group_list())
-        if not parts[2:]:
-            return _found(discovery.group(parts[1]))
-        return _found(discovery.resource_list(parts[1], parts[2]))
+        match parts:
+            case ["api"]:
+                document: Object | None = discovery.api_versions(request.host)
+            case ["api", version]:
+                document = discovery.resource_list("", version)
+            case ["apis"]:
+                document = discovery.group_list()
+            case [_, group]:
+                document = discovery.group(group)
+            case _:
+                document = discovery.resource_list(parts[1], parts[2])
+        if document is None:
+            raise no_such_path()
+        return json_answer(document)
 
     def _answer_openapi(self, path: str) -> web.Response:
         if path == "/openapi/v2":
@@ -139,9 +140,3 @@ def status_answer(error: StatusError) -> web.Response:
     if error.retry_after is not None:
         answer.headers["Retry-After"] = str(error.retry_after)
     return answer
-
-
-def _found(document: Object | None) -> web.Response:
-    if document is None:
-        raise no_such_path()
-    return json_answer(document)

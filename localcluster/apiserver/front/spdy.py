@@ -120,11 +120,7 @@ class Decoder:
         self._ends_stream = False
 
     def feed(self, piece: bytes) -> Iterator[Frame]:
-        """Add bytes; yield the frames that they complete.
-
-        Raises:
-            ProtocolError: they are not of this protocol.
-        """
+        """Add bytes; yield the frames that they complete."""
         self._buffer += piece
         while True:
             if self._missing:

@@ -7,12 +7,6 @@ from urllib.parse import unquote
 
 from localcluster.apiserver.model.errors import Object, StatusError, bad_request
 
-_CORE_PREFIX = ("api",)
-_GROUP_PREFIX = ("apis",)
-_FIELD_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
-_VERSION_MATCHES = ("", "Exact", "NotOlderThan")
-_PROPAGATIONS = ("Foreground", "Background", "Orphan")
-
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -35,14 +29,13 @@ class Target:
 def parse_target(path: str) -> Target | None:
     """Parse a path that is still percent-encoded; None if it is no resource path."""
     parts = tuple(unquote(part) for part in path.strip("/").split("/"))
-    if parts[:1] == _CORE_PREFIX:
-        group, version, rest = "", parts[1:2], parts[2:]
-    elif parts[:1] == _GROUP_PREFIX:
-        group, version, rest = "".join(parts[1:2]), parts[2:3], parts[3:]
-    else:
+    if not all(parts):
         return None
-    if not version or not rest or not all(parts):
+    if parts[0] == "api":
+        parts = ("apis", "", *parts[1:])
+    if parts[0] != "apis" or not parts[3:]:
         return None
+    _, group, version, *rest = parts
     namespace = None
     # /namespaces/NAME/status is a subresource; /namespaces/NAME/pods is inside the namespace.
     is_inside = bool(rest[2:]) and rest[2] not in ("status", "finalize")
@@ -51,7 +44,7 @@ def parse_target(path: str) -> Target | None:
     if rest[3:]:
         return None
     plural, name, subresource = (*rest, None, None)[:3]
-    return Target(group, version[0], str(plural), namespace, name, subresource)
+    return Target(group, version, str(plural), namespace, name, subresource)
 
 
 def read_flag(query: Mapping[str, str], key: str) -> bool:
@@ -61,11 +54,7 @@ def read_flag(query: Mapping[str, str], key: str) -> bool:
 
 
 def read_number(query: Mapping[str, str], key: str) -> int | None:
-    """Return a whole-number option, None if it is absent or empty.
-
-    Raises:
-        StatusError: 400, it is no number.
-    """
+    """Return a whole-number option, None if it is absent or empty."""
     value = query.get(key)
     if not value:
         return None
@@ -76,11 +65,7 @@ def read_number(query: Mapping[str, str], key: str) -> int | None:
 
 
 def read_time(query: Mapping[str, str], key: str) -> datetime | None:
-    """Return an option that is a time, None if it is absent or empty.
-
-    Raises:
-        StatusError: 400, it is no time with a zone.
-    """
+    """Return an option that is a time, None if it is absent or empty."""
     value = query.get(key)
     if not value:
         return None
@@ -95,53 +80,28 @@ def read_time(query: Mapping[str, str], key: str) -> datetime | None:
 
 
 def read_resource_version(query: Mapping[str, str]) -> int | None:
-    """Return the resourceVersion option, None if it is unset.
-
-    Raises:
-        StatusError: It is no number (500, as in kube-apiserver).
-    """
+    """Return the resourceVersion option, None if it is unset."""
     value = query.get("resourceVersion")
     if not value:
         return None
     if not value.isascii() or not value.isdecimal():
         text = f'resourceVersion: Invalid value: "{value}": strconv.ParseUint: parsing'
+        # 500, as in kube-apiserver.
         raise StatusError(500, "InternalError", f'{text} "{value}": invalid syntax')
     return int(value)
 
 
 def read_dry_run(values: list[str], kind: str) -> bool:
-    """Return whether the request must not be stored.
-
-    Raises:
-        StatusError: 422, a value other than All.
-    """
+    """Return whether the request must not be stored."""
     for value in values:
-        if value != "All":
-            raise invalid_option(kind, "dryRun", value, ("All",))
+        check_word(kind, "dryRun", value, ("All",))
     return bool(values)
 
 
-def check_field_validation(value: str, kind: str) -> str:
-    """Return the fieldValidation option if it is a known one.
-
-    Raises:
-        StatusError: 422, an unknown one.
-    """
-    if value not in _FIELD_VALIDATIONS:
-        raise invalid_option(kind, "fieldValidation", value, _FIELD_VALIDATIONS)
-    return value or "Warn"
-
-
 def check_version_match(query: Mapping[str, str], version: int | None) -> str:
-    """Return the resourceVersionMatch option if it fits the resourceVersion.
-
-    Raises:
-        StatusError: 422, it does not.
-    """
-    match = query.get("resourceVersionMatch", "")
-    field = "resourceVersionMatch"
-    if match not in _VERSION_MATCHES:
-        raise invalid_option("ListOptions", field, match, ("Exact", "NotOlderThan", ""))
+    """Return the resourceVersionMatch option if it fits the resourceVersion."""
+    match, field = query.get("resourceVersionMatch", ""), "resourceVersionMatch"
+    check_word("ListOptions", field, match, ("Exact", "NotOlderThan", ""))
     if match and not query.get("resourceVersion"):
         why = f"{field} is forbidden unless resourceVersion is provided"
         raise forbidden_option("ListOptions", field, why)
@@ -151,24 +111,12 @@ def check_version_match(query: Mapping[str, str], version: int | None) -> str:
     return match
 
 
-def check_propagation(value: object) -> str | None:
-    """Return the propagationPolicy option if it is a known one.
-
-    Raises:
-        StatusError: 422, an unknown one.
-    """
-    if value is None or value == "":
-        return None
-    if not isinstance(value, str) or value not in _PROPAGATIONS:
-        raise invalid_option("DeleteOptions", "propagationPolicy", value, (*_PROPAGATIONS, "nil"))
-    return value
-
-
-def invalid_option(kind: str, field: str, value: object, supported: tuple[str, ...]) -> StatusError:
-    """Return 422 for an option outside its known values."""
-    known = ", ".join(f'"{item}"' for item in supported)
-    text = f'Unsupported value: "{value}": supported values: {known}'
-    return _invalid_options(kind, field, "FieldValueNotSupported", text)
+def check_word(kind: str, field: str, value: object, supported: tuple[str, ...]) -> None:
+    """Check an option that has only a few values (422)."""
+    if value not in supported:
+        known = ", ".join(f'"{item}"' for item in supported)
+        text = f'Unsupported value: "{value}": supported values: {known}'
+        raise _invalid_options(kind, field, "FieldValueNotSupported", text)
 
 
 def forbidden_option(kind: str, field: str, why: str) -> StatusError:

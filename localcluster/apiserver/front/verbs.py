@@ -4,6 +4,7 @@ This module has only the rules of HTTP and of query options; the storage has tho
 """
 
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -16,37 +17,46 @@ from localcluster.apiserver.front.payloads import decode_object, decode_patch
 from localcluster.apiserver.front.pod_exec import serve_command
 from localcluster.apiserver.front.pod_logs import PodLogSource, open_log
 from localcluster.apiserver.front.pod_ports import serve_ports
-from localcluster.apiserver.front.pods import RunningPods
 from localcluster.apiserver.front.targets import (
     Target,
-    check_field_validation,
-    check_propagation,
     check_version_match,
+    check_word,
     forbidden_option,
-    invalid_option,
     read_dry_run,
     read_flag,
     read_number,
     read_resource_version,
 )
 from localcluster.apiserver.front.watches import DEFAULT_TIMEOUT_SECONDS, WatchOptions, WatchStream
-from localcluster.apiserver.front.websockets import DescriptorBudget
+from localcluster.apiserver.front.websockets import DescriptorBudget, RunningPods
 from localcluster.apiserver.model.errors import Object, StatusError
 from localcluster.apiserver.model.options import (
     BACKGROUND,
+    FOREGROUND,
+    IGNORE,
     ORPHAN,
+    STRICT,
+    WARN,
     DeleteOptions,
     WriteOptions,
 )
 from localcluster.apiserver.model.registry import ResourceType
 from localcluster.apiserver.storage import Storage
 from localcluster.apiserver.views.discovery import ACCESS_REVIEW, SUBRESOURCES
-from localcluster.apiserver.views.forms import Renderer, encode_json, event_line
-from localcluster.apiserver.views.negotiation import Form, choose_form
+from localcluster.apiserver.views.forms import (
+    Form,
+    Renderer,
+    choose_form,
+    encode_json,
+    event_line,
+)
 
 Answer = web.StreamResponse
 Verb = Callable[[web.Request, ResourceType, Target], Awaitable[Answer]]
-_INCLUDES = ("", "None", "Metadata", "Object")
+_Serve = Callable[[web.Request, RunningPods, Object, DescriptorBudget], Awaitable[Answer]]
+_INCLUDES = ("None", "Metadata", "Object")
+_FIELD_VALIDATIONS = (IGNORE, STRICT, WARN)
+_PROPAGATIONS = (FOREGROUND, BACKGROUND, ORPHAN)
 
 
 class ResourceVerbs:
@@ -63,13 +73,14 @@ class ResourceVerbs:
         self._budget = DescriptorBudget()
         self.pods: RunningPods | None = None
         """Runs commands in Pods and connects to them; None without a kubelet."""
+        self._changes: dict[str, Verb] = {
+            "PUT": self._update,
+            "PATCH": self._patch,
+            "DELETE": self._delete,
+        }
 
     def choose(self, method: str, rt: ResourceType, target: Target) -> Verb:
-        """Return the verb of a request.
-
-        Raises:
-            StatusError: 404, there is no such path; 405, it does not know the method.
-        """
+        """Return the verb of a request."""
         if rt is ACCESS_REVIEW:
             return self._choose_from({"POST": self._review}, method)
         inside_misplaced = target.namespace is not None and not rt.namespaced
@@ -78,30 +89,24 @@ class ResourceVerbs:
         if target.subresource is not None:
             return self._choose_subresource(method, target.subresource)
         if target.name is not None:
-            return self._choose_from(
-                {
-                    "GET": self._get,
-                    "PUT": self._update,
-                    "PATCH": self._patch,
-                    "DELETE": self._delete,
-                },
-                method,
-            )
+            return self._choose_from({**self._changes, "GET": self._get}, method)
         verbs: dict[str, Verb] = {"GET": self._list}
         if target.namespace is not None or not rt.namespaced:
             verbs["POST"] = self._create
         return self._choose_from(verbs, method)
 
     def _choose_subresource(self, method: str, name: str) -> Verb:
-        allowed = SUBRESOURCES[name].verbs
         own: dict[str, Verb] = {
             "log": self._log,
-            "exec": self._exec,
-            "portforward": self._portforward,
+            "exec": partial(self._serve_stream, serve_command),
+            "portforward": partial(self._serve_stream, serve_ports),
         }
-        known: dict[str, Verb] = {"GET": own.get(name, self._get), "PUT": self._update}
-        known |= {"PATCH": self._patch, "POST": own.get(name, self._create)}
+        if name in own:
+            known = {"GET": own[name], "POST": own[name]}
+        else:
+            known = {**self._changes, "GET": self._get, "POST": self._create}
         verbs = {"GET": "get", "PUT": "update", "PATCH": "patch", "POST": "create"}
+        allowed = SUBRESOURCES[name].verbs
         offered = {word: known[word] for word, verb in verbs.items() if verb in allowed}
         return self._choose_from(offered, method)
 
@@ -118,7 +123,7 @@ class ResourceVerbs:
     async def _get(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:
         renderer = self._renderer(request, rt)
         read_resource_version(request.query)
-        item = self._storage.get(rt, target.namespace, target.name or "")
+        item = self._find(rt, target)
         return json_answer(renderer.render_object(item))
 
     async def _list(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:
@@ -165,7 +170,7 @@ class ResourceVerbs:
         self._streams.add(stream)
         try:
             await answer.prepare(request)
-            await stream.send(answer)
+            await stream.send(answer.write)
         except TimeoutError:
             # The client does not read, so the server can only end the connection.
             if request.transport is not None:
@@ -176,8 +181,7 @@ class ResourceVerbs:
         return answer
 
     async def _log(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:
-        pod = self._storage.get(rt, target.namespace, target.name or "")
-        pieces = open_log(self._logs, pod, request.query)
+        pieces = open_log(self._logs, self._find(rt, target), request.query)
         answer = web.StreamResponse(headers={"Content-Type": "text/plain"})
         answer.enable_chunked_encoding()
         # Read the first piece before the answer begins, so that an error is still a Status.
@@ -188,24 +192,25 @@ class ResourceVerbs:
             await answer.write(piece)
         return answer
 
-    async def _exec(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:
-        pod = self._storage.get(rt, target.namespace, target.name or "")
-        return await serve_command(request, self.pods, pod, self._budget)
+    async def _serve_stream(
+        self, serve: _Serve, request: web.Request, rt: ResourceType, target: Target
+    ) -> Answer:
+        pod = self._find(rt, target)
+        if self.pods is None:
+            raise StatusError(501, "NotImplemented", "this server has no kubelet, so no Pods run")
+        return await serve(request, self.pods, pod, self._budget)
 
-    async def _portforward(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:
-        pod = self._storage.get(rt, target.namespace, target.name or "")
-        return await serve_ports(request, self.pods, pod, self._budget)
+    def _find(self, rt: ResourceType, target: Target) -> Object:
+        return self._storage.get(rt, target.namespace, target.name or "")
 
     # --- writing -----------------------------------------------------------------------------
 
     async def _create(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:
         renderer = self._renderer(request, rt)
         options = _read_write_options(request, "CreateOptions")
-        body = decode_object(await request.read(), _content_type(request), rt.kind)
+        body = await _read_object(request, rt.kind)
         if target.subresource is not None:
-            outcome = self._storage.create_subresource(
-                rt, target.namespace, target.name or "", target.subresource, body, options
-            )
+            outcome = self._storage.bind(rt, target.namespace, target.name or "", body, options)
             return json_answer(outcome, 201, options.warnings)
         item = self._storage.create(rt, target.namespace, body, options)
         return json_answer(renderer.render_object(item), 201, options.warnings)
@@ -213,7 +218,7 @@ class ResourceVerbs:
     async def _update(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:
         renderer = self._renderer(request, rt)
         options = _read_write_options(request, "UpdateOptions")
-        body = decode_object(await request.read(), _content_type(request), rt.kind)
+        body = await _read_object(request, rt.kind)
         item = self._storage.update(
             rt,
             target.namespace,
@@ -253,7 +258,7 @@ class ResourceVerbs:
         return json_answer(_deleted_status(rt, outcome))
 
     async def _review(self, request: web.Request, rt: ResourceType, _target: Target) -> Answer:
-        body = decode_object(await request.read(), request.headers.get("Content-Type", ""), rt.kind)
+        body = await _read_object(request, rt.kind)
         # A token has all rights here.
         review = {
             "kind": rt.kind,
@@ -269,10 +274,10 @@ class ResourceVerbs:
         if form is None:
             text = "only the following media types are accepted: application/json"
             raise StatusError(406, "NotAcceptable", text)
-        include = request.query.get("includeObject", "")
-        if form is Form.TABLE and include not in _INCLUDES:
-            raise invalid_option("TableOptions", "includeObject", include, _INCLUDES[1:])
-        return Renderer(rt, self._clock, form, include or "Metadata")
+        include = request.query.get("includeObject") or "Metadata"
+        if form is Form.TABLE:
+            check_word("TableOptions", "includeObject", include, _INCLUDES)
+        return Renderer(rt, self._clock, form, include)
 
 
 def json_answer(item: object, code: int = 200, warnings: Iterable[str] = ()) -> web.Response:
@@ -328,33 +333,34 @@ def _read_selector(request: web.Request) -> Selector:
 
 def _read_write_options(request: web.Request, kind: str) -> WriteOptions:
     query = request.query
-    return WriteOptions(
-        dry_run=read_dry_run(query.getall("dryRun", []), kind),
-        field_validation=check_field_validation(query.get("fieldValidation", ""), kind),
-    )
+    validation = query.get("fieldValidation") or WARN
+    check_word(kind, "fieldValidation", validation, _FIELD_VALIDATIONS)
+    return WriteOptions(read_dry_run(query.getall("dryRun", []), kind), validation)
 
 
 def _content_type(request: web.Request) -> str:
     return request.headers.get("Content-Type", "")
 
 
+async def _read_object(request: web.Request, kind: str) -> Object:
+    return decode_object(await request.read(), _content_type(request), kind)
+
+
 async def _read_delete_options(request: web.Request) -> DeleteOptions:
     """Return the options of a delete: those of the body if there is one, else of the query."""
-    body = await request.read()
-    if body:
-        content_type = request.headers.get("Content-Type", "")
-        return _delete_options(decode_object(body, content_type, "DeleteOptions"))
+    if await request.read():
+        return _delete_options(await _read_object(request, "DeleteOptions"))
     query = request.query
     return DeleteOptions(
         grace_seconds=read_number(query, "gracePeriodSeconds"),
-        propagation=check_propagation(query.get("propagationPolicy")),
+        propagation=_check_propagation(query.get("propagationPolicy")),
         dry_run=read_dry_run(query.getall("dryRun", []), "DeleteOptions"),
     )
 
 
 def _delete_options(body: dict[str, Any]) -> DeleteOptions:
     preconditions = body.get("preconditions") or {}
-    propagation = check_propagation(body.get("propagationPolicy"))
+    propagation = _check_propagation(body.get("propagationPolicy"))
     if propagation is None and body.get("orphanDependents") is not None:
         propagation = ORPHAN if body["orphanDependents"] else BACKGROUND
     grace = body.get("gracePeriodSeconds")
@@ -365,3 +371,9 @@ def _delete_options(body: dict[str, Any]) -> DeleteOptions:
         propagation=propagation,
         dry_run=read_dry_run(list(body.get("dryRun") or ()), "DeleteOptions"),
     )
+
+
+def _check_propagation(value: Any) -> str | None:
+    if value:
+        check_word("DeleteOptions", "propagationPolicy", value, _PROPAGATIONS)
+    return value or None

@@ -1,8 +1,8 @@
 """Streams watch events to one client, with bookmarks, until its timeout or its disconnection."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from localcluster.apiserver.engine.history import Watch
 from localcluster.apiserver.model.errors import StatusError
@@ -18,12 +18,8 @@ SLOW_READER_SECONDS = 30
 """Maximum time without progress of a client; then its watch ends, and it must list again."""
 
 
-class LineWriter(Protocol):
-    """The target of the lines: an HTTP answer."""
-
-    async def write(self, data: bytes) -> None:
-        """Send ``data``; return when the client has read most of it."""
-        ...
+Write = Callable[[bytes], Awaitable[None]]
+"""Sends bytes of an HTTP answer; returns when the client has read most of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +56,17 @@ class WatchStream:
         self._stopped = True
         self._ready.set()
 
-    async def send(self, writer: LineWriter) -> None:
+    async def send(self, write: Write) -> None:
         """Write events until the timeout, the disconnection of the client or ``stop``."""
         try:
-            await self._send(writer)
+            await self._send(write)
         except ConnectionError:
             # A client that ends without closing its watch is usual and is not logged.
             return
         finally:
             self._watch.close()
 
-    async def _send(self, writer: LineWriter) -> None:
+    async def _send(self, write: Write) -> None:
         loop = asyncio.get_running_loop()
         end_at = loop.time() + self._options.timeout_seconds
         bookmarks = _BookmarkTimes(loop.time(), end_at, enabled=self._options.bookmarks)
@@ -90,7 +86,7 @@ class WatchStream:
                 lines.append(self._renderer.bookmark(self._storage.resource_version))
             if lines:
                 async with asyncio.timeout(SLOW_READER_SECONDS):
-                    await writer.write(b"".join(lines))
+                    await write(b"".join(lines))
             if is_over or is_last or loop.time() >= end_at:
                 return
             await self._wait_until(min(end_at, bookmarks.next_at))

@@ -1,19 +1,44 @@
-"""Common code of the two WebSockets of Pods, ``exec`` and ``portforward``."""
+"""Common code of the two WebSockets of Pods, ``exec`` and ``portforward``.
+
+``RunningPods`` is the interface of the kubelet for both; ``DescriptorBudget`` bounds them.
+"""
 
 import asyncio
 import contextlib
 import resource
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Protocol
 
 from aiohttp import web
 
 from localcluster.apiserver.model.errors import StatusError
+from localcluster.stdio import Stdio, Streams
 
 _PING_SECONDS = 1.0
 """Interval of pings that find a lost client while the receiver does not read."""
-
-
 _MAX_DESCRIPTORS = 4096
+
+
+class RunningPods(Protocol):
+    """Runs commands in the containers of Pods, and connects to their programs."""
+
+    async def run_command(self, uid: str, container: str, argv: Sequence[str], stdio: Stdio) -> int:
+        """Run a command in a container of the Pod with this UID and return its exit code.
+
+        A cancelled call leaves nothing running.
+
+        Raises:
+            StartError: the container does not run, or it has no such program.
+        """
+        ...
+
+    async def connect(self, uid: str, port: int) -> Streams:
+        """Connect to a port of the Pod with this UID.
+
+        Raises:
+            OSError: nothing listens there, or the Pod does not run.
+        """
+        ...
 
 
 class DescriptorBudget:
@@ -32,11 +57,7 @@ class DescriptorBudget:
 
     @contextlib.contextmanager
     def take(self, count: int) -> Iterator[None]:
-        """Use ``count`` descriptors until the block ends.
-
-        Raises:
-            StatusError: 429, there are not enough.
-        """
+        """Use ``count`` descriptors until the block ends; too few left is 429."""
         if count > self.left:
             text = "too many exec and port-forward connections are open: close some of them"
             raise StatusError(429, "TooManyRequests", text)

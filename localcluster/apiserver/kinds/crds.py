@@ -22,6 +22,8 @@ from localcluster.apiserver.model.errors import (
 from localcluster.apiserver.model.registry import PrinterColumn, ResourceType
 
 _SCOPES = ("Cluster", "Namespaced")
+_IDENTITY = (("group",), ("names", "plural"), ("names", "kind"), ("scope",))
+"""Fields of the spec that are required and may not change."""
 
 
 class Definitions:
@@ -123,23 +125,16 @@ class DefinitionStrategy(Strategy):
         }
 
     def _conditions(self) -> list[Object]:
-        since = objects.format_time(self._state.clock.now())
+        met = {
+            "status": "True",
+            "lastTransitionTime": objects.format_time(self._state.clock.now()),
+        }
+        accepted = {"reason": "NoConflicts", "message": "no conflicts found"}
+        message = "the initial names have been accepted"
+        established = {"reason": "InitialNamesAccepted", "message": message}
         return [
-            {
-                "type": kind,
-                "status": "True",
-                "lastTransitionTime": since,
-                "reason": reason,
-                "message": message,
-            }
-            for kind, reason, message in (
-                ("NamesAccepted", "NoConflicts", "no conflicts found"),
-                (
-                    "Established",
-                    "InitialNamesAccepted",
-                    "the initial names have been accepted",
-                ),
-            )
+            {"type": "NamesAccepted", **met, **accepted},
+            {"type": "Established", **met, **established},
         ]
 
     def object_faults(self, obj: Object) -> list[Cause]:
@@ -147,7 +142,7 @@ class DefinitionStrategy(Strategy):
         spec = obj["spec"]
         found = [
             required(f"spec.{'.'.join(path)}")
-            for path in (("group",), ("names", "plural"), ("names", "kind"), ("scope",))
+            for path in _IDENTITY
             if not objects.get_path(spec, *path)
         ]
         wanted = f"{spec['names'].get('plural', '')}.{spec.get('group', '')}"
@@ -169,7 +164,7 @@ class DefinitionStrategy(Strategy):
     def update_faults(self, new: Object, old: Object) -> list[Cause]:
         """Check also the fields that an established definition may not change."""
         found = self.object_faults(new)
-        for path in (("group",), ("names", "kind"), ("names", "plural"), ("scope",)):
+        for path in _IDENTITY:
             was = objects.get_path(old["spec"], *path)
             now = objects.get_path(new["spec"], *path)
             if was != now:

@@ -24,11 +24,7 @@ class CustomStrategy(Strategy):
         self._state = state
 
     def prepare_create(self, obj: Object) -> None:
-        """Drop the status if it is a subresource.
-
-        Raises:
-            StatusError: 405 while the definition is being deleted.
-        """
+        """Drop the status if it is a subresource; refuse if the definition is being deleted."""
         name = f"{self.rt.plural}.{self.rt.group}"
         definition = self._state.find(DEFINITIONS_KEY, ("", name))
         if definition is not None and objects.is_terminating(definition):

@@ -1,7 +1,9 @@
 """Validation of a Pod spec after defaults: the most common rules of the API server."""
 
+from collections.abc import Iterator
+
 from localcluster.apiserver.kinds.plain import port_faults
-from localcluster.apiserver.model import errors, names
+from localcluster.apiserver.model import names
 from localcluster.apiserver.model.errors import (
     Cause,
     Object,
@@ -12,6 +14,7 @@ from localcluster.apiserver.model.errors import (
     not_supported,
     required,
 )
+from localcluster.apiserver.model.metadata import NameRule
 from localcluster.apiserver.model.quantities import parse_quantity
 
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
@@ -22,6 +25,14 @@ _MESSAGE_POLICIES = ("FallbackToLogsOnError", "File")
 _HANDLERS = ("exec", "grpc", "httpGet", "tcpSocket")
 _SOURCES = ("configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "secretKeyRef")
 _PLAIN_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+_SPEC_NAMES: dict[str, NameRule] = {
+    "hostname": names.label_faults,
+    "subdomain": names.label_faults,
+    "nodeName": names.subdomain_faults,
+    "serviceAccountName": names.subdomain_faults,
+    "priorityClassName": names.subdomain_faults,
+    "schedulerName": names.subdomain_faults,
+}
 
 
 def pod_faults(obj: Object) -> list[Cause]:
@@ -32,15 +43,11 @@ def pod_faults(obj: Object) -> list[Cause]:
     if spec.get("nodeName") and spec.get("schedulingGates"):
         detail = "cannot be set until all schedulingGates have been cleared"
         found.append(not_allowed("spec.nodeName", detail))
-    containers = spec.get("containers") or []
-    if not containers:
+    if not spec.get("containers"):
         found.append(required("spec.containers"))
     seen: set[str] = set()
-    for kind, listed in (
-        ("containers", containers),
-        ("initContainers", spec.get("initContainers")),
-    ):
-        for index, container in enumerate(listed or ()):
+    for kind in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(kind) or ()):
             path = f"spec.{kind}[{index}]"
             found += _container_faults(container, path, volumes, is_init=kind != "containers")
             name = container.get("name", "")
@@ -53,20 +60,24 @@ def pod_faults(obj: Object) -> list[Cause]:
 def _policy_faults(spec: Object) -> list[Cause]:
     found = _enum_faults(spec, "restartPolicy", _RESTART_POLICIES, "spec")
     found += _enum_faults(spec, "dnsPolicy", _DNS_POLICIES, "spec")
-    for name in ("hostname", "subdomain"):
+    for name, rule in _SPEC_NAMES.items():
         if spec.get(name):
-            path = f"spec.{name}"
-            found += [invalid_value(path, spec[name], f) for f in names.label_faults(spec[name])]
-    for name in ("nodeName", "serviceAccountName", "priorityClassName", "schedulerName"):
-        if spec.get(name):
-            path = f"spec.{name}"
-            faults = names.subdomain_faults(spec[name])
-            found += [invalid_value(path, spec[name], fault) for fault in faults]
+            found += _name_faults(spec, name, "spec", rule)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and deadline < 1:
         detail = "must be between 1 and 2147483647, inclusive"
         found.append(invalid_value("spec.activeDeadlineSeconds", deadline, detail))
     return found
+
+
+def _name_faults(
+    obj: Object, field: str, path: str, rule: NameRule = names.label_faults
+) -> list[Cause]:
+    """Check a required name."""
+    value = obj.get(field, "")
+    if not value:
+        return [required(f"{path}.{field}")]
+    return [invalid_value(f"{path}.{field}", value, fault) for fault in rule(value)]
 
 
 def _enum_faults(obj: Object, name: str, known: tuple[str, ...], path: str) -> list[Cause]:
@@ -82,11 +93,7 @@ def _volume_faults(volumes: list[Object]) -> tuple[dict[str, Object], list[Cause
     for index, volume in enumerate(volumes):
         path = f"spec.volumes[{index}]"
         name = volume.get("name", "")
-        if not name:
-            found.append(required(f"{path}.name"))
-        else:
-            faults = names.label_faults(name)
-            found += [invalid_value(f"{path}.name", name, fault) for fault in faults]
+        found += _name_faults(volume, "name", path)
         if name in known:
             found.append(duplicate(f"{path}.name", name))
         known[name] = volume
@@ -115,12 +122,7 @@ def _source_faults(volume: Object, path: str) -> list[Cause]:
 def _container_faults(
     container: Object, path: str, volumes: dict[str, Object], *, is_init: bool
 ) -> list[Cause]:
-    name = container.get("name", "")
-    found: list[Cause] = []
-    if not name:
-        found.append(required(f"{path}.name"))
-    else:
-        found += [invalid_value(f"{path}.name", name, f) for f in names.label_faults(name)]
+    found = _name_faults(container, "name", path)
     image = container.get("image", "")
     if not image:
         found.append(required(f"{path}.image"))
@@ -137,22 +139,20 @@ def _container_faults(
 
 
 def _container_policy_faults(container: Object, path: str, *, is_init: bool) -> list[Cause]:
-    policy = container.get("restartPolicy")
     found: list[Cause] = []
-    is_sidecar = is_init and policy == "Always"
+    ends_itself = is_init and container.get("restartPolicy") != "Always"
+    detail = "may not be set for init containers without restartPolicy=Always"
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         probe = container.get(name)
         if probe is None:
             continue
-        if is_init and not is_sidecar:
-            detail = "may not be set for init containers without restartPolicy=Always"
+        if ends_itself:
             found.append(not_allowed(f"{path}.{name}", detail))
         found += _handler_faults(probe, f"{path}.{name}")
         if name != "readinessProbe" and probe.get("successThreshold") != 1:
             value = probe.get("successThreshold")
             found.append(invalid_value(f"{path}.{name}.successThreshold", value, "must be 1"))
-    if is_init and not is_sidecar and container.get("lifecycle") is not None:
-        detail = "may not be set for init containers without restartPolicy=Always"
+    if ends_itself and container.get("lifecycle") is not None:
         found.append(not_allowed(f"{path}.lifecycle", detail))
     return found
 
@@ -171,10 +171,8 @@ def _port_list_faults(ports: list[Object], path: str) -> list[Cause]:
     for index, port in enumerate(ports):
         where = f"{path}[{index}]"
         number = port.get("containerPort", 0)
-        if not number:
-            found.append(required(f"{where}.containerPort"))
-        else:
-            found += port_faults(f"{where}.containerPort", number)
+        missing = [] if number else [required(f"{where}.containerPort")]
+        found += missing or port_faults(f"{where}.containerPort", number)
         found += _enum_faults(port, "protocol", _PROTOCOLS, where)
         name = port.get("name")
         if name and name in seen:
@@ -187,26 +185,21 @@ def _env_faults(variables: list[Object], path: str) -> list[Cause]:
     found: list[Cause] = []
     for index, variable in enumerate(variables):
         where = f"{path}[{index}]"
-        name = variable.get("name", "")
-        if not name:
-            found.append(required(f"{where}.name"))
-        else:
-            found += [invalid_value(f"{where}.name", name, f) for f in names.env_name_faults(name)]
-        source = variable.get("valueFrom")
-        if source is None:
-            continue
-        if variable.get("value"):
-            detail = "may not be specified when `value` is not empty"
-            found.append(invalid_value(f"{where}.valueFrom", "", detail))
-        given = [kind for kind in _SOURCES if source.get(kind) is not None]
-        if not given:
-            listed = ", ".join(f"`{kind}`" for kind in _SOURCES)
-            detail = f"must specify one of: {listed}"
-            found.append(invalid_value(f"{where}.valueFrom", "", detail))
-        elif len(given) > 1:
-            detail = "may not have more than one field specified at a time"
-            found.append(invalid_value(f"{where}.valueFrom", "", detail))
+        found += _name_faults(variable, "name", where, names.env_name_faults)
+        if variable.get("valueFrom") is not None:
+            details = _explain_source(variable)
+            found += [invalid_value(f"{where}.valueFrom", "", detail) for detail in details]
     return found
+
+
+def _explain_source(variable: Object) -> Iterator[str]:
+    if variable.get("value"):
+        yield "may not be specified when `value` is not empty"
+    given = [kind for kind in _SOURCES if variable["valueFrom"].get(kind) is not None]
+    if not given:
+        yield "must specify one of: " + ", ".join(f"`{kind}`" for kind in _SOURCES)
+    elif len(given) > 1:
+        yield "may not have more than one field specified at a time"
 
 
 def _mount_faults(mounts: list[Object], path: str, volumes: dict[str, Object]) -> list[Cause]:
@@ -265,6 +258,6 @@ def _resource_name_faults(name: str, path: str) -> list[Cause]:
     if "/" in name or name in _PLAIN_RESOURCES or name.startswith("hugepages-"):
         return []
     return [
-        errors.invalid_value(where, name, "must be a standard resource type or fully qualified"),
-        errors.invalid_value(where, name, "must be a standard resource for containers"),
+        invalid_value(where, name, "must be a standard resource type or fully qualified"),
+        invalid_value(where, name, "must be a standard resource for containers"),
     ]

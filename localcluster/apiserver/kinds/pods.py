@@ -20,6 +20,7 @@ TERMINAL_PHASES = ("Succeeded", "Failed")
 _FILE_MODE = 0o644
 _TOKEN_SECONDS = 3600
 _SYSTEM_PRIORITIES = frozenset({"system-cluster-critical", "system-node-critical"})
+_STATUSES = {"containers": "containerStatuses", "initContainers": "initContainerStatuses"}
 _STATE_RULE = "may not be transitioned to non-terminated state"
 _UPDATE_MESSAGE = (
     "pod updates may not change fields other than `spec.containers[*].image`,"
@@ -96,13 +97,10 @@ class PodStrategy(Strategy):
         """Check that no container runs again after its last end."""
         now, was = new.get("status") or {}, old.get("status") or {}
         return [
-            errors.not_allowed(f"status.{kind}[{index}].state", _STATE_RULE)
-            for kind, declared in (
-                ("containerStatuses", "containers"),
-                ("initContainerStatuses", "initContainers"),
-            )
+            errors.not_allowed(f"status.{field}[{index}].state", _STATE_RULE)
+            for kind, field in _STATUSES.items()
             for index in _find_revived(
-                now.get(kind) or [], was.get(kind) or [], old["spec"], declared
+                now.get(field) or [], was.get(field) or [], old["spec"], kind
             )
         ]
 
@@ -249,12 +247,12 @@ def _drop_container_policies(spec: Object) -> None:
             container.pop("restartPolicy", None)
 
 
-def _find_revived(now: list[Object], was: list[Object], spec: Object, declared: str) -> list[int]:
+def _find_revived(now: list[Object], was: list[Object], spec: Object, kind: str) -> list[int]:
     """Return the indexes of containers that had ended for good, but now run in the status."""
     policy = spec.get("restartPolicy")
     if policy == "Always":
         return []
-    sidecars = {c["name"] for c in spec.get(declared) or () if c.get("restartPolicy") == "Always"}
+    sidecars = {c["name"] for c in spec.get(kind) or () if c.get("restartPolicy") == "Always"}
     living = {c["name"] for c in now if objects.get_path(c, "state", "terminated") is None}
     found = []
     for index, status in enumerate(was):

@@ -148,12 +148,6 @@ def forbidden(rt: ResourceType, name: str, why: str) -> StatusError:
     return StatusError(403, "Forbidden", message, _details(rt, name))
 
 
-def method_not_supported(rt: ResourceType, action: str) -> StatusError:
-    """Return 405: the resource does not offer this action."""
-    message = f'{action} is not supported on resources of kind "{qualified_resource(rt)}"'
-    return StatusError(405, "MethodNotAllowed", message, _details(rt, ""))
-
-
 def unsupported_media_type(message: str) -> StatusError:
     """Return 415: the content type of a body or patch is not known."""
     return StatusError(415, "UnsupportedMediaType", message)
@@ -162,11 +156,6 @@ def unsupported_media_type(message: str) -> StatusError:
 def too_large(message: str = "etcdserver: request is too large") -> StatusError:
     """Return 413: the object does not fit into the store."""
     return StatusError(413, "RequestEntityTooLarge", message)
-
-
-def timed_out(message: str, retry_after: int) -> StatusError:
-    """Return 504: the requested state was not reached in time."""
-    return StatusError(504, "Timeout", message, retry_after=retry_after)
 
 
 def quote(value: str) -> str:

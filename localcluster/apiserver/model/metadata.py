@@ -33,11 +33,8 @@ def name_rule(rt: ResourceType) -> NameRule:
     """Return the rule for names of a type."""
     if rt.group == _RBAC_GROUP:
         return names.path_segment_faults
-    if rt.group == "" and rt.plural == "namespaces":
-        return names.label_faults
-    if rt.group == "" and rt.plural == "services":
-        return names.label_1035_faults
-    return names.subdomain_faults
+    special = {("", "namespaces"): names.label_faults, ("", "services"): names.label_1035_faults}
+    return special.get(rt.key, names.subdomain_faults)
 
 
 def generate_name(base: str, uid: str, attempt: int) -> str:

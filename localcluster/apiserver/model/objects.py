@@ -126,11 +126,7 @@ def format_time(moment: datetime) -> str:
 
 
 def parse_time(text: str) -> datetime:
-    """Read an RFC 3339 time.
-
-    Raises:
-        ValueError: If the text is not such a time.
-    """
+    """Read an RFC 3339 time; any other text is a ValueError."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None or "T" not in text.upper():
         message = f"no time zone or no time of day: {text}"

@@ -21,11 +21,7 @@ _MAX_MANTISSA = Decimal(10) ** _MAX_EXPONENT
 
 @lru_cache(maxsize=4096)
 def parse_quantity(text: str) -> Decimal:
-    """Return the number of a quantity.
-
-    Raises:
-        ValueError: If the text is not a valid quantity.
-    """
+    """Return the number of a quantity; any other text is a ValueError."""
     match = _FORM.fullmatch(text)
     if match is None:
         raise ValueError(QUANTITY_ERROR)

@@ -60,43 +60,36 @@ def apply_root_defaults(obj: Object, schema: Object) -> None:
 def apply_defaults(value: Any, schema: Object) -> None:
     """Set absent fields, and nulls that the schema does not allow, to their defaults."""
     if isinstance(value, dict):
-        properties = schema.get("properties") or {}
-        for name, prop in properties.items():
+        for name, prop in (schema.get("properties") or {}).items():
             if prop.get("default") is not None and (
                 name not in value or _is_wrong_null(value[name], prop)
             ):
                 value[name] = copy_json(prop["default"])
-        additional = schema.get("additionalProperties")
-        for name in value:
-            prop = properties.get(name, additional)
-            if isinstance(prop, dict):
-                if _is_wrong_null(value[name], prop):
-                    value[name] = copy_json(prop.get("default"))
-                apply_defaults(value[name], prop)
-    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
-        items = schema["items"]
-        for index, item in enumerate(value):
-            if _is_wrong_null(item, items):
-                value[index] = copy_json(items.get("default"))
-            apply_defaults(value[index], items)
+    for key, below in list_below(value, schema):
+        if _is_wrong_null(value[key], below):
+            value[key] = copy_json(below.get("default"))
+        apply_defaults(value[key], below)
 
 
 def drop_nulls(value: Any, schema: Object) -> None:
     """Drop fields that are null though their schema does not allow it."""
+    for key, below in list_below(value, schema):
+        if isinstance(value, dict) and _is_wrong_null(value[key], below):
+            del value[key]
+        else:
+            drop_nulls(value[key], below)
+
+
+def list_below(value: Any, schema: Object) -> list[tuple[Any, Object]]:
+    """List the names in a map, or indexes in a list, of values with a schema; and the schema."""
     if isinstance(value, dict):
-        properties = schema.get("properties") or {}
-        additional = schema.get("additionalProperties")
-        for name in list(value):
-            prop = properties.get(name, additional)
-            if not isinstance(prop, dict):
-                continue
-            if _is_wrong_null(value[name], prop):
-                del value[name]
-            else:
-                drop_nulls(value[name], prop)
-    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
-        for item in value:
-            drop_nulls(item, schema["items"])
+        properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+        found = [(name, properties.get(name, additional)) for name in value]
+    elif isinstance(value, list):
+        found = [(index, schema.get("items")) for index in range(len(value))]
+    else:
+        found = []
+    return [(key, below) for key, below in found if isinstance(below, dict)]
 
 
 def _is_wrong_null(value: Any, schema: Object) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from localcluster.apiserver.model import errors, objects
 from localcluster.apiserver.model.errors import Cause, Object
-from localcluster.apiserver.schemas.structural import PRESERVE_UNKNOWN
+from localcluster.apiserver.schemas.structural import PRESERVE_UNKNOWN, list_below
 
 INT_OR_STRING = "x-kubernetes-int-or-string"
 LIST_TYPE = "x-kubernetes-list-type"
@@ -24,12 +24,9 @@ _INT64 = 63
 
 
 def object_faults(obj: Object, schema: Object, old: Any = None) -> list[Cause]:
-    """Check a whole custom object; of the metadata, only the rules in the schema.
+    """Check a custom object, pruned and with its defaults; ``old`` is the object that it replaces.
 
-    Args:
-        obj: The object, pruned and with its defaults.
-        schema: Its structural schema.
-        old: The object that it replaces, None for a new one.
+    Of the metadata, only the rules in the schema are checked.
     """
     body = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind")}
     return value_faults(body, _without_required_type(schema), "", old)
@@ -210,21 +207,8 @@ def duplicate_faults(value: Any, schema: Object, path: str = "") -> list[Cause]:
 
 
 def _find_in(value: Any, schema: Object, path: str) -> Iterator[Cause]:
-    if isinstance(value, list):
-        yield from _find_in_list(value, schema, path)
-    elif isinstance(value, dict):
-        properties = schema.get("properties") or {}
-        additional = schema.get("additionalProperties")
-        for name, item in value.items():
-            below = properties.get(name, additional)
-            if isinstance(below, dict):
-                where = f"{path}.{name}" if path else name
-                yield from _find_in(item, below, where)
-
-
-def _find_in_list(value: list[Any], schema: Object, path: str) -> Iterator[Cause]:
     kind = schema.get(LIST_TYPE)
-    if kind in ("map", "set") and len(value) > 1:
+    if isinstance(value, list) and kind in ("map", "set") and len(value) > 1:
         keys = (schema.get(LIST_MAP_KEYS) or ()) if kind == "map" else None
         seen: set[str] = set()
         for index, item in enumerate(value):
@@ -233,10 +217,9 @@ def _find_in_list(value: list[Any], schema: Object, path: str) -> Iterator[Cause
             if identity in seen:
                 yield errors.duplicate(f"{path}[{index}]", shown)
             seen.add(identity)
-    items = schema.get("items")
-    if isinstance(items, dict):
-        for index, item in enumerate(value):
-            yield from _find_in(item, items, f"{path}[{index}]")
+    for key, below in list_below(value, schema):
+        where = f"{path}[{key}]" if isinstance(value, list) else _join(path, key)
+        yield from _find_in(value[key], below, where)
 
 
 def _pick(item: Any, keys: Sequence[str]) -> Object:

@@ -91,11 +91,6 @@ class Discovery:
         }
 
 
-def verbs_of(rt: ResourceType) -> tuple[str, ...]:
-    """Return the verbs of a resource."""
-    return ("create",) if rt is ACCESS_REVIEW else VERBS
-
-
 def subresources_of(rt: ResourceType) -> tuple[str, ...]:
     """Return the names of a resource's subresources, the front's own included."""
     own = ("exec", "log", "portforward") if rt.key == ("", "pods") else ()
@@ -108,7 +103,7 @@ def _resource(rt: ResourceType) -> Object:
         "singularName": rt.singular,
         "namespaced": rt.namespaced,
         "kind": rt.kind,
-        "verbs": list(verbs_of(rt)),
+        "verbs": ["create"] if rt is ACCESS_REVIEW else list(VERBS),
     }
     if rt.short_names:
         resource["shortNames"] = list(rt.short_names)

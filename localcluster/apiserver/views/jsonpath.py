@@ -33,11 +33,7 @@ _Step = str | _Filter
 
 
 def find_values(document: object, path: str) -> list[Any]:
-    """Return all values at ``path``; an empty list if there is none.
-
-    Raises:
-        JsonPathError: The path is not understood.
-    """
+    """Return all values at ``path``; an empty list if there is none."""
     values: list[Any] = [document]
     for step in _parse(path):
         values = [found for value in values for found in _take(value, step)]

@@ -23,11 +23,10 @@ from localcluster.kubelet.container.launch import (
 from localcluster.kubelet.container.path_replacement import PathReplacement
 from localcluster.kubelet.container.process import ContainerProcess, LaunchSpec
 from localcluster.kubelet.container.restarts import CrashBackoff, RestartPolicy
-from localcluster.kubelet.environment import list_env_references
+from localcluster.kubelet.environment import fetch_sources, list_env_references
 from localcluster.kubelet.events import EventReason
 from localcluster.kubelet.fields import FieldError
-from localcluster.kubelet.objects import fetch_sources
-from localcluster.kubelet.probes.probing import ProbeResult, follow_probe, probe_once
+from localcluster.kubelet.probes import ProbeResult, follow_probe, probe_once
 from localcluster.kubelet.status import (
     ContainerState,
     ContainerView,
@@ -35,8 +34,7 @@ from localcluster.kubelet.status import (
     Terminated,
     Waiting,
 )
-from localcluster.network.pod_network import Streams
-from localcluster.stdio import StartError, Stdio
+from localcluster.stdio import StartError, Stdio, Streams
 
 logger = logging.getLogger(__name__)
 
@@ -220,11 +218,9 @@ class ContainerRunner:
     # --- Stopping -------------------------------------------------------------------------------
 
     async def stop(self, grace_seconds: float, kill_now: asyncio.Event) -> None:
-        """End the process, with SIGTERM first if there is time; ``run`` must have ended.
+        """End the process; ``run`` must have ended.
 
-        Args:
-            grace_seconds: time until SIGKILL.
-            kill_now: set when SIGKILL must be sent at once.
+        SIGTERM comes first if there is time; SIGKILL after ``grace_seconds``, or at ``kill_now``.
         """
         process = self._process
         if process is not None:
@@ -262,9 +258,6 @@ class ContainerRunner:
         await process.wait()
 
     async def _run_pre_stop(self, hook: Object) -> None:
-        if "sleep" in hook:
-            await asyncio.sleep(hook["sleep"]["seconds"])
-            return
         # No timeout of its own: the caller ends it with the grace period.
         result = await probe_once(hook, self, timeout_seconds=None)
         if not result.ok:
@@ -278,19 +271,11 @@ class ContainerRunner:
         return self._ready_setup.facts.pod_ips[0]
 
     async def connect(self, host: str, port: int) -> Streams:
-        """Connect to the container as the node does.
-
-        Raises:
-            OSError: it does not answer.
-        """
+        """Connect to the container as the node does."""
         return await self._ready_setup.machine.network.connect(host, port)
 
     def resolve_port(self, port: int | str) -> int:
-        """Return the number of a port that may be named.
-
-        Raises:
-            ValueError: the container names no such port.
-        """
+        """Return the number of a port that may be named; an unknown name is a ValueError."""
         for stated in self.container.get("ports") or ():
             if stated.get("name") == port:
                 return int(stated["containerPort"])
@@ -309,13 +294,7 @@ class ContainerRunner:
             os.close(output)
 
     async def run_command(self, argv: Sequence[str], stdio: Stdio) -> int:
-        """Run a command in the container and return its exit code.
-
-        A cancelled call leaves nothing running.
-
-        Raises:
-            StartError: the container does not run, or it has no such program.
-        """
+        """Run a command in the container, as ``RunningPods`` declares."""
         spec, process = self._spec, self._process
         if spec is None or process is None or not process.init_pid:
             raise StartError("the container does not run")
@@ -351,9 +330,6 @@ class ContainerRunner:
                 group.create_task(liveness, name=f"liveness {self.view.name}")
 
     async def _run_post_start(self, hook: Object) -> bool:
-        if "sleep" in hook:
-            await asyncio.sleep(hook["sleep"]["seconds"])
-            return True
         result = await probe_once(hook, self, timeout_seconds=None)
         if not result.ok:
             message = f"PostStartHook failed: {result.message}"

@@ -115,7 +115,10 @@ def report(descriptor: int, message: "dict[str, object]") -> None:
         return
 
 
-def _describe(spec: Spec, error: OSError) -> str:
+def _describe(spec: Spec, error: "OSError | ValueError") -> str:
+    if isinstance(error, ValueError):
+        # An argument, a variable or the directory contains a NUL.
+        return str(error)
     command = spec.argv[0]
     if spec.is_executing and error.errno == errno.ENOENT and "/" not in command:
         return f'exec: "{command}": executable file not found in $PATH'
@@ -314,11 +317,8 @@ def _run_init(spec: Spec, output: int, errors: int) -> None:
             os.dup2(null, descriptor)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         os._exit(_reap(child, alone=spec.pid_namespace and not spec.join))
-    except OSError as error:
+    except (OSError, ValueError) as error:
         report(spec.report, {"error": _describe(spec, error)})
-    except ValueError as error:
-        # An argument, a variable or the directory contains a NUL.
-        report(spec.report, {"error": str(error)})
     os._exit(START_FAILED)
 
 
@@ -365,14 +365,11 @@ def _run_command(spec: Spec, output: int, errors: int) -> None:
         spec.is_executing = True
         # exec closes the report, which shows the kubelet that the command runs.
         os.execvpe(spec.argv[0], spec.argv, spec.env)  # noqa: S606 no shell is wanted
-    except OSError as error:
+    except (OSError, ValueError) as error:
         message: dict[str, object] = {"error": _describe(spec, error)}
-        if spec.is_executing:
+        if spec.is_executing and isinstance(error, OSError):
             message["code"] = NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
         report(spec.report, message)
-    except ValueError as error:
-        # An argument, a variable or the directory contains a NUL.
-        report(spec.report, {"error": str(error)})
     os._exit(START_FAILED)
 
 

@@ -1,4 +1,4 @@
-"""One container's process tree, seen from the kubelet."""
+"""One container's process tree, seen from the kubelet: its input, its start and its end."""
 
 import asyncio
 import logging
@@ -13,12 +13,13 @@ from typing import Any
 from localcluster.descriptors import INITIAL_SOFT_LIMIT
 from localcluster.kubelet.container import launcher
 from localcluster.kubelet.container.forkserver_process import ForkServerProcess, Supervisor
-from localcluster.kubelet.container.privileges import Privileges
 from localcluster.stdio import StartError, Stdio
 
 logger = logging.getLogger(__name__)
 
 _KILL_TIMEOUT_SECONDS = 5.0
+UNCHANGED = -1
+"""Stands for the user or group of the kubelet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,29 @@ class Namespaces:
     private_root: bool
     pid: bool
     user: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Privileges:
+    """The privileges of a container's processes."""
+
+    user: int = UNCHANGED
+    """The user id; -1 keeps the kubelet's."""
+    group: int = UNCHANGED
+    """The group id; -1 keeps the kubelet's."""
+    groups: tuple[int, ...] | None = None
+    """The supplementary groups; None for the kubelet's."""
+    dropped_capabilities: tuple[int, ...] = ()
+    """Numbers of the capabilities to drop."""
+    no_new_privileges: bool = False
+    """Whether exec may not add privileges."""
+    read_only_root: bool = False
+    """Whether the private root is read-only."""
+
+    @property
+    def changes_user(self) -> bool:
+        """Return whether the container runs as another user than the kubelet."""
+        return self.user != UNCHANGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +116,7 @@ class ContainerProcess:
     def __init__(
         self, server: ForkServerProcess, spec: LaunchSpec, stdio: Stdio | None = None
     ) -> None:
-        """Start it.
-
-        Args:
-            server: forks its supervisor.
-            spec: what to run.
-            stdio: stdin, and stdout and stderr if the spec has no log; by default /dev/null.
-        """
+        """Start it; by default its streams are /dev/null, or the log of the spec."""
         self._loop = asyncio.get_running_loop()
         self._report_parts: list[bytes] = []
         self._reported: asyncio.Future[None] = self._loop.create_future()

@@ -51,9 +51,6 @@ def enter_private_root(
         passages: host paths that a user without rights must reach. A directory on the way that
             others may not enter is replaced by one that contains only the way.
         read_only: whether everything except the writable mounts is read-only.
-
-    Raises:
-        OSError: a mount was refused.
     """
     resolved = sorted(
         (_resolve(target), os.path.realpath(source), is_read_only)

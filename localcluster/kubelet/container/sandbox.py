@@ -38,12 +38,7 @@ class IsolationError(Exception):
 async def detect_namespaces(
     isolation: Isolation, root: Path, server: ForkServerProcess
 ) -> Namespaces:
-    """Return the best namespaces that the host allows.
-
-    Args:
-        isolation: the requested isolation.
-        root: a directory of this process.
-        server: starts the trials.
+    """Return the best namespaces that the host allows, by trials below ``root``.
 
     Raises:
         IsolationError: a private root is requested and forbidden.

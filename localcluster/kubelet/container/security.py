@@ -1,4 +1,4 @@
-"""The effect of a container's securityContext on this host. Pure.
+"""The users, groups and capabilities of a container, by its securityContext and this host. Pure.
 
 A field is honoured where the host allows it; ``list_ignored`` names the others, for an Event.
 Rules:
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from framework.kube.resources import Object
-from localcluster.kubelet.container.privileges import UNCHANGED, Privileges
+from localcluster.kubelet.container.process import UNCHANGED, Privileges
 from localcluster.kubelet.fields import FieldError
 
 DEFAULT_USER = 65532
@@ -62,11 +62,7 @@ class Host:
 
 
 def plan_privileges(pod: Object, container: Object, host: Host) -> Privileges:
-    """Compute the privileges of a container.
-
-    Raises:
-        FieldError: the container must not run as root, but would.
-    """
+    """Compute the privileges of a container."""
     spec, own = _read_context(pod["spec"]), _read_context(container)
     user = _choose_user(spec, own, host)
     group = _pick(spec, own, "runAsGroup") if host.can_change_user else None

@@ -57,11 +57,7 @@ def decide_admission(
 ) -> Admission:
     """Decide what to do with a Pod that is not running here yet.
 
-    Args:
-        pod: the Pod.
-        node_name: this node.
-        capacity: of this node.
-        running: the Pods that already run here or are being bound.
+    ``running`` are the Pods that already run here or are being bound.
     """
     spec, status = pod["spec"], pod.get("status") or {}
     node = spec.get("nodeName")

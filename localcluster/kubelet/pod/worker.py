@@ -12,8 +12,9 @@ Pod in the API is ``kubelet``'s.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum, auto
+from typing import TypeVar
 
 from framework.kube.errors import KubeError
 from framework.kube.resources import Object
@@ -22,16 +23,16 @@ from localcluster.kubelet.container.launch import PodSetup, get_hostname
 from localcluster.kubelet.container.machine import HOST_IP, Machine
 from localcluster.kubelet.container.restarts import RestartPolicy
 from localcluster.kubelet.container.security import get_volume_group, list_ignored
+from localcluster.kubelet.environment import fetch_sources
 from localcluster.kubelet.events import EventReason
 from localcluster.kubelet.fields import FieldError, PodFacts
-from localcluster.kubelet.objects import fetch_sources
 from localcluster.kubelet.pod.status_channel import StatusChannel
 from localcluster.kubelet.status import PodView, build_status
 from localcluster.kubelet.volumes.pod_directory import PodDirectory
 from localcluster.kubelet.volumes.volumes import Volume, list_volume_references, plan_volumes
 from localcluster.network.name_files import list_name_files
-from localcluster.network.pod_network import NetworkError, OpenNamespace, Streams
-from localcluster.stdio import StartError, Stdio
+from localcluster.network.pod_network import NetworkError, OpenNamespace
+from localcluster.stdio import StartError, Stdio, Streams
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ _DEFAULT_GRACE_SECONDS = 30
 _VOLUME_RETRY_SECONDS = 1.0
 _LAST_STATUS_SECONDS = 2.0
 _LOCALHOST = "127.0.0.1"
+_Given = TypeVar("_Given")
 
 
 class StopCause(Enum):
@@ -190,22 +192,14 @@ class PodWorker:
                 task.cancel()
 
     async def run_command(self, container: str, argv: Sequence[str], stdio: Stdio) -> int:
-        """Run a command in a container and return its exit code.
-
-        Raises:
-            StartError: the container does not run, or it has no such program.
-        """
+        """Run a command in a container, as ``RunningPods`` declares."""
         for runner in self._runners:
             if runner.view.name == container:
                 return await runner.run_command(argv, stdio)
         raise StartError(f"the Pod has no container {container}")
 
     async def connect(self, port: int) -> Streams:
-        """Connect to a port of this Pod from inside of it.
-
-        Raises:
-            OSError: nothing listens there, or the Pod has no network yet.
-        """
+        """Connect to a port of this Pod from inside of it, as ``RunningPods`` declares."""
         if self.pod["spec"].get("hostNetwork"):
             return await asyncio.open_connection(_LOCALHOST, port)
         return await self._machine.network.connect_inside(self.uid, port)
@@ -242,19 +236,18 @@ class PodWorker:
     async def _attach(self) -> tuple[str, ...]:
         if self.pod["spec"].get("hostNetwork"):
             return (HOST_IP,)
-        while True:
-            try:
-                return await self._machine.network.attach(self.uid)
-            except NetworkError as e:
-                self._machine.events.record(self.pod, EventReason.FAILED, str(e))
-            await asyncio.sleep(_VOLUME_RETRY_SECONDS)
+        return await self._insist(self._machine.network.attach)
 
     async def _open_network(self) -> tuple[OpenNamespace, ...]:
         if self.pod["spec"].get("hostNetwork"):
             return ()
+        return await self._insist(self._machine.network.open_namespaces)
+
+    async def _insist(self, ask: Callable[[str], Awaitable[_Given]]) -> _Given:
+        """Ask the network for something of this Pod until it is available."""
         while True:
             try:
-                return await self._machine.network.open_namespaces(self.uid)
+                return await ask(self.uid)
             except NetworkError as e:
                 self._machine.events.record(self.pod, EventReason.FAILED, str(e))
             await asyncio.sleep(_VOLUME_RETRY_SECONDS)

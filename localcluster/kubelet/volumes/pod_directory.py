@@ -46,15 +46,7 @@ class PodDirectory:
             self.name_files[target] = path
 
     def write_volumes(self, volumes: Mapping[str, Volume], group: int | None = None) -> None:
-        """Make the volumes that are not of the host.
-
-        Args:
-            volumes: the result of ``plan_volumes``.
-            group: the group that owns them (``fsGroup``); None for the kubelet's group.
-
-        Raises:
-            FieldError: a hostPath is not of its type.
-        """
+        """Make the volumes that are not of the host; ``group`` (``fsGroup``), if any, owns them."""
         for name, volume in volumes.items():
             path = locate_volume(name, volume, self.volumes)
             if isinstance(volume, HostVolume):

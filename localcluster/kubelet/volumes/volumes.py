@@ -11,8 +11,13 @@ from pathlib import Path
 from framework.api.constants import SERVICE_ACCOUNT_DIR
 from framework.kube.resources import CONFIGMAPS, SECRETS, Object
 from localcluster.kubelet.environment import Reference, Sources, read_entries
-from localcluster.kubelet.expansion import expand
-from localcluster.kubelet.fields import FieldError, PodFacts, resolve_field, resolve_resource
+from localcluster.kubelet.fields import (
+    FieldError,
+    PodFacts,
+    expand,
+    resolve_field,
+    resolve_resource,
+)
 
 DEFAULT_FILE_MODE = 0o644
 EMPTY_DIR_MODE = 0o777
@@ -81,13 +86,8 @@ def plan_volumes(
 ) -> dict[str, Volume]:
     """Plan every volume of the Pod, and that of the service account.
 
-    Args:
-        facts: the Pod.
-        sources: the objects that ``list_volume_references`` lists.
-        account: files of the service account: ``token`` and ``namespace``.
-
-    Raises:
-        FieldError: a volume cannot be made.
+    ``sources`` has the objects that ``list_volume_references`` lists; ``account`` the files
+    ``token`` and ``namespace`` of the service account.
     """
     volumes: dict[str, Volume] = {}
     for volume in facts.pod["spec"].get("volumes") or ():
@@ -174,16 +174,7 @@ def _check_relative(path: str) -> str:
 def plan_mounts(
     container: Object, volumes: Mapping[str, Volume], variables: Mapping[str, str]
 ) -> list[MountPlan]:
-    """Plan the mounts of a container.
-
-    Args:
-        container: the container.
-        volumes: the result of ``plan_volumes``.
-        variables: the container's environment, for ``subPathExpr``.
-
-    Raises:
-        FieldError: it mounts a volume that the Pod lacks, or a path outside of the volume.
-    """
+    """Plan the mounts of a container; its environment is for ``subPathExpr``."""
     plans = []
     for mount in container.get("volumeMounts") or ():
         name = mount["name"]

@@ -251,7 +251,7 @@ async def test_deleted_pod_with_a_grace_period_is_terminating() -> None:
     shell = await open_with_pod()
     # Only a Pod on a node has a grace period.
     body = {"metadata": {"name": NAME}, "target": {"kind": "Node", "name": "node"}}
-    shell.storage.create_subresource(shell.type(PODS), NAMESPACE, NAME, "binding", body)
+    shell.storage.bind(shell.type(PODS), NAMESPACE, NAME, body)
     await send(shell, delete(shell))
     assert shell.known.pods[NAME].is_terminating
 

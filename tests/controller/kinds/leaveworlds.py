@@ -62,7 +62,7 @@ class PlacedJob:
                         "target": {"kind": "Node", "name": self._choose_node(name)},
                     }
                     storage = self.jobs.world.storage
-                    storage.create_subresource(pods, NAMESPACE, name, "binding", body)
+                    storage.bind(pods, NAMESPACE, name, body)
             await asyncio.sleep(BIND_SECONDS)
 
     def _choose_node(self, pod: str) -> str:

@@ -1,6 +1,6 @@
 import pytest
 
-from localcluster.kubelet.expansion import expand
+from localcluster.kubelet.fields import expand
 
 VARIABLES = {"A": "1", "B": "$(A)", "EMPTY": ""}
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from localcluster.kubelet.probes.probing import ProbeResult, follow_probe, probe_once
-from localcluster.network.pod_network import Streams
+from localcluster.kubelet.probes import ProbeResult, follow_probe, probe_once
+from localcluster.stdio import Streams
 from tests.support.waiting import HANG_SECONDS
 
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from localcluster.kubelet.container.privileges import UNCHANGED, Privileges
+from localcluster.kubelet.container.process import UNCHANGED, Privileges
 from localcluster.kubelet.container.security import (
     CAPABILITIES,
     DEFAULT_USER,

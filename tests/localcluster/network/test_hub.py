@@ -11,8 +11,7 @@ from ipaddress import IPv4Network
 import pytest
 
 from localcluster.network.cluster_names import ClusterNames
-from localcluster.network.hub_process import HubProcess
-from localcluster.network.namespaces import NamespaceNetwork
+from localcluster.network.namespaces import HubProcess, NamespaceNetwork
 from localcluster.network.pod_network import NetworkError
 from tests.localcluster.network.builders import close_listener
 from tests.support.servers.frameworkcrd import ROOT

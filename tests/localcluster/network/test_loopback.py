@@ -1,6 +1,8 @@
+from collections.abc import Callable
+
 import pytest
 
-from localcluster.network.loopback import BlockLock, LoopbackNetwork
+from localcluster.network.loopback import LoopbackNetwork
 from localcluster.network.pod_network import NetworkError
 
 API = "http://127.0.0.1:1"
@@ -13,13 +15,13 @@ class Locks:
         self.foreign = foreign
         self.held: list[str] = []
 
-    def __call__(self, prefix: str) -> BlockLock | None:
+    def __call__(self, prefix: str) -> Callable[[], None] | None:
         if prefix in self.foreign:
             return None
         self.held.append(prefix)
-        return self
+        return self._close
 
-    def close(self) -> None:
+    def _close(self) -> None:
         self.held.pop()
 
 

@@ -14,7 +14,6 @@ import pytest
 
 from localcluster.apiserver.front import websockets
 from localcluster.apiserver.front.pod_ports import MAX_CONNECTIONS, PROTOCOL
-from localcluster.apiserver.front.pods import Streams
 from localcluster.apiserver.front.spdy import (
     Decoder,
     Encoder,
@@ -26,7 +25,7 @@ from localcluster.apiserver.front.spdy import (
     build_ping,
     build_reset,
 )
-from localcluster.stdio import StartError, Stdio
+from localcluster.stdio import StartError, Stdio, Streams
 from tests.localcluster.server.conftest import TOKEN, Running, open_server
 from tests.support.waiting import wait_until_async
 

@@ -4,6 +4,7 @@ import pytest
 
 from framework.api.durations import format_seconds
 from framework.kube.tokenurl import url_with_token
+from localcluster.apiserver.bodies.patches import media_name
 from localcluster.apiserver.front.auth import BearerTokens
 from localcluster.apiserver.front.payloads import decode_object
 from localcluster.apiserver.front.pod_logs import choose_container
@@ -15,7 +16,7 @@ from localcluster.apiserver.front.targets import (
     read_resource_version,
 )
 from localcluster.apiserver.model.errors import StatusError
-from localcluster.apiserver.views.negotiation import Form, choose_form, media_name
+from localcluster.apiserver.views.forms import Form, choose_form
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 AGES = {

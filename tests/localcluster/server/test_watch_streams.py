@@ -58,7 +58,7 @@ def open_stream(storage: Storage, seconds: int, *, bookmarks: bool = False) -> W
 async def sending(stream: WatchStream, client: Client) -> AsyncIterator[None]:
     """Send to a client while the block runs, and to the stream's end."""
     async with asyncio.TaskGroup() as group:
-        group.create_task(stream.send(client), name="stream")
+        group.create_task(stream.send(client.write), name="stream")
         yield
 
 
@@ -75,7 +75,7 @@ async def test_stream_sends_bookmarks_until_its_timeout(
     storage: Storage, seconds: int, bookmarks: list[float] | None
 ) -> None:
     client = Client()
-    await open_stream(storage, seconds, bookmarks=bookmarks is not None).send(client)
+    await open_stream(storage, seconds, bookmarks=bookmarks is not None).send(client.write)
     assert asyncio.get_running_loop().time() == seconds
     assert client.kinds == [(moment, "BOOKMARK") for moment in bookmarks or ()]
     for _, _, mark in client.received:
@@ -129,7 +129,7 @@ async def test_client_that_never_reads_loses_its_watch(storage: Storage) -> None
     stream = open_stream(storage, 100)
     write(storage, "one")
     with pytest.raises(TimeoutError):
-        await stream.send(Client(asyncio.Event().wait))
+        await stream.send(Client(asyncio.Event().wait).write)
     assert asyncio.get_running_loop().time() == 30
     assert stream._watch.closed
 
@@ -142,6 +142,6 @@ async def test_client_that_has_disconnected_ends_its_watch_without_an_error(
 
     stream = open_stream(storage, 100)
     write(storage, "one")
-    await stream.send(Client(fail))
+    await stream.send(Client(fail).write)
     assert asyncio.get_running_loop().time() == 0
     assert stream._watch.closed

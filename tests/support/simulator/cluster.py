@@ -166,7 +166,7 @@ class Cluster:
         elif not pod["spec"].get("nodeName"):
             target = {"target": {"kind": "Node", "name": self._choose_node()}}
             binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, **target}
-            self.storage.create_subresource(self._type(PODS), NAMESPACE, name, "binding", binding)
+            self.storage.bind(self._type(PODS), NAMESPACE, name, binding)
         elif not pod["status"].get("podIP"):
             self._addresses += 1
             ip = f"10.{self._addresses >> 8}.{self._addresses & 255}.1"

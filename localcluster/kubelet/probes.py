@@ -1,4 +1,4 @@
-"""Runs probes and hooks against a container: exec, HTTP and TCP.
+"""Runs probes and hooks against a container: exec, HTTP and TCP, and for hooks sleep.
 
 The container runs one task for each probe, and decides what a result means.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from framework.kube.resources import Object
-from localcluster.network.pod_network import Streams
+from localcluster.stdio import Streams
 
 _HTTP_OK = range(200, 400)
 _OUTPUT_LIMIT = 1024
@@ -34,11 +34,7 @@ class ProbeTarget(Protocol):
         ...
 
     async def connect(self, host: str, port: int) -> Streams:
-        """Connect to the container as the node does.
-
-        Raises:
-            OSError: it does not answer.
-        """
+        """Connect to the container as the node does, or raise OSError."""
         ...
 
     def resolve_port(self, port: int | str) -> int:
@@ -66,13 +62,7 @@ async def follow_probe(
     target: ProbeTarget,
     on_result: OnResult,
 ) -> None:
-    """Probe until ``on_result`` returns True.
-
-    Args:
-        probe: the probe of the spec, with the defaults of the API server.
-        target: the container.
-        on_result: called with each result.
-    """
+    """Probe a container, with the defaults of the API server, until ``on_result`` returns True."""
     was_ok, in_a_row = None, 0
     await asyncio.sleep(probe.get("initialDelaySeconds", 0))
     while True:
@@ -91,6 +81,9 @@ async def probe_once(
     """Run a probe or a hook once."""
     try:
         async with asyncio.timeout(timeout_seconds):
+            if "sleep" in action:
+                await asyncio.sleep(action["sleep"]["seconds"])
+                return ProbeResult(ok=True)
             if "exec" in action:
                 code, output = await target.execute(action["exec"]["command"])
                 return ProbeResult(code == 0, output[:_OUTPUT_LIMIT])

@@ -1,1 +1,0 @@
-"""Startup, readiness and liveness probes."""
