@@ -138,16 +138,8 @@ def _field_term(text: str, part: str) -> FieldTerm:
 
 def field_value(obj: Object, path: str) -> str:
     """Return the value that a field selector compares; "" for an absent field."""
-    if path == "source":
-        path = "source.component"
-        value = get_path(obj, "source", "component") or obj.get("reportingComponent")
-    else:
-        value = get_path(obj, *path.split("."))
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None:
-        return "false" if path in ("spec.hostNetwork", "spec.unschedulable") else ""
-    return str(value)
+    value = get_path(obj, *path.split("."))
+    return "" if value is None else str(value)
 
 
 Matcher = Callable[[Object], bool]

@@ -8,12 +8,8 @@ CORE = ""
 POD_FIELDS = (
     "spec.nodeName",
     "spec.restartPolicy",
-    "spec.schedulerName",
-    "spec.serviceAccountName",
-    "spec.hostNetwork",
     "status.phase",
     "status.podIP",
-    "status.nominatedNodeName",
 )
 EVENT_FIELDS = (
     "involvedObject.kind",
@@ -21,11 +17,7 @@ EVENT_FIELDS = (
     "involvedObject.name",
     "involvedObject.uid",
     "involvedObject.apiVersion",
-    "involvedObject.resourceVersion",
-    "involvedObject.fieldPath",
     "reason",
-    "reportingComponent",
-    "source",
     "type",
 )
 
@@ -64,7 +56,6 @@ SERVICES = _build(
     short_names=("svc",),
     categories=("all",),
     subresources=("status",),
-    selectable_fields=("spec.clusterIP", "spec.type"),
     printer_columns=(
         PrinterColumn("Type", json_path=".spec.type"),
         PrinterColumn("Cluster-IP", json_path=".spec.clusterIP"),
@@ -100,7 +91,6 @@ NODES = _build(
     namespaced=False,
     short_names=("no",),
     subresources=("status",),
-    selectable_fields=("spec.unschedulable",),
 )
 LEASES = _build(
     "coordination.k8s.io",
