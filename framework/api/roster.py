@@ -75,6 +75,11 @@ class Member(NamedTuple):
     fingerprint: str
     attempt_id: int
 
+    @property
+    def address(self) -> str:
+        """The first address; "" without one."""
+        return self.addresses[0] if self.addresses else ""
+
 
 class CompletedTask(NamedTuple):
     """A wanted Task that is Completed: ready, but not a peer.

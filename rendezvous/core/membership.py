@@ -28,6 +28,7 @@ from rendezvous.core.refusal import MembershipError, RefusedError
 from rendezvous.core.target import UID_FORM
 from rendezvous.settings.kinds import RANKED_KINDS, RoleKind, map_roles
 from rendezvous.settings.options import Options
+from rendezvous.settings.values import RolePort
 
 _MAX_LABEL = 63
 _TIME = re.compile(r"[0-9TZ:.+-]{0,40}\Z")
@@ -180,11 +181,6 @@ def _build_role(framework: str, role: RoleRoster, kind: RoleKind, options: Optio
     port = options.ports.get(role.name) or options.ports[""]
     peers: List[Peer] = []
     for rank, member in enumerate(role.members):
-        number = port.of(member.index)
-        if number > MAX_PORT:
-            raise RefusedError(
-                f"{role.name}/{member.index} would serve on port {number}", "use a lower port"
-            )
         pod_name = build_pod_name(framework, role.name, member.index)
         peers.append(
             Peer(
@@ -193,7 +189,7 @@ def _build_role(framework: str, role: RoleRoster, kind: RoleKind, options: Optio
                 index=member.index,
                 rank=rank,
                 addresses=_choose_addresses(role.name, member, options.ip_family),
-                port=number,
+                port=_choose_port(role.name, member.index, port),
                 slots=slots,
                 pod_name=pod_name,
                 host_name=_choose_host_name(pod_name, role.name, member.index),
@@ -202,6 +198,13 @@ def _build_role(framework: str, role: RoleRoster, kind: RoleKind, options: Optio
             )
         )
     return RoleView(role, kind, tuple(peers))
+
+
+def _choose_port(role: str, index: int, port: RolePort) -> int:
+    number = port.of(index)
+    if number > MAX_PORT:
+        raise RefusedError(f"{role}/{index} would serve on port {number}", "use a lower port")
+    return number
 
 
 def _choose_host_name(pod_name: str, role: str, index: int) -> str:

@@ -47,24 +47,23 @@ def parse_target(env: Mapping[str, str]) -> Target:
     framework = env.get(constants.FRAMEWORK_NAME, "")
     configmap = env.get(constants.CONFIGMAP_NAME) or build_configmap_name(framework)
     pod = env.get(constants.POD_NAME, "")
-    is_pod = not pod or is_object_name(pod)
-    for name, text, is_good, form in (
-        (constants.TASKROLE_NAME, role, is_role_name(role), "task role"),
-        (constants.TASK_INDEX, index, _INDEX.match(index), "index"),
-        (
-            constants.FRAMEWORK_ATTEMPT_INSTANCE_UID,
-            instance_uid,
-            UID_FORM.match(instance_uid),
-            "UID",
-        ),
-        (constants.FRAMEWORK_NAMESPACE, namespace, is_framework_name(namespace), _NAME),
-        (constants.FRAMEWORK_NAME, framework, is_framework_name(framework), _NAME),
-        (constants.CONFIGMAP_NAME, configmap, is_object_name(configmap), _NAME),
-        (constants.POD_NAME, pod, is_pod, _NAME),
+    for name, text, is_valid, form in (
+        (constants.TASKROLE_NAME, role, is_role_name, "task role"),
+        (constants.TASK_INDEX, index, _INDEX.match, "index"),
+        (constants.FRAMEWORK_ATTEMPT_INSTANCE_UID, instance_uid, UID_FORM.match, "UID"),
+        (constants.FRAMEWORK_NAMESPACE, namespace, is_framework_name, _NAME),
+        (constants.FRAMEWORK_NAME, framework, is_framework_name, _NAME),
+        (constants.CONFIGMAP_NAME, configmap, is_object_name, _NAME),
+        (constants.POD_NAME, pod, _is_pod_name, _NAME),
     ):
-        if not is_good:
+        if not is_valid(text):
             remedy = "run in a Pod of a Framework, or set the variable"
             raise MembershipError(f"{name}={text!r:.80} is not a valid {form}", remedy)
     identity = Identity(role, int(index), env.get(constants.POD_UID, ""), instance_uid)
     uid = env.get(constants.CONFIGMAP_UID, "")
     return Target(namespace, framework, configmap, uid, pod, identity)
+
+
+def _is_pod_name(text: str) -> bool:
+    """Return whether a text is the name of a Pod, or "": the name is not known."""
+    return not text or is_object_name(text)

@@ -9,8 +9,9 @@ checkpoint together with them.
 import json
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
-from framework.agent.gang import Identity
-from framework.api.roster import Leaving, Roster
+from framework.agent.gang import Identity, index_members
+from framework.api.naming import TaskKey
+from framework.api.roster import Leaving, Member, Roster
 
 
 class Departure(NamedTuple):
@@ -58,22 +59,18 @@ def find_departures(
         known: the roster that processes were notified of.
         identity: the own Pod.
     """
-    members = {}
-    for role in known.roles if known is not None and roster.leaving else ():
-        members.update({(role.name, member.index): member for member in role.members})
-    key = (identity.role, identity.index)
+    if own is None and not roster.leaving:
+        return Departures()
+    members = index_members(known)
+    key = TaskKey(identity.role, identity.index)
     peers = []
     # With a complete roster, processes get a generation without them.
     for entry in () if roster.complete else roster.leaving:
-        member = members.get((entry.role, entry.index))
-        is_peer = (entry.role, entry.index) != key
-        if is_peer and member is not None and member.fingerprint == entry.fingerprint:
-            peers.append(_describe(entry, member.addresses[0] if member.addresses else ""))
-    if own is None:
-        return Departures(None, tuple(peers))
-    member = members.get(key)
-    address = member.addresses[0] if member is not None and member.addresses else ""
-    return Departures(_describe(own, address), tuple(peers))
+        entry_key = TaskKey(entry.role, entry.index)
+        member = members.get(entry_key)
+        if entry_key != key and member is not None and member.fingerprint == entry.fingerprint:
+            peers.append(_describe(entry, member))
+    return Departures(_describe(own, members.get(key)) if own else None, tuple(peers))
 
 
 def render_departures(instance_uid: str, departures: Departures) -> bytes:
@@ -88,7 +85,8 @@ def render_departures(instance_uid: str, departures: Departures) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
 
-def _describe(entry: Leaving, address: str) -> Departure:
+def _describe(entry: Leaving, member: Optional[Member]) -> Departure:
+    address = "" if member is None else member.address
     return Departure(
         entry.role, entry.index, address, entry.fingerprint, entry.since, entry.deadline
     )

@@ -73,10 +73,10 @@ def compute_diff(before: Optional[Roster], after: Roster) -> Diff:
     for key, member in new.items():
         known = old.get(key)
         if known is None:
-            added.append(PeerChange(key.role, key.index, _first_address(member)))
+            added.append(PeerChange(key.role, key.index, member.address))
         elif (known.addresses, known.fingerprint) != (member.addresses, member.fingerprint):
-            previous = _first_address(known)
-            moved.append(PeerChange(key.role, key.index, _first_address(member), previous))
+            previous = known.address
+            moved.append(PeerChange(key.role, key.index, member.address, previous))
     gone = {key: member for key, member in old.items() if key not in new}
     return Diff(
         generation=after.generation,
@@ -94,10 +94,6 @@ def _describe_removed(gone: Mapping[TaskKey, Member], after: Roster) -> Tuple[Pe
         for task in role.completed
     }
     return tuple(
-        PeerChange(key.role, key.index, _first_address(member), state=states.get(key, ""))
+        PeerChange(key.role, key.index, member.address, state=states.get(key, ""))
         for key, member in gone.items()
     )
-
-
-def _first_address(member: Member) -> str:
-    return member.addresses[0] if member.addresses else ""

@@ -9,7 +9,8 @@ Pod that was created and failed before its generation was shown.
 import json
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
-from framework.agent.gang import Identity
+from framework.agent.gang import Identity, index_members
+from framework.api.naming import TaskKey
 from framework.api.roster import Roster
 
 
@@ -49,22 +50,22 @@ def find_failures(
     """Find the failures of a roster that concern processes which know the gang ``known``."""
     if known is None or not roster.failed:
         return ()
-    members = {(role.name, member.index): member for role in known.roles for member in role.members}
-    members.pop((identity.role, identity.index), None)
+    members = index_members(known)
+    members.pop(TaskKey(identity.role, identity.index), None)
     found = []
     for failed in roster.failed:
-        member = members.get((failed.role, failed.index))
-        if member is not None and member.fingerprint == failed.fingerprint:
-            address = member.addresses[0] if member.addresses else ""
+        role, index, fingerprint = failed.role, failed.index, failed.fingerprint
+        member = members.get(TaskKey(role, index))
+        if member is not None and member.fingerprint == fingerprint:
             found.append(
                 MemberFailure(
-                    role=failed.role,
-                    index=failed.index,
-                    address=address,
-                    fingerprint=failed.fingerprint,
-                    since=failed.since,
-                    code=failed.code,
-                    reason=failed.reason,
+                    role,
+                    index,
+                    member.address,
+                    fingerprint,
+                    failed.since,
+                    failed.code,
+                    failed.reason,
                 )
             )
     return tuple(found)
