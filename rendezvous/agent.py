@@ -181,13 +181,13 @@ class Agent:
         """Acknowledge the newest generation, unless drains and Pods that leave must wait."""
         if self._acknowledger is None:
             return
-        if self._unacknowledged is not None and not self._is_held():
+        if self._unacknowledged is not None and not self._is_delayed():
             self._acknowledger.acknowledge(self._unacknowledged)
             self._unacknowledged = None
         self._acknowledger.flush()
 
-    def _is_held(self) -> bool:
-        return self._scaler is not None and self._scaler.must_hold(self.roster)
+    def _is_delayed(self) -> bool:
+        return self._scaler is not None and self._scaler.delays_acknowledgement(self.roster)
 
     def _decide(self, candidate: Union[SelectedRoster, NoRoster]) -> Plan:
         current = self._memory.generations.current
@@ -248,11 +248,11 @@ class Agent:
         try:
             if isinstance(action, RecordNotified):
                 # After an error, only an agent after this one would notify processes again.
-                self._writer.write_notified(action.notified)
+                self._writer.records.write_notified(action.notified)
             elif isinstance(action, RecordFailures):
-                self._writer.write_failures(render_failures(*action))
+                self._writer.records.write_failures(render_failures(*action))
             else:
-                self._writer.write_departures(render_departures(*action))
+                self._writer.records.write_departures(render_departures(*action))
         except OSError as e:
             self._setup.reporter.say_once(f"the volume cannot be written: {e}", "error")
 
@@ -285,11 +285,11 @@ class Agent:
 
     def _restore_memory(self) -> Memory:
         """Restore the current generation and the last notifications from the volume."""
-        self._writer.clear_departures()
+        self._writer.records.clear_departures()
         current = self._read_current()
         if current is None:
             return Memory()
-        notified = self._writer.read_notified()
+        notified = self._writer.records.read_notified()
         before: Optional[Generation] = current
         if notified.generation != current.number:
             before = self._writer.read_generation(notified.generation)

@@ -264,7 +264,7 @@ class Program:
         return Scaler(
             setup.target.framework,
             self._children,
-            writer,
+            writer.records,
             acknowledger.report_scaler,
             self._reporter,
             self._clock,
@@ -294,7 +294,7 @@ class Program:
             secret = read_gang_key(attempt, self._env)
         except GangKeyError as e:
             raise RefusedError(str(e)) from e
-        changes = Changes(writer.read_notified().generation)
+        changes = Changes(writer.records.read_notified().generation)
         host, port = address
         try:
             port = serve(address, changes, Key(secret, attempt) if secret else None)

@@ -41,7 +41,7 @@ from rendezvous.core.scaling import (
 from rendezvous.process.children import Children, StartError
 from rendezvous.process.leavinghosts import LeavingHosts
 from rendezvous.process.processes import list_processes_naming
-from rendezvous.volume.writer import Writer
+from rendezvous.volume.records import Records
 
 _TIMEOUT_CODE = 124  # as that of timeout(1)
 _KILL_SECONDS = 5.0
@@ -58,7 +58,7 @@ class Scaler:
         self,
         framework: str,
         children: Children,
-        writer: Writer,
+        records: Records,
         report: Callable[[str], None],
         reporter: LineReporter,
         clock: AgentClock,
@@ -70,7 +70,7 @@ class Scaler:
         """
         self._framework = framework
         self._children = children
-        self._writer = writer
+        self._records = records
         self._report = report
         self._reporter = reporter
         self._clock = clock
@@ -79,13 +79,13 @@ class Scaler:
         self._request: Optional[ScaleRequest] = None
         self._seen_at = 0.0
         self._script: Optional[_Script] = None
-        self._record = writer.read_scaler_record()
+        self._record = records.read_scaler()
         self._unstored: Optional[Record] = None
         self._reported = ""
         self._leaving = LeavingHosts(framework)
         self._has_busy_leavers = False
 
-    def must_hold(self, roster: Optional[Roster]) -> bool:
+    def delays_acknowledgement(self, roster: Optional[Roster]) -> bool:
         """Return whether no generation may be acknowledged now; ``roster`` is the current one.
 
         A drain waits for the request of a ScaleIn. The Pod of a member that leaves its node waits
@@ -96,11 +96,11 @@ class Scaler:
         self._has_busy_leavers = bool(busy)
         if busy:
             self._reporter.say_once(f"a Pod that leaves its node waits: {describe_busy(busy)}")
-        return bool(busy) or self.holds_acknowledgements
+        return bool(busy) or self.has_open_scale_in
 
     @property
-    def holds_acknowledgements(self) -> bool:
-        """Return whether workers leave and their drain must wait for the request."""
+    def has_open_scale_in(self) -> bool:
+        """Return whether the drain of workers must wait for the request of a ScaleIn."""
         request = self._request
         if request is None or not request.is_scale_in:
             return False
@@ -162,7 +162,7 @@ class Scaler:
 
     def _start(self, request: ScaleRequest) -> None:
         record = Record(request.uid)
-        self._writer.write_scaler_record(record)
+        self._records.write_scaler(record)
         self._record = record
         argument = render_argument(request, self._framework)
         argv = ["/bin/sh", *split_script(request.script), argument]
@@ -197,7 +197,7 @@ class Scaler:
 
     def _publish(self, record: Record) -> None:
         """Store a result before it is reported, so that no later agent reports another result."""
-        self._writer.write_scaler_record(record)
+        self._records.write_scaler(record)
         self._record, self._unstored = record, None
         if record.result is not None:
             self._reported = record.uid

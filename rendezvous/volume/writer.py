@@ -6,10 +6,8 @@ Layout of the directory::
     gen-7/ gen-6/           files of mode 0444, and .agent.json, which an agent reads at its start
     discover_hosts.sh       files that are the same in every generation
     .running .ended         written by the wrapper, for a sidecar
-    failed.json             the members that failed, for peers.on_change
-    leaving.json            the Pods that leave, for peers.leaving
-    .notified               the last generation and events that processes were notified of
-    .scaler                 the last scaler whose script was started, and its result
+
+``records`` has the other files.
 
 A kill at any point leaves the old generation or the new one current. Files that it leaves have
 names that no reader uses; the next write removes them. At least one generation besides the current
@@ -21,58 +19,40 @@ To write a generation:
 2. Rename the folder to ``gen-N``, and then a new link to ``current``.
 3. After processes were notified: sync the directory and remove older generations.
 
-A Pod may have two agents on one volume (a sidecar beside the wrapper), so each writes ``alone``.
+A Pod may have two agents on one volume (a sidecar beside the wrapper), so the agent locks it before
+it decides to show a generation.
+
 Rules: docs/design/agents.md, "Generations in the volume".
 """
 
 import base64
 import contextlib
-import fcntl
 import json
 import os
 import re
 import shutil
 import stat
 import threading
-from typing import Dict, Iterator, List, Mapping, Optional
+from typing import ContextManager, Dict, List, Mapping, Optional
 
-from framework.agent.clock import AgentClock
 from framework.agent.files import write_atomically
 from framework.api.packed import Bounds, parse_json
 from framework.api.roster import decode_stored_roster, encode_roster
-from framework.api.scalerequest import (
-    MAX_RESULT_CHARS,
-    ScaleRequestError,
-    decode_result,
-    encode_result,
-)
-from rendezvous.core.notifying.notification import Notified
-from rendezvous.core.scaling import Record
 from rendezvous.core.selection import Generation
 from rendezvous.renderers.rendered import RenderedFile
+from rendezvous.volume.lock import lock_volume
+from rendezvous.volume.records import Records, read_file
 
 CURRENT = "current"
-NOTIFIED_FILE = ".notified"
-FAILED_FILE = "failed.json"
-LEAVING_FILE = "leaving.json"
-SCALER_FILE = ".scaler"
 STATE_FILE = ".agent.json"
 _GENERATION = re.compile(r"gen-([1-9][0-9]{0,17})\Z")
-_NOTIFIED = re.compile(
-    r"([0-9]{1,18}) leaving=([!-~]{0,40}) completing=(?:0|(1))(?: failed=([0-9]{1,18}))?"
-    r"(?: peersLeaving=([0-9]{1,18}))?\n\Z"
-)
 # Without the files of the barrier and the wrapper, which write without this lock.
 _LEFTOVER = re.compile(
     r"\.(new|old|link)-[0-9a-f]{12}\Z"
     r"|(?!injector\.sh|framework\.json|FB_|\.running|\.scaler).*\.[0-9a-f]{12}\.tmp\Z"
 )
-_MAX_NOTIFIED_BYTES = 256
 _MAX_STATE_BYTES = 2 * 1024 * 1024
 _STATE_BOUNDS = Bounds(_MAX_STATE_BYTES, _MAX_STATE_BYTES, 16)
-# A writer needs some milliseconds; a process that holds the lock for longer is no writer.
-_LOCK_TRIES = 1000
-_LOCK_PAUSE_SECONDS = 0.005
 
 
 class Writer:
@@ -81,6 +61,7 @@ class Writer:
     def __init__(self, directory: str) -> None:
         """Write into ``directory``; ``prepare`` creates it."""
         self._directory = directory
+        self.records = Records(directory)
 
     def prepare(self) -> None:
         """Create the directory, and check that it can be written.
@@ -94,21 +75,9 @@ class Writer:
         with contextlib.suppress(FileNotFoundError):  # another agent has tidied up
             os.rmdir(probe)
 
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Lock the directory, so that no other agent of the Pod writes meanwhile.
-
-        A file system without locks gives no such protection.
-        """
-        descriptor = -1
-        with contextlib.suppress(OSError):
-            descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            _lock(descriptor)
-        try:
-            yield
-        finally:
-            if descriptor >= 0:
-                os.close(descriptor)
+    def alone(self) -> ContextManager[None]:
+        """Lock the volume (``lock_volume``)."""
+        return lock_volume(self._directory)
 
     def write(
         self,
@@ -149,69 +118,6 @@ class Writer:
     def read_generation(self, number: int) -> Optional[Generation]:
         """Read an older generation, if it is still there."""
         return self._read_state(f"gen-{number}")
-
-    def read_notified(self) -> Notified:
-        """Read the last events that processes were notified of."""
-        match = _NOTIFIED.match(self._read_text(NOTIFIED_FILE, _MAX_NOTIFIED_BYTES))
-        if match is None:
-            return Notified()  # no agent wrote it
-        number, leaving, completing, failed, peers = match.groups()
-        return Notified(int(number), leaving, bool(completing), int(failed or 0), int(peers or 0))
-
-    def write_notified(self, notified: Notified) -> None:
-        """Record the events that processes were notified of.
-
-        Raises:
-            OSError: It cannot be written.
-        """
-        number, leaving, completing, failed, peers = notified
-        text = f"{number} leaving={leaving} completing={int(completing)} failed={failed}"
-        # Only if needed: older agents cannot read a line with this field.
-        text += f" peersLeaving={peers}\n" if peers else "\n"
-        with self.alone():
-            write_atomically(self._get_path(NOTIFIED_FILE), text.encode(), 0o444)
-
-    def write_failures(self, content: bytes) -> None:
-        """Write the members that failed, for training code.
-
-        Raises:
-            OSError: It cannot be written.
-        """
-        write_atomically(self._get_path(FAILED_FILE), content, 0o444)
-
-    def clear_departures(self) -> None:
-        """Remove the Pods that left before this agent started."""
-        with contextlib.suppress(OSError):
-            os.unlink(self._get_path(LEAVING_FILE))
-
-    def write_departures(self, content: bytes) -> None:
-        """Write the Pods that leave, for training code.
-
-        Raises:
-            OSError: It cannot be written.
-        """
-        write_atomically(self._get_path(LEAVING_FILE), content, 0o444)
-
-    def read_scaler_record(self) -> Record:
-        """Read which scaler was carried out last."""
-        text = self._read_text(SCALER_FILE, MAX_RESULT_CHARS * 4)
-        uid, _, result = text.partition("\n")
-        if not result:
-            return Record(uid)
-        try:
-            return Record(uid, decode_result(result))
-        except ScaleRequestError:
-            return Record(uid)  # no agent wrote it: the script may have run
-
-    def write_scaler_record(self, record: Record) -> None:
-        """Record that a script is about to start, or the result of a scaler.
-
-        Raises:
-            OSError: It cannot be written.
-        """
-        result = "" if record.result is None else encode_result(record.result)
-        text = f"{record.uid}\n{result}"
-        write_atomically(self._get_path(SCALER_FILE), text.encode(), 0o444)
 
     def find_last_number(self) -> int:
         """Find the number of the current generation, also if no agent wrote it; 0: none."""
@@ -258,7 +164,7 @@ class Writer:
         current = self.find_last_number()
         numbers = [int(name[4:]) for name in self._list_generations()]
         before = max((n for n in numbers if n < current), default=0)
-        kept = {current, before, self.read_notified().generation}
+        kept = {current, before, self.records.read_notified().generation}
         for number in numbers:
             # A number above the current one was never current: its agent was killed before.
             if number not in kept or number > current:
@@ -309,7 +215,7 @@ class Writer:
         return name if _GENERATION.match(name) else ""
 
     def _read_state(self, name: str) -> Optional[Generation]:
-        text = self._read_text(os.path.join(name, STATE_FILE), _MAX_STATE_BYTES)
+        text = read_file(self._get_path(os.path.join(name, STATE_FILE)), _MAX_STATE_BYTES)
         try:
             state = parse_json(text.encode("utf-8"), _STATE_BOUNDS)
             roster = decode_stored_roster(state["roster"])
@@ -317,27 +223,8 @@ class Writer:
         except (ValueError, KeyError, TypeError, OverflowError):
             return None  # no agent wrote it
 
-    def _read_text(self, name: str, limit: int) -> str:
-        try:
-            descriptor = os.open(self._get_path(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            with open(descriptor, "rb") as file:
-                return file.read(limit).decode("utf-8", "replace")
-        except OSError:
-            return ""
-
     def _get_path(self, name: str) -> str:
         return os.path.join(self._directory, name)
-
-
-def _lock(descriptor: int) -> None:
-    clock = AgentClock()
-    for _ in range(_LOCK_TRIES):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            clock.sleep(_LOCK_PAUSE_SECONDS)
-        else:
-            return
 
 
 def _encode_state(generation: Generation) -> RenderedFile:

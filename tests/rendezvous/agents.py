@@ -19,7 +19,7 @@ from framework.api import constants
 from framework.api.naming import build_configmap_name
 from framework.api.roster import Roster, encode_roster
 from framework.api.scalerequest import ScaleRequest, encode_request
-from rendezvous.volume.writer import NOTIFIED_FILE
+from rendezvous.volume.records import NOTIFIED_FILE
 from tests.rendezvous.gangs import build_gang, get_uid
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkcrd import ROOT

@@ -105,21 +105,21 @@ def scaler(tmp_path: Path) -> Scaler:
     clock, writer = SkippingClock(), Writer(str(tmp_path / "volume"))
     writer.prepare()
     reporter = LineReporter("rendezvous", is_json=False)
-    return Scaler(JOB, Children(clock), writer, lambda _: None, reporter, clock, {})
+    return Scaler(JOB, Children(clock), writer.records, lambda _: None, reporter, clock, {})
 
 
 def test_agent_looks_more_often_while_a_worker_that_leaves_has_processes(
     scaler: Scaler, grandchild: Callable[..., int], capfd: Any
 ) -> None:
     scaler.turn(FULL)
-    assert not scaler.must_hold(FULL)
+    assert not scaler.delays_acknowledgement(FULL)
     pid = grandchild(ADDRESS)
-    assert scaler.must_hold(LEFT)
+    assert scaler.delays_acknowledgement(LEFT)
     assert scaler.poll_seconds < 1
     said = capfd.readouterr().err
     assert "a Pod that leaves its node waits: processes of leaving workers run: " in said
     end(pid)
-    wait_until(lambda: not scaler.must_hold(LEFT))
+    wait_until(lambda: not scaler.delays_acknowledgement(LEFT))
     assert scaler.poll_seconds == 1
 
 
@@ -130,13 +130,13 @@ def test_scale_in_decides_alone_about_its_workers_also_after_it_has_failed(
     grandchild(ADDRESS)
     scaler.observe(encode_request(SCALE_IN._replace(hosts=(ADDRESS,))))
     scaler.turn(LEFT)
-    assert scaler.must_hold(LEFT)
+    assert scaler.delays_acknowledgement(LEFT)
     scaler._clock.sleep(SCALE_IN.timeout_seconds)
     scaler.turn(LEFT)
-    assert not scaler.must_hold(LEFT)
+    assert not scaler.delays_acknowledgement(LEFT)
     scaler.observe("")  # the controller has removed the request
     scaler.turn(LEFT)
-    assert not scaler.must_hold(LEFT)
+    assert not scaler.delays_acknowledgement(LEFT)
 
 
 def test_worker_that_leaves_during_a_scale_in_of_another_one_waits_for_both(
@@ -148,9 +148,9 @@ def test_worker_that_leaves_during_a_scale_in_of_another_one_waits_for_both(
     scaler.turn(LEFT)
     end(pid)
     wait_until(lambda: not scaler._leaving.list_busy())
-    assert scaler.must_hold(LEFT)  # worker/0 is still in the host files
+    assert scaler.delays_acknowledgement(LEFT)  # worker/0 is still in the host files
     scaler.turn(build_roster(build_role("launcher", 1), build_role("worker", 0), generation=3))
-    assert not scaler.must_hold(LEFT)
+    assert not scaler.delays_acknowledgement(LEFT)
 
 
 @pytest.mark.local

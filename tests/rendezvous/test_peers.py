@@ -15,7 +15,7 @@ from rendezvous.core.notifying.departures import find_departures, render_departu
 from rendezvous.core.notifying.failures import find_failures, render_failures
 from rendezvous.site import peers
 from rendezvous.site.peers import logs
-from rendezvous.volume.writer import Writer
+from rendezvous.volume.records import Records
 from tests.rendezvous.gangs import (
     BROKEN_MEMBERS,
     INSTANCE,
@@ -174,7 +174,7 @@ def write_failures(volume: Path, *failed: FailedMember, attempt: str = INSTANCE)
     roster = build_gang(3)._replace(failed=failed)
     own = Identity("worker", 0, get_uid("worker", 0), INSTANCE)
     failures = find_failures(roster, build_gang(3), own)
-    Writer(str(volume)).write_failures(render_failures(attempt, failures))
+    Records(str(volume)).write_failures(render_failures(attempt, failures))
 
 
 def test_on_change_reports_a_failed_member_once_before_the_next_generation(volume: Path) -> None:
@@ -225,7 +225,7 @@ def write_departures(volume: Path, own: int, attempt: str = INSTANCE) -> None:
     identity = Identity("worker", own, get_uid("worker", own), INSTANCE)
     own_entry = next((entry for entry in leaving if entry.index == own), None)
     departures = find_departures(roster, own_entry, build_gang(3), identity)
-    Writer(str(volume)).write_departures(render_departures(attempt, departures))
+    Records(str(volume)).write_departures(render_departures(attempt, departures))
 
 
 def test_leaving_names_the_pods_that_leave_the_own_one_first(volume: Path) -> None:

@@ -27,6 +27,7 @@ from rendezvous.core.scaling import (
 from rendezvous.process.children import Children
 from rendezvous.process.processes import list_processes_naming
 from rendezvous.process.scaler import Scaler
+from rendezvous.volume.records import Records
 from rendezvous.volume.writer import Writer
 from tests.rendezvous.agents import Publisher, run_agent
 from tests.rendezvous.gangs import build_gang, build_role, build_roster
@@ -174,7 +175,7 @@ class Launcher:
         self.scaler = Scaler(
             JOB,
             Children(self.clock),
-            Writer(str(self.volume)),
+            Records(str(self.volume)),
             lambda text: self.reports.append(decode_result(text)),
             LineReporter("rendezvous", is_json=False),
             self.clock,
@@ -291,7 +292,7 @@ def test_request_is_carried_out_once_and_reported_by_each_agent(launcher: Launch
 
 
 def test_script_that_an_earlier_agent_started_is_not_run_again(launcher: Launcher) -> None:
-    Writer(str(launcher.volume)).write_scaler_record(Record("u1"))
+    Records(str(launcher.volume)).write_scaler(Record("u1"))
     launcher.start()
     request = launcher.write(note(launcher))
     result = launcher.ask(request)
@@ -325,7 +326,7 @@ def test_result_is_stored_before_it_is_reported(launcher: Launcher) -> None:
 
     wait_until(is_refused)
     assert launcher.reports == []
-    assert launcher.scaler.holds_acknowledgements
+    assert launcher.scaler.has_open_scale_in
     kept.rename(launcher.volume)
     launcher.scaler.turn(LEFT)
 
@@ -385,20 +386,20 @@ def test_unreadable_request_is_reported_in_the_log_and_nothing_runs(
     launcher.scaler.observe(stored)
     launcher.scaler.turn(LEFT)
     assert launcher.reports == []
-    assert not launcher.scaler.holds_acknowledgements
+    assert not launcher.scaler.has_open_scale_in
     assert "the request of a scaler is not readable" in capfd.readouterr().err
 
 
 def test_acknowledgements_are_held_while_workers_leave(launcher: Launcher) -> None:
-    held = [launcher.scaler.holds_acknowledgements]
+    held = [launcher.scaler.has_open_scale_in]
     request = launcher.write("exit 3\n")
     launcher.scaler.observe(encode_request(request))
     launcher.scaler.turn(ALL)
-    held.append(launcher.scaler.holds_acknowledgements)
+    held.append(launcher.scaler.has_open_scale_in)
     launcher.ask(request)
-    held.append(launcher.scaler.holds_acknowledgements)
+    held.append(launcher.scaler.has_open_scale_in)
     launcher.scaler.observe(encode_request(request._replace(uid="u2", is_scale_in=False)))
-    held.append(launcher.scaler.holds_acknowledgements)
+    held.append(launcher.scaler.has_open_scale_in)
     assert held == [False, True, False, False]
 
 

@@ -14,6 +14,7 @@ from framework.agent.gang import SOURCE_CONFIGMAP
 from rendezvous.core.notifying.notification import Notified
 from rendezvous.core.selection import Generation
 from rendezvous.renderers.rendered import EXECUTABLE, RenderedFile
+from rendezvous.volume.records import Records
 from rendezvous.volume.writer import Writer
 from tests.rendezvous.gangs import build_gang
 from tests.support.slow import keep_first
@@ -188,12 +189,12 @@ def test_writer_keeps_the_generation_before_and_the_notified_one(tmp_path: Path)
     writer = Writer(str(tmp_path))
     for number in (1, 2):
         write(tmp_path, number)
-    writer.write_notified(Notified(2))
+    writer.records.write_notified(Notified(2))
     for number in (3, 4, 5):
         write(tmp_path, number)
     kept = sorted(path.name for path in tmp_path.glob("gen-*"))
     assert kept == ["gen-2", "gen-4", "gen-5"]
-    assert writer.read_notified() == Notified(2)
+    assert writer.records.read_notified() == Notified(2)
     notified = writer.read_generation(2)
     assert notified is not None
     assert notified.number == 2
@@ -261,7 +262,7 @@ def test_writer_follows_no_link_in_the_volume(tmp_path: Path) -> None:
     (volume / ".notified").symlink_to(outside)
     (volume / "gen-1").symlink_to(tmp_path)
     write(volume, 1)
-    Writer(str(volume)).write_notified(Notified(1))
+    Records(str(volume)).write_notified(Notified(1))
     assert outside.read_text() == "untouched"
     assert read_whole(volume) == 1
 
@@ -277,8 +278,8 @@ def test_writer_follows_no_link_in_the_volume(tmp_path: Path) -> None:
     ],
 )
 def test_writer_reads_back_what_was_notified(tmp_path: Path, notified: Notified) -> None:
-    Writer(str(tmp_path)).write_notified(notified)
-    assert Writer(str(tmp_path)).read_notified() == notified
+    Records(str(tmp_path)).write_notified(notified)
+    assert Records(str(tmp_path)).read_notified() == notified
 
 
 @pytest.mark.parametrize(
@@ -286,4 +287,4 @@ def test_writer_reads_back_what_was_notified(tmp_path: Path, notified: Notified)
 )
 def test_writer_takes_a_foreign_note_for_none(tmp_path: Path, text: str) -> None:
     (tmp_path / ".notified").write_text(text)
-    assert Writer(str(tmp_path)).read_notified() == Notified()
+    assert Records(str(tmp_path)).read_notified() == Notified()
