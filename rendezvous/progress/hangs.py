@@ -9,9 +9,8 @@ progress to the status. Each turn:
 4. If the answer has a verdict, print it. If the verdict names this Pod, end the processes: with
    restart in place, they are killed and reported with 202; otherwise ``run`` ends with 202.
 
-The agent of rank 0 also answers all reports, in the thread of its hub (``core.hangs``). When the
-command has succeeded, each agent reports its last steps, and the agent of rank 0 reports the last
-step of the gang.
+The agent of rank 0 also answers all reports (``hangserver``). When the command has succeeded, each
+agent reports its last steps, and the agent of rank 0 reports the last step of the gang.
 
 Invariant: an agent acts at most once for each verdict, and only if the verdict names its own Pod.
 
@@ -24,27 +23,22 @@ Rules: docs/design/recovery.md, "Hangs".
 """
 
 import contextlib
-import os
 import threading
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Callable, NamedTuple, Optional, Tuple
 
 from framework.agent.clock import AgentClock
-from framework.agent.report import LineReporter, join_names
+from framework.agent.report import LineReporter
 from framework.api.trainingprogress import TrainingProgress
-from rendezvous.core.hangs.gangprogress import GangMeter
 from rendezvous.core.hangs.progress import StandstillLimits
 from rendezvous.core.hangs.reports import (
-    MAX_NAMED,
     AgentReport,
     Answer,
     ProcessReport,
     Verdict,
     decode_answer,
-    decode_report,
-    encode_answer,
     encode_report,
 )
-from rendezvous.core.hangs.watch import GangWatch
+from rendezvous.progress.hangserver import HangServer, VerdictLog
 from rendezvous.progress.progresslink import NoMemberError, ProgressLink
 from rendezvous.progress.progresspages import ProgressPages
 from rendezvous.site.peers import GangKeyError, roster
@@ -54,30 +48,14 @@ _REPORTS_PER_LIMIT = 12
 _LEAST_SECONDS, _MOST_SECONDS = 0.1, 5.0
 # Rank 0 is unreachable for a moment when its agent starts or another Pod becomes rank 0.
 _UNREACHABLE_SECONDS = 60.0
-_COMPARE_SECONDS = 10.0
 _LOOK_SECONDS = 0.5
 PORT_TAKEN = (
     "progress: no hang is found, because another program of this Pod, which is rank 0, uses the "
     "port of FB_BARRIER_PORT"
 )
-_MEASURE_SECONDS = 5.0
-_ASK_BYTES = 6
 _GRACE_REPORTS = 2
 # How long the last report, and the wait for the last reports of others, may delay the end of a Pod.
 _FINISH_SECONDS, _LEVEL_SECONDS, _LEVEL_LOOK_SECONDS = 2.0, 1.0, 0.1
-# Warnings about ranks that are not compared: of one, of several.
-_WITHOUT_STEPS = (
-    "{} reports no step, though others do: their hangs are not named",
-    "{} report no step, though others do: their hangs are not named",
-)
-_WITHOUT_PROCESSES = (
-    "no hang is found, because {} has no process with steps now",
-    "no hang is found, because {} have no process with steps now",
-)
-_OUTDATED = (
-    "no report from {}, though others go on: its step does not count",
-    "no report from {}, though others go on: their steps do not count",
-)
 
 
 class Member(NamedTuple):
@@ -116,29 +94,19 @@ class HangWatcher:
         self._link = ProgressLink()
         shortest = min(limits) / _REPORTS_PER_LIMIT
         self._seconds = min(_MOST_SECONDS, max(_LEAST_SECONDS, shortest))
-        self._watch = GangWatch(limits, int.from_bytes(os.urandom(_ASK_BYTES), "big"))
-        self._generation: Optional[int] = None
-        # For the watch: in rank 0, the thread of the hub uses it, too.
-        self._watching = threading.Lock()
-        self._stragglers: Tuple[str, ...] = ()
-        self._compared_at = clock.monotonic()
-        self._meter = GangMeter()
-        self._measured: Optional[TrainingProgress] = None
-        self._measured_at = clock.monotonic()
+        self._verdicts = VerdictLog(reporter)
+        self._server = HangServer(limits, self._verdicts, member.show, reporter, clock)
         self._is_finishing = False
         self._exchanging = threading.Lock()
         self._answered = 0
         self._judged: Optional[Tuple[int, Tuple[int, int]]] = None
         self._reached_at = clock.monotonic()
-        self._verdict = ""
-        self._said: Optional[Tuple[int, Tuple[int, int]]] = None
-        self._saying = threading.Lock()
-        answer_reports(self._answer)
+        answer_reports(self._server.answer)
 
     @property
     def verdict(self) -> str:
         """The last verdict as a message; "" if no hang was found."""
-        return self._verdict
+        return self._verdicts.last
 
     def start(self) -> None:
         """Watch in a thread, which ends with the program."""
@@ -183,6 +151,7 @@ class HangWatcher:
 
     def _finish(self) -> None:
         self._is_finishing = True
+        self._server.measure_often()
         with self._exchanging:
             processes = self._pages.observe_last()
         steps = [process.step for process in processes if process.step is not None]
@@ -192,12 +161,12 @@ class HangWatcher:
         # The other ranks end at the same time; their last reports may arrive in a moment.
         deadline = self._clock.monotonic() + _LEVEL_SECONDS
         while self._clock.monotonic() < deadline:
-            if self._measured is not None and self._measured.step >= max(steps):
+            if self._server.measured is not None and self._server.measured.step >= max(steps):
                 break
             self._clock.sleep(_LEVEL_LOOK_SECONDS)
             self._report(processes)
-        if self._measured is not None:
-            self._member.show_last(self._measured)
+        if self._server.measured is not None:
+            self._member.show_last(self._server.measured)
 
     def _report(self, last: Tuple[ProcessReport, ...] = ()) -> Answer:
         """Report the processes, or ``last``; return the answer."""
@@ -210,8 +179,7 @@ class HangWatcher:
         report = AgentReport(self._member.get_run(), self._answered, processes)
         now = self._clock.monotonic()
         try:
-            with self._watching:
-                self._look(now)
+            self._server.observe_members(now)
             answer = decode_answer(self._link.exchange(encode_report(report)))
         except NoMemberError:
             answer = Answer()  # not a member: its progress is not compared
@@ -226,7 +194,7 @@ class HangWatcher:
     def _follow(self, verdict: Verdict) -> None:
         if self._judged == (verdict.number, verdict.run):
             return
-        self._say(verdict)
+        self._verdicts.say(verdict)
         own = (*self._member.task, self._member.fingerprint)
         if own in verdict.acting and verdict.run == self._member.get_run():
             if not self._is_still_true(verdict):
@@ -234,15 +202,6 @@ class HangWatcher:
             self._reporter.say("the processes of this Pod are killed, because the gang hangs")
             self._member.end(verdict.run)
         self._judged = verdict.number, verdict.run
-
-    def _say(self, verdict: Verdict) -> None:
-        """Log a verdict once: in rank 0, two threads call this."""
-        with self._saying:
-            if self._said == (verdict.number, verdict.run):
-                return
-            self._said = verdict.number, verdict.run
-            self._verdict = render_verdict(verdict)
-            self._reporter.say(self._verdict, "error")
 
     def _is_still_true(self, verdict: Verdict) -> bool:
         """Return whether the verdict still holds; in rank 0, after the others had time to get it.
@@ -254,79 +213,3 @@ class HangWatcher:
         self._clock.sleep(_GRACE_REPORTS * self._seconds)
         now = self._report().verdict
         return now is not None and now.number == verdict.number
-
-    def _answer(self, member: Tuple[str, int, str], wire: Any) -> Dict[str, Any]:
-        """Answer the report of a member; called by the thread of the hub, in rank 0."""
-        report = decode_report(wire)
-        now = self._clock.monotonic()
-        with self._watching:
-            self._look(now)
-            answer = self._watch.take(member[:2], report, now, member[2])
-        if answer.verdict is not None:
-            # Log it now: the gang may start again before the own next report.
-            self._say(answer.verdict)
-        if now - self._compared_at >= _COMPARE_SECONDS:
-            self._compared_at = now
-            with self._watching:
-                self._report_stragglers()
-                self._report_incomparable(now)
-        pause = _LEVEL_LOOK_SECONDS if self._is_finishing else _MEASURE_SECONDS
-        if now - self._measured_at >= pause:
-            self._measure(now)
-        return encode_answer(answer)
-
-    def _measure(self, now: float) -> None:
-        self._measured_at = now
-        generation = self._generation or 0
-        with self._watching:
-            stragglers, ranks = self._watch.list_stragglers(), self._watch.list_ranks()
-            outdated, run = self._watch.list_outdated(now), self._watch.run
-        measured = self._meter.follow(generation, run, ranks, stragglers, now, outdated)
-        if measured is not None:
-            self._measured = measured
-            self._member.show(measured)
-
-    def _look(self, now: float) -> None:
-        """Update the members, also while another Pod is rank 0: this Pod may become rank 0."""
-        gang = roster()
-        if gang.generation == self._generation:
-            return
-        self._generation = gang.generation
-        pods = {(peer.role, peer.index): peer.fingerprint for peer in gang.ranked}
-        self._watch.expect(pods, now, is_gang_complete=gang.is_complete)
-        if gang.rank != 0:
-            self._watch.forget()
-
-    def _report_stragglers(self) -> None:
-        stragglers = self._watch.list_stragglers()
-        new = [name for name in stragglers if name not in self._stragglers]
-        self._stragglers = stragglers
-        for name in new:
-            self._reporter.say_once(f"progress: {name} is slower than the others", "warning")
-
-    def _report_incomparable(self, now: float) -> None:
-        watch = self._watch
-        for names, texts in (
-            (watch.list_without_steps(now), _WITHOUT_STEPS),
-            (watch.list_without_processes(now), _WITHOUT_PROCESSES),
-            (watch.list_outdated(now), _OUTDATED),
-        ):
-            if names:
-                listed = join_names(names[:MAX_NAMED], len(names))
-                text = texts[len(names) > 1].format(listed)
-                self._reporter.say_once(f"progress: {text}", "warning")
-
-
-def render_verdict(verdict: Verdict) -> str:
-    """Render which ranks are behind, and which wait for them; at most 10 of each by name."""
-    behind = join_names(verdict.behind, verdict.behind_count)
-    where = "before the first step" if verdict.step < 0 else f"after step {verdict.step}"
-    verb = "is behind" if verdict.behind_count == 1 else "are behind"
-    if verdict.waiting_count:
-        names = join_names(verdict.waiting, verdict.waiting_count)
-        them = "it" if verdict.behind_count == 1 else "them"
-        waits = "waits" if verdict.waiting_count == 1 else "wait"
-        verb += f"; {verdict.waiting_count} {waits} for {them}: {names}"
-    elif verdict.behind_count > 1:
-        verb = "do not differ"
-    return f"the gang stands still for {verdict.seconds:.0f} s, {where}: {behind} {verb}"

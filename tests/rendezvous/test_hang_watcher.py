@@ -16,7 +16,7 @@ from rendezvous.core.hangs.reports import (
     encode_answer,
     encode_report,
 )
-from rendezvous.progress import hangs
+from rendezvous.progress import hangs, hangserver
 from rendezvous.progress.progresslink import NoMemberError
 from tests.rendezvous.gangs import BROKEN_MEMBERS, write_members
 from tests.rendezvous.watchedgangs import LIMITS, RANKS, REPORT_SECONDS, Gang
@@ -30,30 +30,28 @@ def test_next_rank_0_knows_that_the_members_have_changed(
     gang.step()
     clock = VirtualClock()
     member = hangs.Member(("worker", 1), "", lambda: (1, 0), lambda _: None)
-    reporter = LineReporter("test", is_json=False)
-    watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, clock)  # type: ignore[arg-type]  # fakes
+    watcher = build_watcher(member, clock)
     watcher._link = NoLink()  # type: ignore[assignment]
     clock.now = gang.now
-    monkeypatch.setattr(hangs, "roster", lambda: build_roster(1, range(RANKS)))
+    show_roster(monkeypatch, build_roster(1, range(RANKS)))
     watcher.turn()
     gang.now += 100.0
     clock.now = gang.now
-    monkeypatch.setattr(hangs, "roster", lambda: build_roster(0, range(1, RANKS), 2))
+    show_roster(monkeypatch, build_roster(0, range(1, RANKS), 2))
     watcher.turn()
-    gang.watch, gang.silent = watcher._watch, {0}
+    gang.watch, gang.silent = watcher._server._watch, {0}
     assert gang.let_pass(LIMITS.first_seconds - REPORT_SECONDS) == []
 
 
 def test_member_without_processes_is_named_in_the_log(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hangs, "roster", lambda: build_roster(0, range(RANKS)))
+    show_roster(monkeypatch, build_roster(0, range(RANKS)))
     member = hangs.Member(("worker", 0), "", lambda: (1, 0), lambda _: None)
     clock = VirtualClock()
-    reporter = LineReporter("test", is_json=False)
-    watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, clock)  # type: ignore[arg-type]  # fakes
+    watcher = build_watcher(member, clock)
     for _ in range(700):
-        watcher._answer(("worker", 3, ""), encode_report(AgentReport((1, 0), 0, ())))
+        watcher._server.answer(("worker", 3, ""), encode_report(AgentReport((1, 0), 0, ())))
         clock.now += 1.0
     errors = capsys.readouterr().err
     assert errors.count("no hang is found, because worker/3 has no process with steps now") == 1
@@ -63,19 +61,18 @@ def test_step_of_the_gang_is_not_that_of_a_silent_rank_which_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The agent of worker/1 is cut off or frozen; its process may go on."""
-    monkeypatch.setattr(hangs, "roster", lambda: build_roster(0, range(3)))
+    show_roster(monkeypatch, build_roster(0, range(3)))
     shown: list[TrainingProgress] = []
     member = hangs.Member(("worker", 0), "", lambda: (1, 0), lambda _: None, shown.append)
     clock = VirtualClock()
-    reporter = LineReporter("test", is_json=False)
-    watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, clock)  # type: ignore[arg-type]  # fakes
+    watcher = build_watcher(member, clock)
     for second in range(60):
         for index in range(3):
             if index == 1 and second > 5:
                 continue
             process = ProcessReport(index, second, 100, 0.0, moved_seconds=1.0)
             report = encode_report(AgentReport((1, 0), 0, (process,)))
-            watcher._answer(("worker", index, ""), report)
+            watcher._server.answer(("worker", index, ""), report)
         clock.now += 1.0
     assert shown[-1].step >= 54
     assert shown[-1].slowest == "worker/1"
@@ -91,13 +88,22 @@ def test_broken_file_of_the_members_does_not_end_the_watch(
     monkeypatch.setenv("BARRIER_WORKING_DIR", str(tmp_path))
     member = hangs.Member(("worker", 0), "own", lambda: (1, 0), lambda _: None)
     clock = VirtualClock()
-    reporter = LineReporter("test", is_json=False)
-    watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, clock)  # type: ignore[arg-type]  # fakes
+    watcher = build_watcher(member, clock)
     before = clock.now
     with pytest.raises(OSError, match="no roster of an agent"):
         watcher._link.serve()
     watcher._rest()
     assert clock.now > before
+
+
+def build_watcher(member: hangs.Member, clock: VirtualClock) -> hangs.HangWatcher:
+    reporter = LineReporter("test", is_json=False)
+    return hangs.HangWatcher(LIMITS, member, Pages(), reporter, clock)  # type: ignore[arg-type]  # fakes
+
+
+def show_roster(monkeypatch: pytest.MonkeyPatch, roster: SimpleNamespace) -> None:
+    for module in (hangs, hangserver):
+        monkeypatch.setattr(module, "roster", lambda: roster)
 
 
 def build_roster(rank: int, members: Iterable[int], generation: int = 1) -> SimpleNamespace:
@@ -131,10 +137,9 @@ def test_rank_0_acts_once_though_an_answer_is_lost(
     pod: str, ended: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acted: list[tuple[int, int]] = []
-    monkeypatch.setattr(hangs, "roster", lambda: build_roster(0, range(2)))
+    show_roster(monkeypatch, build_roster(0, range(2)))
     member = hangs.Member(("worker", 0), "own", lambda: (1, 0), acted.append)
-    reporter = LineReporter("test", is_json=False)
-    watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, VirtualClock())  # type: ignore[arg-type]
+    watcher = build_watcher(member, VirtualClock())
     acting = (("worker", 0, pod),)
     verdict = Verdict(5, (1, 0), ("worker/0",), 1, ("worker/1",), 1, 9, 70.0, acting)
     watcher._link = Link(verdict)  # type: ignore[assignment]
@@ -153,11 +158,10 @@ class NoLink:
 def test_pod_that_leaves_does_not_warn_of_a_watch_without_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hangs, "roster", lambda: build_roster(-1, range(1, 3)))
+    show_roster(monkeypatch, build_roster(-1, range(1, 3)))
     member = hangs.Member(("worker", 0), "own", lambda: (1, 0), lambda _: None)
     clock = VirtualClock()
-    reporter = LineReporter("test", is_json=False)
-    watcher = hangs.HangWatcher(LIMITS, member, Pages(), reporter, clock)  # type: ignore[arg-type]  # fakes
+    watcher = build_watcher(member, clock)
     watcher._link = NoLink()  # type: ignore[assignment]
     for _ in range(100):
         watcher.turn()
