@@ -31,7 +31,6 @@ import queue
 import select
 import signal
 import threading
-from types import FrameType
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Union
 
 from framework.agent.signals import ENDING_SIGNALS
@@ -67,6 +66,7 @@ from rendezvous.process.children import Children, StartError, become_subreaper
 from rendezvous.process.ending import ENDED_FILE, RUNNING_FILE
 from rendezvous.process.outputtap import OutputTap
 from rendezvous.process.signalling import Signaller
+from rendezvous.process.wakepipe import WakePipe
 from rendezvous.settings.options import RESTART
 
 FORWARDED = (
@@ -115,9 +115,7 @@ class Wrapper:
         self._orders: queue.Queue[Order] = queue.Queue()
         self._unfinished: Dict[int, threading.Event] = {}  # by the number of the order
         self._numbers = itertools.count(1)
-        self._wakeup_read, self._wakeup_write = os.pipe()
-        for descriptor in (self._wakeup_read, self._wakeup_write):
-            os.set_blocking(descriptor, False)
+        self._wakeup = WakePipe()
         self._memory = CommandMemory()
         self._deciding = threading.Lock()
         self._pid = 0
@@ -195,16 +193,14 @@ class Wrapper:
         order, done = Order(kind, env, exit_code, next(self._numbers)), threading.Event()
         self._unfinished[order.number] = done
         self._orders.put(order)
-        self._wake()
+        self._wakeup.wake()
         done.wait(self._options.stop_grace_seconds + _ORDER_SECONDS)
 
     # --- The main thread --------------------------------------------------------------------------
 
     def run(self, run_agent: Callable[[], None]) -> int:
         """Run the agent in a thread and the command here; return the exit code."""
-        signal.set_wakeup_fd(self._wakeup_write, warn_on_full_buffer=False)
-        for number in (*FORWARDED, signal.SIGCHLD):
-            signal.signal(number, _handle_signal)
+        self._wakeup.catch((*FORWARDED, signal.SIGCHLD))
         become_subreaper()
         self._mark_running()
         threading.Thread(target=run_agent, name="agent", daemon=True).start()
@@ -217,8 +213,8 @@ class Wrapper:
 
     def _turn(self) -> None:
         timeout = compute_wait(self._memory, self._clock.monotonic())
-        readable, _, _ = select.select([self._wakeup_read], [], [], timeout)
-        for number in os.read(self._wakeup_read, 4096) if readable else b"":
+        select.select([self._wakeup], [], [], timeout)
+        for number in self._wakeup.read():
             if number and number != signal.SIGCHLD:
                 self._follow(Signalled(number))
         self._children.reap()
@@ -304,12 +300,6 @@ class Wrapper:
                 variables["PYTHONPATH"] = os.pathsep.join([site, *paths])
         return variables
 
-    def _wake(self) -> None:
-        try:
-            os.write(self._wakeup_write, b"\0")
-        except BlockingIOError:
-            return  # full: the main thread wakes up anyway
-
     def _mark_ended(self) -> None:
         """Write the file that shows a sidecar of this Pod the end."""
         try:
@@ -330,7 +320,3 @@ class Wrapper:
             os.rename(temporary, path)
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(self._options.directory, ENDED_FILE))
-
-
-def _handle_signal(_number: int, _frame: Optional[FrameType]) -> None:
-    """Do nothing: the number of the signal is in the wake-up pipe."""

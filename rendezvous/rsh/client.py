@@ -15,11 +15,11 @@ import contextlib
 import os
 import select
 import signal
-from types import FrameType
 from typing import Dict, Optional
 
 from framework.agent.report import LineReporter
 from framework.agent.signals import ENDING_SIGNALS, SIGNAL_EXIT_BASE
+from rendezvous.process.wakepipe import WakePipe
 from rendezvous.rsh.channel import Channel, ChannelError
 from rendezvous.rsh.frames import (
     MAX_CONTENT_BYTES,
@@ -47,9 +47,7 @@ class Client:
         self._channel = channel
         self._host = host
         self._reporter = reporter
-        self._wake_read, self._wake_write = os.pipe()
-        for descriptor in (self._wake_read, self._wake_write):
-            os.set_blocking(descriptor, False)
+        self._wakeup = WakePipe()
         self._unwritten: Dict[int, bytearray] = {_STDOUT: bytearray(), _STDERR: bytearray()}
         self._not_taken = 0
         self._is_input_ended = False
@@ -59,9 +57,7 @@ class Client:
 
     def run(self) -> int:
         """Run to the exit code."""
-        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
-        for number in _FORWARDED:
-            signal.signal(number, _handle_signal)
+        self._wakeup.catch(_FORWARDED)
         while not self._is_over():
             self._turn()
         self._channel.close()
@@ -77,7 +73,7 @@ class Client:
 
     def _turn(self) -> None:
         ready = self._poll()
-        if self._wake_read in ready:
+        if self._wakeup.fileno() in ready:
             self._forward_signals()
         for descriptor in self._unwritten:
             if descriptor in ready:
@@ -90,7 +86,7 @@ class Client:
 
     def _poll(self) -> Dict[int, int]:
         poller = select.poll()
-        poller.register(self._wake_read, select.POLLIN)
+        poller.register(self._wakeup, select.POLLIN)
         is_full = False
         for descriptor, waiting in self._unwritten.items():
             if waiting:
@@ -108,7 +104,7 @@ class Client:
         return dict(poller.poll(0 if has_more else None))
 
     def _forward_signals(self) -> None:
-        for number in os.read(self._wake_read, 4096):
+        for number in self._wakeup.read():
             if number in ENDING_SIGNALS and self._ended_by:
                 self._end(SIGNAL_EXIT_BASE + number)
             elif number in _FORWARDED:
@@ -170,7 +166,3 @@ class Client:
             self._code = frame.content[0]
         else:
             raise FrameError(f"{frame.kind.name} is not expected here")
-
-
-def _handle_signal(_number: int, _frame: Optional[FrameType]) -> None:
-    """Do nothing: the number of the signal is in the wake-up pipe."""

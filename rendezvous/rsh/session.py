@@ -21,6 +21,7 @@ from typing import Dict, Mapping, Optional
 
 from framework.agent.clock import AgentClock
 from rendezvous.process.children import Children, Pipes, StartError
+from rendezvous.process.wakepipe import WakePipe
 from rendezvous.rsh.channel import Channel, ChannelError
 from rendezvous.rsh.frames import (
     MAX_CONTENT_BYTES,
@@ -53,9 +54,7 @@ class Session:
         self._children = children
         self._clock = clock
         self._grace_seconds = grace_seconds
-        self._wake_read, self._wake_write = os.pipe()
-        for descriptor in (self._wake_read, self._wake_write):
-            os.set_blocking(descriptor, False)
+        self._wakeup = WakePipe()
         self._pid = 0
         self._stdin = -1
         self._outputs: Dict[int, Kind] = {}
@@ -86,7 +85,7 @@ class Session:
     def _start(self, command: bytes, env: Mapping[str, str]) -> None:
         argv = [_SHELL, "-c", os.fsdecode(command)]
         try:
-            pipes = self._children.start_piped(argv, env, self._wake)
+            pipes = self._children.start_piped(argv, env, self._wakeup.wake)
         except StartError as e:
             self._channel.send(encode_stream(Kind.ERRORS, f"{e}\n".encode()))
             self._code = e.exit_code
@@ -120,7 +119,7 @@ class Session:
     def _poll(self) -> Dict[int, int]:
         """Wait until there is something to do."""
         poller = select.poll()
-        poller.register(self._wake_read, select.POLLIN)
+        poller.register(self._wakeup, select.POLLIN)
         if not self._is_client_gone:
             poller.register(self._channel, self._channel.events)
         if self._input and self._stdin >= 0:
@@ -129,9 +128,8 @@ class Session:
             for descriptor in self._outputs:
                 poller.register(descriptor, select.POLLIN)
         ready = dict(poller.poll(self._get_wait_milliseconds()))
-        if self._wake_read in ready:
-            with contextlib.suppress(BlockingIOError):
-                os.read(self._wake_read, 4096)
+        if self._wakeup.fileno() in ready:
+            self._wakeup.read()
         return ready
 
     def _get_wait_milliseconds(self) -> Optional[float]:
@@ -246,10 +244,6 @@ class Session:
         with contextlib.suppress(ChannelError):
             self._channel.finish(self._clock.monotonic() + _FINISH_SECONDS, self._clock)
 
-    def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._wake_write, b"\0")
-
     def _close(self) -> None:
         self._close_input()
         self._close_outputs()
@@ -258,8 +252,7 @@ class Session:
             self._children.kill_session(self._pid)
         if self._code is not None:
             # If the command still runs, the thread that reaps it will write into this pipe.
-            os.close(self._wake_read)
-            os.close(self._wake_write)
+            self._wakeup.close()
 
 
 def build_login_env(env: Mapping[str, str]) -> Dict[str, str]:

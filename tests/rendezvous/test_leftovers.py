@@ -72,12 +72,11 @@ def test_end_is_reported_at_once_and_later_that_no_process_is_left(looks: int) -
         after_gone=lambda: calls.append(("gone", children.looks)),
     )
     give(wrapper, OrderKind.START)
-    wrapper._wake()
+    wrapper._wakeup.wake()
     while len(calls) < 2:
         wrapper._turn()
     assert calls == [(9, looks), ("gone", 0)]
-    for descriptor in (wrapper._wakeup_read, wrapper._wakeup_write):
-        os.close(descriptor)
+    wrapper._wakeup.close()
 
 
 def test_program_ends_though_a_killed_command_does_not() -> None:
@@ -88,15 +87,14 @@ def test_program_ends_though_a_killed_command_does_not() -> None:
     wrapper = Wrapper(["train"], setup, children)
     give(wrapper, OrderKind.START)
     give(wrapper, OrderKind.FAIL, 202)
-    wrapper._wake()
+    wrapper._wakeup.wake()
     wrapper._turn()
     codes = [wrapper._memory.exit_code]
     clock.now += 10.0
-    wrapper._wake()
+    wrapper._wakeup.wake()
     wrapper._turn()
     assert [*codes, wrapper._memory.exit_code] == [None, 202]
-    for descriptor in (wrapper._wakeup_read, wrapper._wakeup_write):
-        os.close(descriptor)
+    wrapper._wakeup.close()
 
 
 def test_remote_commands_are_left_over_where_processes_restart_in_place(
@@ -131,8 +129,7 @@ def test_command_that_succeeds_before_it_is_killed_did_not_hang(code: int, expec
     children.codes = {PID: code}
     wrapper._follow_end()
     assert wrapper._memory.exit_code == expected
-    for descriptor in (wrapper._wakeup_read, wrapper._wakeup_write):
-        os.close(descriptor)
+    wrapper._wakeup.close()
 
 
 def test_own_exit_code_that_means_a_hang_is_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,5 +140,4 @@ def test_own_exit_code_that_means_a_hang_is_named(capsys: pytest.CaptureFixture[
     wrapper._follow_end()
     assert wrapper._memory.exit_code == 202
     assert "ended with 202, which is reported as a hang" in capsys.readouterr().err
-    for descriptor in (wrapper._wakeup_read, wrapper._wakeup_write):
-        os.close(descriptor)
+    wrapper._wakeup.close()
