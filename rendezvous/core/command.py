@@ -152,7 +152,7 @@ class Process(enum.Enum):
     LEFT = "left"  # it has ended, and processes that it left may run (restart in place)
 
 
-class Plan(enum.Enum):
+class AtEnd(enum.Enum):
     """The consequence of the end of the command, if no order says otherwise."""
 
     EXIT = "exit"  # the program exits
@@ -182,7 +182,7 @@ class CommandMemory(NamedTuple):
 
     process: Process = Process.NONE
     """The state of the command."""
-    plan: Plan = Plan.EXIT
+    at_end: AtEnd = AtEnd.EXIT
     """The consequence of its end."""
     leaving: LeavingPod = LeavingPod.NONE
     """Whose Pod leaves. ``choose_order`` writes it, and each start of the command."""
@@ -235,7 +235,7 @@ def choose_order(
         return (OrderKind.PAUSE if event == FAILED else None), memory
     # When a member has succeeded, the others end in a moment, too.
     is_same_gang = diff.is_empty or diff.is_only_success
-    if memory.plan is Plan.PAUSE or not is_same_gang:
+    if memory.at_end is AtEnd.PAUSE or not is_same_gang:
         return OrderKind.RESTART, memory
     return None, memory._replace(leaving=LeavingPod.NONE)
 
@@ -277,7 +277,7 @@ def compute_wait(memory: CommandMemory, now: float) -> Optional[float]:
 
 def _forward(memory: CommandMemory, number: int) -> CommandSteps:
     if number in (signal.SIGTERM, signal.SIGINT):
-        memory = memory._replace(plan=Plan.ENDING)
+        memory = memory._replace(at_end=AtEnd.ENDING)
     if not memory.is_running:
         is_end = number in ENDING_SIGNALS
         return _exit(memory, SIGNAL_EXIT_BASE + number) if is_end else CommandSteps((), memory)
@@ -291,7 +291,7 @@ def _forward(memory: CommandMemory, number: int) -> CommandSteps:
 def _follow_order(
     memory: CommandMemory, order: Order, settings: CommandSettings, now: float
 ) -> CommandSteps:
-    is_ending = memory.plan is Plan.ENDING
+    is_ending = memory.at_end is AtEnd.ENDING
     if order.kind is OrderKind.RESTART and memory.is_running and not is_ending:
         # Its ``Finish`` follows at the end of the command.
         replaced = () if memory.restart is None else (Finish(memory.restart.number),)
@@ -307,7 +307,7 @@ def _carry_out(
     if order.kind is OrderKind.EXIT:
         return _exit(memory, order.exit_code)
     if order.kind is OrderKind.STOP:
-        memory = memory._replace(plan=Plan.ENDING)
+        memory = memory._replace(at_end=AtEnd.ENDING)
     if memory.is_running:
         return _follow_running(memory, order, settings, now)
     return _follow_idle(memory, order)
@@ -315,12 +315,12 @@ def _carry_out(
 
 def _follow_idle(memory: CommandMemory, order: Order) -> CommandSteps:
     """Carry out an order while no command runs."""
-    is_paused = memory.plan is Plan.PAUSE
+    is_paused = memory.at_end is AtEnd.PAUSE
     if order.kind is OrderKind.STOP or (order.kind is OrderKind.LEAVE and is_paused):
         return _exit(memory, _TERMINATED_CODE)
     if order.kind is OrderKind.RESTART and is_paused:
-        return _start(memory._replace(plan=Plan.EXIT), order)
-    if order.kind is OrderKind.START and memory.plan is not Plan.ENDING:
+        return _start(memory._replace(at_end=AtEnd.EXIT), order)
+    if order.kind is OrderKind.START and memory.at_end is not AtEnd.ENDING:
         return _start(memory, order)
     return CommandSteps((), memory)
 
@@ -329,8 +329,8 @@ def _follow_running(
     memory: CommandMemory, order: Order, settings: CommandSettings, now: float
 ) -> CommandSteps:
     """Carry out an order to the running command."""
-    if order.kind is OrderKind.PAUSE and memory.plan is not Plan.ENDING:
-        return _ask_to_end(memory._replace(plan=Plan.PAUSE), settings, now)
+    if order.kind is OrderKind.PAUSE and memory.at_end is not AtEnd.ENDING:
+        return _ask_to_end(memory._replace(at_end=AtEnd.PAUSE), settings, now)
     if order.kind in {OrderKind.END, OrderKind.STOP}:
         return _ask_to_end(memory, settings, now)
     if order.kind is OrderKind.FAIL:
@@ -360,8 +360,8 @@ def _follow_end(memory: CommandMemory, code: int, settings: CommandSettings) -> 
     restart, memory = memory.restart, memory._replace(restart=None)
     if restart is not None:
         said += (Finish(restart.number),)
-    if memory.leaving is LeavingPod.PEER and code != 0 and memory.plan is not Plan.ENDING:
-        memory = memory._replace(plan=Plan.PAUSE)
+    if memory.leaving is LeavingPod.PEER and code != 0 and memory.at_end is not AtEnd.ENDING:
+        memory = memory._replace(at_end=AtEnd.PAUSE)
     steps = _decide_next(memory, code, restart, settings)
     return CommandSteps((*said, *steps.actions), steps.memory)
 
@@ -370,8 +370,8 @@ def _decide_next(
     memory: CommandMemory, code: int, restart: Optional[Order], settings: CommandSettings
 ) -> CommandSteps:
     """Apply rules 2 to 6."""
-    is_last = restart is None and memory.plan is Plan.EXIT and not settings.restarts_in_place
-    if memory.plan is Plan.ENDING or is_last:
+    is_last = restart is None and memory.at_end is AtEnd.EXIT and not settings.restarts_in_place
+    if memory.at_end is AtEnd.ENDING or is_last:
         return _exit(memory, code)
     text = f"the command ended with {code}"
     if settings.restarts_in_place:
@@ -381,7 +381,7 @@ def _decide_next(
     if restart is None:
         said = Say(text + ", it is started again when the gang is complete")
         return CommandSteps((KillSession(), KillLeftovers(), said), memory)
-    steps = _start(memory._replace(plan=Plan.EXIT), restart)
+    steps = _start(memory._replace(at_end=AtEnd.EXIT), restart)
     said = Say(text + ", it is started again")
     return CommandSteps((KillSession(), KillLeftovers(), said, *steps.actions), steps.memory)
 

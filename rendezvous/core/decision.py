@@ -64,7 +64,7 @@ _WAIT_LINE_SECONDS = 10.0
 
 def decide(observation: Observation, memory: Memory, context: Context, now: float) -> Plan:
     """Decide what to do at ``now``."""
-    memory = memory._replace(generations=memory.generations._replace(is_held=False))
+    memory = memory._replace(generations=memory.generations._replace(is_waiting=False))
     selected = observation.candidate
     if isinstance(selected, NoRoster):
         steps = _report_wait(selected.reason, memory, now)

@@ -21,7 +21,7 @@ from rendezvous.core.selection import (
     number_roster,
 )
 
-_HELD_POLL_SECONDS = 0.2
+_WAITING_POLL_SECONDS = 0.2
 _NAMED_PROBES = 3
 
 
@@ -48,16 +48,16 @@ def choose_generation(situation: Situation, memory: GenerationMemory) -> Choice:
         return Choice(memory, wait=obstacle)
     if current is not None and _is_settled(situation, memory, current):
         followed = follow_source(selected, current)
-        settled = memory._replace(current=followed, held_since=None)
+        settled = memory._replace(current=followed, waiting_since=None)
         return Choice(settled, applied=None if followed == current else followed)
     if situation.now < memory.next_show_at:
         return Choice(memory)
     if memory.is_applied and current is not None:
-        held = _hold(situation, memory, current.roster)
-        if held is not None:
-            return held
+        waiting = _await_members(situation, memory, current.roster)
+        if waiting is not None:
+            return waiting
         # Also if showing fails: the wait was for this generation, not for the next one.
-        memory = memory._replace(held_since=None)
+        memory = memory._replace(waiting_since=None)
     return _show(situation, memory)
 
 
@@ -70,9 +70,10 @@ def start_debounce(memory: Memory, context: Context, now: float) -> Memory:
 def compute_poll_seconds(memory: Memory, longest_seconds: float, now: float) -> float:
     """Compute how long to wait for news before time alone may change the decision."""
     generations = memory.generations
-    seconds = min(longest_seconds, _HELD_POLL_SECONDS) if generations.is_held else longest_seconds
+    if generations.is_waiting:
+        longest_seconds = min(longest_seconds, _WAITING_POLL_SECONDS)
     left = generations.next_show_at - now
-    return min(seconds, left) if left > 0 else seconds
+    return min(longest_seconds, left) if left > 0 else longest_seconds
 
 
 def _find_obstacle(situation: Situation, current: Optional[Generation]) -> str:
@@ -95,18 +96,20 @@ def _is_settled(situation: Situation, memory: GenerationMemory, current: Generat
     return observation.last_number <= current.number or observation.in_volume is None
 
 
-def _hold(situation: Situation, memory: GenerationMemory, before: Roster) -> Optional[Choice]:
+def _await_members(
+    situation: Situation, memory: GenerationMemory, before: Roster
+) -> Optional[Choice]:
     """Hold a generation back until its new members answer, for ``reach_seconds`` at most."""
     after, context, now = situation.roster, situation.context, situation.now
     probes = list_probes(before, after, context.identity, context.options)
     missing = [probe for probe in probes if probe not in situation.observation.reached]
     waits = _list_waits(missing, list_starting(before, after, context.options))
     is_shrinking = bool(index_members(before).keys() - index_members(after).keys())
-    since = now if memory.held_since is None else memory.held_since
+    since = now if memory.waiting_since is None else memory.waiting_since
     if not waits or is_shrinking or now - since >= context.options.reach_seconds:
         return None
-    held = memory._replace(held_since=since, is_held=True)
-    return Choice(held, wait="; ".join(waits), probes=probes)
+    waiting = memory._replace(waiting_since=since, is_waiting=True)
+    return Choice(waiting, wait="; ".join(waits), probes=probes)
 
 
 def _list_waits(missing: Sequence[Probe], starting: Sequence[str]) -> List[str]:

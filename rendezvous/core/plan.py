@@ -64,10 +64,10 @@ class GenerationMemory(NamedTuple):
     """Whether this agent has shown ``current``; false for an agent that has just started."""
     next_show_at: float = 0.0
     """Before this time no generation is shown: the debounce."""
-    held_since: Optional[float] = None
+    waiting_since: Optional[float] = None
     """When the agent began to wait for new members to answer."""
-    is_held: bool = False
-    """Whether the generation is held back for them now."""
+    is_waiting: bool = False
+    """Whether the generation waits for them now."""
     left_generation: int = 0
     """The newest generation without this Pod that was acknowledged and not shown."""
 

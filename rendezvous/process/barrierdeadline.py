@@ -32,22 +32,22 @@ _GIVE_UP_SECONDS = 1200.0
 _LAST_REPORTING_RANK = 10
 
 
-class Gathering(NamedTuple):
+class RunningPods(NamedTuple):
     """Whether the Pods of the newest generation run."""
 
-    is_full: bool = False
+    all_run: bool = False
     """Whether all wanted Pods run."""
-    may_run: bool = False
+    all_may_run: bool = False
     """Whether all members may run: some wanted Pods are no members, so the roster does not say."""
     deadline_since: int = 0
     """The generation from which the deadlines count: members have only succeeded since then."""
 
 
-def assess(roles: Tuple[RoleRoster, ...], deadline_since: int) -> Gathering:
-    """Assess the roles that take part in a generation that is ready."""
-    return Gathering(
-        is_full=all(role.running for role in roles),
-        may_run=all(role.running or _lacks_members(role) for role in roles),
+def find_running_pods(roles: Tuple[RoleRoster, ...], deadline_since: int) -> RunningPods:
+    """Find whether the Pods of these roles run; they are of a generation that is ready."""
+    return RunningPods(
+        all_run=all(role.running for role in roles),
+        all_may_run=all(role.running or _lacks_members(role) for role in roles),
         deadline_since=deadline_since,
     )
 
@@ -76,38 +76,38 @@ class BarrierDeadline:
         self._reported_at = 0.0
         self._followed_at = 0.0
 
-    def follow(self, memory: RecoveryMemory, gathering: Gathering) -> str:
+    def follow(self, memory: RecoveryMemory, pods: RunningPods) -> str:
         """Send the report that is due; return why this agent ends, or ""."""
         target, now = memory.newest, self._clock.monotonic()
         passed, self._followed_at = now - self._followed_at, now
         if not memory.is_member or target <= memory.running:
             self._target = BarrierKey(0, 0)
             return ""
-        if not gathering.may_run:
+        if not pods.all_may_run:
             # A pause does not count. The time before it counts if the same members continue.
             self._began_at += passed
             self._reported_at += passed
             return ""
-        if not self._is_same_wait(target, gathering):
+        if not self._is_same_wait(target, pods):
             self._began_at = self._reported_at = now
         self._target = target
-        is_restart = gathering.deadline_since <= memory.running.generation
+        is_restart = pods.deadline_since <= memory.running.generation
         missing = self._list_missing(memory, now, is_restart=is_restart)
         if missing:
             self._reported_at = now
             self._report(encode_start(EpochStart(*target, missing)))
         if (
             now < self._began_at + _GIVE_UP_SECONDS
-            or not gathering.is_full
+            or not pods.all_run
             or memory.gathering != target
         ):
             return ""
         return f"not all members have come to the start barrier in {_GIVE_UP_SECONDS:.0f} s"
 
-    def _is_same_wait(self, target: BarrierKey, gathering: Gathering) -> bool:
+    def _is_same_wait(self, target: BarrierKey, pods: RunningPods) -> bool:
         """Return whether this is the same wait, from which members have only succeeded."""
         before = self._target
-        return target.epoch == before.epoch and gathering.deadline_since <= before.generation
+        return target.epoch == before.epoch and pods.deadline_since <= before.generation
 
     def _list_missing(
         self, memory: RecoveryMemory, now: float, *, is_restart: bool

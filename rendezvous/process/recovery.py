@@ -47,7 +47,7 @@ from rendezvous.core.recovery import (
     step,
 )
 from rendezvous.notify.reportsender import ReportSender
-from rendezvous.process.barrierdeadline import BarrierDeadline, Gathering, assess
+from rendezvous.process.barrierdeadline import BarrierDeadline, RunningPods, find_running_pods
 from rendezvous.process.sharedmemory import find_shared_memory
 from rendezvous.process.startbarrier import UNKNOWN_MEMBERS, ShownMembers, StartBarrier
 from rendezvous.process.wrapper import Wrapper
@@ -60,11 +60,11 @@ _SPREAD_SECONDS_PER_MEMBER = 0.002
 _LONGEST_SPREAD_SECONDS = 2.0
 
 
-class Site(NamedTuple):
+class OwnPod(NamedTuple):
     """The facts and settings of a Pod that its recovery needs."""
 
-    pod_uid: str
-    """UID of the own Pod."""
+    uid: str
+    """Its UID."""
     stop_grace_seconds: float
     """How long the command may take to end after SIGTERM."""
     get_env: Callable[[], Mapping[str, str]]
@@ -76,15 +76,15 @@ class Recovery:
 
     def __init__(
         self,
-        site: Site,
+        own_pod: OwnPod,
         wrapper: Wrapper,
         reports: ReportSender,
         reporter: LineReporter,
         clock: AgentClock,
     ) -> None:
         """Restart the command of ``wrapper``."""
-        self._site = site
-        self._fingerprint = fingerprint_uid(site.pod_uid)
+        self._own_pod = own_pod
+        self._fingerprint = fingerprint_uid(own_pod.uid)
         self._wrapper = wrapper
         self._reports = reports
         self._reporter = reporter
@@ -103,8 +103,8 @@ class Recovery:
         self._released: Dict[BarrierKey, str] = {}
         # Role and index of each member with which the process was started.
         self._peers: FrozenSet[Tuple[str, int]] = frozenset()
-        self._gathering = Gathering()
-        grace = site.stop_grace_seconds
+        self._running_pods = RunningPods()
+        grace = own_pod.stop_grace_seconds
         self._deadline = BarrierDeadline(self._barrier, reports.report_start, grace, clock)
 
     def observe(self, roster: Roster, is_ready: bool) -> None:  # noqa: FBT001  a callback
@@ -115,9 +115,9 @@ class Recovery:
         roles = tuple(role for role in roster.roles if role.name in recovery.roles)
         self._members = sum(len(role.members) for role in roles)
         since = recovery.deadline_since
-        self._gathering = assess(roles, since) if is_ready else Gathering()
+        self._running_pods = find_running_pods(roles, since) if is_ready else RunningPods()
         if is_ready:
-            self._shown.show(roles, self._site.get_env())
+            self._shown.show(roles, self._own_pod.get_env())
         seen = RosterSeen(
             BarrierKey(recovery.since, recovery.epoch),
             is_refused=self._fingerprint in recovery.refused,
@@ -134,15 +134,15 @@ class Recovery:
             self._events.put(seen)
 
     def follow_end(self, code: int) -> None:
-        """Take that the command has ended with this code. It may have left processes."""
+        """Record that the command has ended with this code. It may have left processes."""
         self._events.put(ProcessEnded(code))
 
     def follow_gone(self) -> None:
-        """Take that all processes of the command have ended."""
+        """Record that all processes of the command have ended."""
         self._events.put(ProcessGone())
 
     def follow_hang(self, run: Tuple[int, int]) -> None:
-        """Take that the process of this run hangs: the other members wait for it."""
+        """Record that the process of this run hangs: the other members wait for it."""
         self._events.put(ProcessHung(BarrierKey(*run), ExitCode.HUNG))
 
     @property
@@ -183,7 +183,7 @@ class Recovery:
         for action in actions:
             self._carry_out(action)
         self._send_end()
-        fault = self._deadline.follow(self._memory, self._gathering)
+        fault = self._deadline.follow(self._memory, self._running_pods)
         if fault:
             self._give_up(fault)
 
@@ -240,7 +240,7 @@ class Recovery:
         if self._serving == self._memory.running:
             # Before a process starts: the success of one must not be seen before the report.
             self._reports.report_start(encode_start(EpochStart(*self._memory.running)))
-        self._wrapper.start({**(shown.env or self._site.get_env()), EPOCH_ENV: str(epoch)})
+        self._wrapper.start({**(shown.env or self._own_pod.get_env()), EPOCH_ENV: str(epoch)})
 
     def _give_up(self, fault: str) -> None:
         self._memory = RecoveryMemory(phase=Phase.LEFT)

@@ -16,7 +16,7 @@ from rendezvous.agent import Agent, Setup
 from rendezvous.core.refusal import RefusedError
 from rendezvous.notify.acknowledge import NO_RESTART, Acknowledger
 from rendezvous.notify.reportsender import ReportSender
-from rendezvous.process.recovery import Recovery, Site
+from rendezvous.process.recovery import OwnPod, Recovery
 from rendezvous.process.wrapper import Wrapper
 from rendezvous.settings.inplace import list_faults
 from rendezvous.settings.kinds import RANKED_KINDS, map_roles
@@ -39,10 +39,12 @@ def start_recovery(
     reports = Acknowledger(
         access, setup.clock, setup.target, setup.reporter, NO_RESTART, repeats_refused=True
     )
-    site = Site(setup.target.identity.pod_uid, setup.options.stop_grace_seconds, lambda: agent.env)
+    own_pod = OwnPod(
+        setup.target.identity.pod_uid, setup.options.stop_grace_seconds, lambda: agent.env
+    )
     sender = ReportSender(reports, setup.reporter)
     sender.start()
-    recovery = Recovery(site, wrapper, sender, setup.reporter, setup.clock)
+    recovery = Recovery(own_pod, wrapper, sender, setup.reporter, setup.clock)
     wrapper.hooks = wrapper.hooks._replace(
         after_end=recovery.follow_end, after_gone=recovery.follow_gone
     )

@@ -118,7 +118,7 @@ class ShownMembers:
     """The last member lists, by their marks."""
 
     def __init__(self) -> None:
-        """Know of none."""
+        """Start without a list."""
         self._mark = ""
         self._roles: Sequence[RoleRoster] = ()
         self._tasks: FrozenSet[Tuple[str, int]] = frozenset()

@@ -70,7 +70,7 @@ def read_stacks(path: str) -> Stacks:
     if size > _MAX_STACKS_BYTES:
         content = content.partition(b"\n")[2]
     lines = content.decode("utf-8", "replace").splitlines()
-    return Stacks(lines[-_MAX_LINES:], _locate_main(lines))
+    return Stacks(lines[-_MAX_LINES:], _hash_main_thread(lines))
 
 
 def _open_file(path: str, access: int) -> int:
@@ -87,7 +87,7 @@ def _open_file(path: str, access: int) -> int:
     raise OSError(errno.EINVAL, "no file of its own", path)
 
 
-def _locate_main(lines: List[str]) -> str:
+def _hash_main_thread(lines: List[str]) -> str:
     """Hash each frame of the main thread, the outermost first; faulthandler writes it last.
 
     Line numbers count only in the file of the program itself: in a library, a rank that waits may

@@ -49,7 +49,7 @@ class StepText:
         return f"steps come from {self._setting}" if self._setting else ""
 
     def begin_command(self) -> None:
-        """Take that a command starts now. Waits at most 1 s for the file."""
+        """Forget the steps of the earlier command. Waits at most 1 s for the file."""
         self._starts += 1
         found: List[Optional[TextStep]] = []
         if self._setting:

@@ -6,7 +6,7 @@ from typing import Any
 from framework.agent.report import LineReporter
 from framework.api.roster import FailedMember, RosterRecovery
 from rendezvous.core.recovery import BarrierKey
-from rendezvous.process.recovery import Recovery, Site
+from rendezvous.process.recovery import OwnPod, Recovery
 from tests.rendezvous.gangs import build_role, build_roster, get_uid
 from tests.support.fakes.agentclock import VirtualClock
 
@@ -52,8 +52,9 @@ class Pod:
         self.finishes = 0
         self.env: dict[str, str] = {}
         self.sizes: list[str] = []
-        site = Site(get_uid("worker", 0), GRACE_SECONDS, lambda: self.env)
-        self.recovery = Recovery(site, self, self, LineReporter("test", is_json=False), self.clock)  # type: ignore[arg-type]  # both
+        own_pod = OwnPod(get_uid("worker", 0), GRACE_SECONDS, lambda: self.env)
+        reporter = LineReporter("test", is_json=False)
+        self.recovery = Recovery(own_pod, self, self, reporter, self.clock)  # type: ignore[arg-type]  # both
 
     @property
     def barrier(self) -> Barrier:

@@ -8,6 +8,7 @@ import pytest
 from framework.agent.exitcodes import ExitCode
 from rendezvous.core.command import (
     Action,
+    AtEnd,
     CommandMemory,
     CommandSettings,
     Ended,
@@ -22,7 +23,6 @@ from rendezvous.core.command import (
     LeavingPod,
     Order,
     OrderKind,
-    Plan,
     Process,
     ReportEnd,
     ReportGone,
@@ -56,7 +56,7 @@ OLD, NEW = {"FB_GENERATION": "1"}, {"FB_GENERATION": "2"}
 IDLE = CommandMemory()
 RUNNING = CommandMemory(Process.RUNNING)
 ASKED = RUNNING._replace(kill_at=KILL_AT)
-PAUSED = CommandMemory(plan=Plan.PAUSE)
+PAUSED = CommandMemory(at_end=AtEnd.PAUSE)
 RESTART = Order(OrderKind.RESTART, NEW, number=5)
 KILLED = RUNNING._replace(forced_exit=ForcedExit(202, NOW + FAIL_SECONDS))
 
@@ -92,7 +92,7 @@ ORDERS = {
         RUNNING,
         Order(OrderKind.PAUSE),
         [TERM],
-        ASKED._replace(plan=Plan.PAUSE),
+        ASKED._replace(at_end=AtEnd.PAUSE),
     ),
     "restart of a paused command": (
         PAUSED,
@@ -114,12 +114,12 @@ ORDERS = {
         [],
         PAUSED._replace(exit_code=TERMINATED),
     ),
-    "stop": (RUNNING, Order(OrderKind.STOP), [TERM], ASKED._replace(plan=Plan.ENDING)),
+    "stop": (RUNNING, Order(OrderKind.STOP), [TERM], ASKED._replace(at_end=AtEnd.ENDING)),
     "stop without a command": (
         PAUSED,
         Order(OrderKind.STOP),
         [],
-        CommandMemory(plan=Plan.ENDING, exit_code=TERMINATED),
+        CommandMemory(at_end=AtEnd.ENDING, exit_code=TERMINATED),
     ),
     "exit": (IDLE, Order(OrderKind.EXIT, exit_code=210), [], IDLE._replace(exit_code=210)),
 }
@@ -152,20 +152,20 @@ def test_newer_restart_replaces_the_one_before() -> None:
 
 END_STATES = {
     "without an order": (RUNNING, 3, 3),
-    "while the program ends": (ASKED._replace(plan=Plan.ENDING), 7, 7),
+    "while the program ends": (ASKED._replace(at_end=AtEnd.ENDING), 7, 7),
     "with a restart, while the program ends": (
-        ASKED._replace(plan=Plan.ENDING, restart=RESTART),
+        ASKED._replace(at_end=AtEnd.ENDING, restart=RESTART),
         7,
         7,
     ),
-    "of a paused command": (ASKED._replace(plan=Plan.PAUSE), 143, None),
+    "of a paused command": (ASKED._replace(at_end=AtEnd.PAUSE), 143, None),
     "with a restart": (ASKED._replace(restart=RESTART), 143, None),
     "that failed while a peer leaves": (RUNNING._replace(leaving=LeavingPod.PEER), 1, None),
     "that succeeded while a peer leaves": (RUNNING._replace(leaving=LeavingPod.PEER), 0, 0),
     "that failed while the own Pod leaves": (RUNNING._replace(leaving=LeavingPod.OWN), 1, 1),
     "of a killed command": (KILLED, 137, 202),
     "of a killed command that has succeeded": (KILLED, 0, 0),
-    "of a killed command, while the program ends": (KILLED._replace(plan=Plan.ENDING), 137, 202),
+    "of a killed command, while the program ends": (KILLED._replace(at_end=AtEnd.ENDING), 137, 202),
 }
 
 
@@ -215,7 +215,7 @@ def test_signal_is_forwarded_to_the_running_command(number: int) -> None:
     actions, memory = follow(RUNNING, Signalled(number))
     assert actions == [SendSignal(number)]
     assert memory.exit_code is None
-    assert (memory.plan is Plan.ENDING) == (number in {signal.SIGINT, signal.SIGTERM})
+    assert (memory.at_end is AtEnd.ENDING) == (number in {signal.SIGINT, signal.SIGTERM})
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_command_gets_sigterm_once(events: tuple[Event, ...]) -> None:
     "first", [Signalled(signal.SIGTERM), Signalled(signal.SIGINT), Order(OrderKind.STOP)], ids=repr
 )
 @pytest.mark.parametrize(
-    "memory", [RUNNING, ASKED._replace(restart=RESTART), ASKED._replace(plan=Plan.PAUSE)]
+    "memory", [RUNNING, ASKED._replace(restart=RESTART), ASKED._replace(at_end=AtEnd.PAUSE)]
 )
 def test_no_command_starts_after_the_program_was_asked_to_end(
     memory: CommandMemory, first: Event

@@ -64,7 +64,7 @@ def test_decide_holds_new_members_until_they_answer_or_for_so_long() -> None:
     assert (plan.show, plan.probes) == (None, probes)
     assert [type(action) for action in plan.then.actions] == [Log]
     memory = plan.then.memory
-    assert (memory.generations.held_since, memory.generations.is_held) == (100.0, True)
+    assert (memory.generations.waiting_since, memory.generations.is_waiting) == (100.0, True)
     one = look(gang(4, 2), memory, context=CAREFUL, reached=frozenset(probes[:1]), now=129.9)
     (report,) = one.then.actions
     assert isinstance(report, Log)
@@ -73,8 +73,8 @@ def test_decide_holds_new_members_until_they_answer_or_for_so_long() -> None:
     late = look(gang(4, 2), memory, context=CAREFUL, now=130.0)
     for plan in (answered, late):
         assert plan.show is not None
-        assert plan.then.memory.generations.held_since is None
-    assert look(gang(2, 2), memory, context=CAREFUL).then.memory.generations.held_since is None
+        assert plan.then.memory.generations.waiting_since is None
+    assert look(gang(2, 2), memory, context=CAREFUL).then.memory.generations.waiting_since is None
 
 
 def test_decide_never_holds_back_a_generation_that_takes_members_away() -> None:
@@ -138,8 +138,8 @@ def test_compute_poll_seconds_ends_when_time_alone_may_change_the_decision() -> 
     assert compute_poll_seconds(Memory(), 1.0, 100.0) == 1.0
     assert compute_poll_seconds(Memory(GenerationMemory(next_show_at=100.25)), 1.0, 100.0) == 0.25
     assert compute_poll_seconds(Memory(GenerationMemory(next_show_at=103.0)), 1.0, 100.0) == 1.0
-    assert compute_poll_seconds(Memory(GenerationMemory(is_held=True)), 1.0, 100.0) == 0.2
-    assert compute_poll_seconds(Memory(GenerationMemory(is_held=True)), 0.1, 100.0) == 0.1
+    assert compute_poll_seconds(Memory(GenerationMemory(is_waiting=True)), 1.0, 100.0) == 0.2
+    assert compute_poll_seconds(Memory(GenerationMemory(is_waiting=True)), 0.1, 100.0) == 0.1
 
 
 def test_decide_holds_new_members_of_a_role_until_all_its_pods_run() -> None:
@@ -147,7 +147,7 @@ def test_decide_holds_new_members_of_a_role_until_all_its_pods_run() -> None:
     starting = build_roster(build_role("worker", 3)._replace(running=False), generation=2)
     running = build_roster(build_role("worker", 3), generation=3)
     held = look(starting, context=context)
-    assert (held.show, held.probes, held.then.memory.generations.is_held) == (None, (), True)
+    assert (held.show, held.probes, held.then.memory.generations.is_waiting) == (None, (), True)
     (report,) = held.then.actions
     assert isinstance(report, Log)
     assert "not all Pods of these roles with new members run yet: worker" in report.text
@@ -156,7 +156,7 @@ def test_decide_holds_new_members_of_a_role_until_all_its_pods_run() -> None:
     # Members that are known do not wait, nor does a generation that takes members away.
     restarting = build_roster(build_role("worker", 2)._replace(running=False), generation=2)
     swapped = build_roster(build_role("worker", [0, 2])._replace(running=False), generation=2)
-    assert look(restarting, context=context).then.memory.generations.held_since is None
+    assert look(restarting, context=context).then.memory.generations.waiting_since is None
     assert look(swapped, context=context).show is not None
 
 

@@ -79,7 +79,7 @@ class ObservedGang:
     """The members of a gang and their newest reports."""
 
     def __init__(self) -> None:
-        """Know no member."""
+        """Start without members."""
         self.reports: Dict[MemberKey, MemberReport] = {}
         self.members: Mapping[MemberKey, str] = {}
         self.run = NO_RUN

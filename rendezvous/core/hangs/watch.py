@@ -69,7 +69,7 @@ class GangWatch:
     """Watches the progress of all ranks, in the agent of rank 0."""
 
     def __init__(self, limits: StandstillLimits, first_ask: int) -> None:
-        """Know no member.
+        """Start without members.
 
         ``first_ask`` is a random number. An agent that has answered another watch, of another
         rank 0, must not count as one that has answered this one.
@@ -150,7 +150,7 @@ class _Movement:
     """
 
     def __init__(self, limits: StandstillLimits) -> None:
-        """Know of no report."""
+        """Start without reports."""
         self._limits = limits
         self._member: MemberKey = ("", 0)
         self.until = float("-inf")
