@@ -140,6 +140,14 @@ class Agent:
         if plan.probes:
             self._probe(plan.probes)
             plan = self._decide(candidate)
+        self._carry_out(plan, candidate)
+        self._follow_recovery(candidate)
+        if scaler is not None:
+            scaler.turn(self._get_applied())
+        self._acknowledge()
+
+    def _carry_out(self, plan: Plan, candidate: Union[SelectedRoster, NoRoster]) -> None:
+        """Show the generation of a plan, then execute the actions that follow."""
         is_shown = False
         try:
             if plan.show is not None:
@@ -157,10 +165,6 @@ class Agent:
                 self._apply(action)
         if is_shown and plan.show is not None and plan.show.is_new:
             self._writer.settle()
-        self._follow_recovery(candidate)
-        if scaler is not None:
-            scaler.turn(self._get_applied())
-        self._acknowledge()
 
     def _get_applied(self) -> Optional[Roster]:
         """Return the roster of the current generation, if this agent has shown it."""

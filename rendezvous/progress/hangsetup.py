@@ -24,7 +24,9 @@ from rendezvous.progress.hangs import HangWatcher, Member
 from rendezvous.progress.progresspages import ProgressPages
 from rendezvous.progress.progressreport import ProgressReport
 from rendezvous.settings.kinds import RANKED_KINDS, map_roles
+from rendezvous.settings.options import Options
 from rendezvous.settings.progresspattern import TextStep
+from rendezvous.site.peers import GangKeyError, read_gang_key, roster
 from rendezvous.site.peers.barriers.client import SERVED_BY_ENV, lock_hub
 
 _NEVER = float("inf")
@@ -38,8 +40,6 @@ def prepare_pages(
     Raises:
         RefusedError: The gang key cannot be used, or the Pod may not be patched.
     """
-    from rendezvous.site.peers import GangKeyError, read_gang_key, roster
-
     if setup.options.progress_status == "on" and not setup.options.acknowledge:
         raise RefusedError("FB_PROGRESS_STATUS=on patches the Pod and needs FB_ACKNOWLEDGE=auto")
     shown = agent.roster
@@ -48,25 +48,8 @@ def prepare_pages(
     kinds = map_roles([role.name for role in shown.roles], setup.options.roles)
     if kinds.get(setup.target.identity.role) not in RANKED_KINDS:
         return None
-    try:
-        read_gang_key(setup.target.identity.instance_uid, env)
-    except GangKeyError as e:
-        setting = "TIMEOUT_SEC" if setup.options.progress_seconds else "STATUS"
-        raise RefusedError(f"FB_PROGRESS_{setting}: {e}") from e
-    # The package ``peers`` finds the volume by this variable.
-    os.environ[constants.WORKING_DIR_ENV] = setup.options.directory
-    # Processes of the command must serve no hub: it would take no reports.
-    os.environ[SERVED_BY_ENV] = str(os.getpid())
-    # The same for processes of other containers, until this process ends.
-    lock_hub(setup.options.directory)
-    path = setup.options.progress_file
-    read_text: Callable[[], Optional[TextStep]] = partial(read_step, path)
-    text_setting = f"FB_PROGRESS_FILE={path}" if path else ""
-    if setup.options.progress_pattern is not None:
-        text_setting = "FB_PROGRESS_PATTERN"
-        tap = OutputTap(setup.options.progress_pattern)
-        wrapper.hooks = wrapper.hooks._replace(tap=tap)
-        read_text = tap.read
+    _reserve_hub(setup, env)
+    read_text, text_setting = _choose_text(setup.options, wrapper)
     pages = ProgressPages(
         setup.options.directory,
         lambda: roster().rank,
@@ -78,6 +61,33 @@ def prepare_pages(
     pages.is_command_running = lambda: wrapper.is_running
     wrapper.hooks = wrapper.hooks._replace(before_start=pages.begin_command)
     return pages
+
+
+def _reserve_hub(setup: Setup, env: Mapping[str, str]) -> None:
+    """Check the gang key, and let no other process of the Pod serve the hub."""
+    try:
+        read_gang_key(setup.target.identity.instance_uid, env)
+    except GangKeyError as e:
+        setting = "TIMEOUT_SEC" if setup.options.progress_seconds else "STATUS"
+        raise RefusedError(f"FB_PROGRESS_{setting}: {e}") from e
+    # The package ``peers`` finds the volume by this variable.
+    os.environ[constants.WORKING_DIR_ENV] = setup.options.directory
+    # Processes of the command must serve no hub: it would take no reports.
+    os.environ[SERVED_BY_ENV] = str(os.getpid())
+    # The same for processes of other containers, until this process ends.
+    lock_hub(setup.options.directory)
+
+
+def _choose_text(
+    options: Options, wrapper: Wrapper
+) -> Tuple[Callable[[], Optional[TextStep]], str]:
+    """Choose the source of the steps of processes without pages, and its setting; "" for none."""
+    if options.progress_pattern is not None:
+        tap = OutputTap(options.progress_pattern)
+        wrapper.hooks = wrapper.hooks._replace(tap=tap)
+        return tap.read, "FB_PROGRESS_PATTERN"
+    path = options.progress_file
+    return partial(read_step, path), f"FB_PROGRESS_FILE={path}" if path else ""
 
 
 def start_watcher(
