@@ -19,7 +19,6 @@ annotation. ``peers`` watches its Pod. When the status shows ``train`` as termin
 code, ``is_pod_done`` is true, the sidecar ends with 0, and the Pod completes.
 """
 
-import fcntl
 import os
 from typing import Any, Dict, List, Mapping, Optional, Set
 
@@ -36,6 +35,7 @@ from rendezvous.process.processes import (
     read_file,
     read_stat,
 )
+from rendezvous.process.wrapperfiles import WrapperFiles, WrapperState
 from rendezvous.settings.options import (
     END_AUTO,
     END_NATIVE,
@@ -45,8 +45,6 @@ from rendezvous.settings.options import (
     Options,
 )
 
-ENDED_FILE = ".ended"
-RUNNING_FILE = ".running"
 _SETTLED_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
 # Names of the commands and images of this program.
@@ -76,36 +74,20 @@ class Ending:
 
 
 class WrapperEnding(Ending):
-    """The wrapper of the main container writes a file when its command has ended.
-
-    The kernel may kill it before that, for example when memory is short. So the wrapper also holds
-    a lock as long as it runs.
-    """
+    """The files of the wrapper of the main container show whether its command has ended."""
 
     name = END_WRAPPER
 
     def __init__(self, directory: str) -> None:
         """Look for the files in the volume."""
-        self._ended_path = os.path.join(directory, ENDED_FILE)
-        self._running_path = os.path.join(directory, RUNNING_FILE)
+        self._files = WrapperFiles(directory)
         self.was_seen = False
 
     def is_over(self) -> bool:
         """Return whether the wrapper has run and has ended."""
-        if os.path.exists(self._ended_path):
-            return True
-        try:
-            descriptor = os.open(self._running_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        self.was_seen = True
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        finally:
-            os.close(descriptor)
-        return True
+        state = self._files.read_state()
+        self.was_seen = self.was_seen or state is WrapperState.RUNNING
+        return state is WrapperState.ENDED
 
 
 class SharedEnding(Ending):

@@ -23,8 +23,6 @@ lets the agent's thread go on.
 Rules: docs/design/agents.md, "Notifications".
 """
 
-import contextlib
-import fcntl
 import itertools
 import os
 import queue
@@ -63,10 +61,10 @@ from rendezvous.core.command import (
 )
 from rendezvous.core.notifying.notification import FAILED, PEER_LEAVING, Notify
 from rendezvous.process.children import Children, StartError, become_subreaper
-from rendezvous.process.ending import ENDED_FILE, RUNNING_FILE
 from rendezvous.process.outputtap import OutputTap
 from rendezvous.process.signalling import Signaller
 from rendezvous.process.wakepipe import WakePipe
+from rendezvous.process.wrapperfiles import WrapperFiles
 from rendezvous.settings.options import RESTART
 
 FORWARDED = (
@@ -121,8 +119,7 @@ class Wrapper:
         self._pid = 0
         # The session of the last command, also after its end.
         self._session = 0
-        # The descriptor of the locked file.
-        self._running_file = -1
+        self._files = WrapperFiles(options.directory)
 
     # --- The agent's thread -----------------------------------------------------------------------
 
@@ -202,7 +199,7 @@ class Wrapper:
         """Run the agent in a thread and the command here; return the exit code."""
         self._wakeup.catch((*FORWARDED, signal.SIGCHLD))
         become_subreaper()
-        self._mark_running()
+        self._files.mark_running()
         threading.Thread(target=run_agent, name="agent", daemon=True).start()
         while self._memory.exit_code is None:
             self._turn()
@@ -301,22 +298,7 @@ class Wrapper:
         return variables
 
     def _mark_ended(self) -> None:
-        """Write the file that shows a sidecar of this Pod the end."""
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            os.close(os.open(os.path.join(self._options.directory, ENDED_FILE), flags, 0o444))
+            self._files.mark_ended()
         except OSError as e:
             self._reporter.say_once(f"a sidecar does not learn of the end: {e}", "warning")
-
-    def _mark_running(self) -> None:
-        """Hold a lock until this process ends, also if it is killed; a sidecar checks it."""
-        path = os.path.join(self._options.directory, RUNNING_FILE)
-        temporary = f"{path}.{os.urandom(6).hex()}.tmp"
-        with contextlib.suppress(OSError):
-            flags = os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._running_file = os.open(temporary, flags, 0o444)
-            os.fchmod(self._running_file, 0o444)  # independent of the umask
-            fcntl.flock(self._running_file, fcntl.LOCK_EX)
-            os.rename(temporary, path)
-        with contextlib.suppress(OSError):
-            os.unlink(os.path.join(self._options.directory, ENDED_FILE))
