@@ -17,6 +17,7 @@ from typing import Callable, Dict
 
 from framework.agent.report import LineReporter
 from rendezvous.notify.acknowledge import Acknowledger
+from rendezvous.process.turns import start_turns
 
 _LOOK_SECONDS = 1.0
 _FINISH_SECONDS = 5.0
@@ -36,7 +37,7 @@ class ReportSender:
 
     def start(self) -> None:
         """Send in a thread, which ends with the program."""
-        threading.Thread(target=self._run, name="reports", daemon=True).start()
+        start_turns("reports", lambda: self.turn(_LOOK_SECONDS), self._reporter)
 
     def report_end(self, report: str) -> None:
         """Report the end of a process, encoded."""
@@ -60,13 +61,6 @@ class ReportSender:
         with self._changed:
             self._unsent[send] = report
             self._changed.notify_all()
-
-    def _run(self) -> None:
-        while True:
-            try:
-                self.turn(_LOOK_SECONDS)
-            except Exception as e:  # noqa: BLE001  (a fault of the thread would be lost)
-                self._reporter.say_once(f"reports: {type(e).__name__}: {e}", "error")
 
     def turn(self, wait_seconds: float = 0.0) -> None:
         """Wait at most ``wait_seconds`` for a report, and send all that are due."""

@@ -38,6 +38,7 @@ from rendezvous.core.hangs.reports import (
     decode_answer,
     encode_report,
 )
+from rendezvous.process.turns import start_turns
 from rendezvous.progress.hangserver import HangServer, VerdictLog
 from rendezvous.progress.progresslink import NoMemberError, ProgressLink
 from rendezvous.progress.progresspages import ProgressPages
@@ -110,15 +111,7 @@ class HangWatcher:
 
     def start(self) -> None:
         """Watch in a thread, which ends with the program."""
-        threading.Thread(target=self._run, name="progress", daemon=True).start()
-
-    def _run(self) -> None:
-        while True:
-            try:
-                self.turn()
-            except Exception as e:  # noqa: BLE001  (a bug here must not fail the Pod)
-                self._reporter.say_once(f"progress: {type(e).__name__}: {e}", "error")
-            self._rest()
+        start_turns("progress", self.turn, self._reporter, self._rest)
 
     def _rest(self) -> None:
         """Wait for the next turn. If this Pod becomes rank 0 meanwhile, serve at once."""

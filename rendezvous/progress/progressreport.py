@@ -11,12 +11,14 @@ Rules: docs/design/recovery.md, "Progress in the status".
 """
 
 import threading
+from functools import partial
 from typing import Optional
 
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
 from framework.api.trainingprogress import TrainingProgress, encode_training_progress
 from rendezvous.notify.acknowledge import Acknowledger
+from rendezvous.process.turns import start_turns
 
 PERIOD_SECONDS = 15.0
 _REFUSED_SECONDS = 300.0
@@ -42,19 +44,12 @@ class ProgressReport:
         self.take(progress)
         if not self._is_started:
             self._is_started = True
-            threading.Thread(target=self._run, name="progress-report", daemon=True).start()
+            rest = partial(self._clock.sleep, _LOOK_SECONDS)
+            start_turns("progress-report", self.turn, self._reporter, rest)
 
     def take(self, progress: TrainingProgress) -> None:
         """Take the progress of the gang."""
         self._shown = progress
-
-    def _run(self) -> None:
-        while True:
-            try:
-                self.turn()
-            except Exception as e:  # noqa: BLE001  (a bug here must not fail the Pod)
-                self._reporter.say_once(f"progress: {type(e).__name__}: {e}", "error")
-            self._clock.sleep(_LOOK_SECONDS)
 
     def turn(self) -> None:
         """Send the progress if it has changed and a request is due."""
