@@ -15,10 +15,10 @@ from rendezvous.core.refusal import RefusedError
 from rendezvous.ends import EndError, report_end, write_end
 from rendezvous.parts import Parts, await_first, build_agent, build_notifiers
 from rendezvous.process.ending import Ending
-from rendezvous.process.recovery import Recovery
-from rendezvous.process.recoverysetup import start_recovery
 from rendezvous.process.sidecar import run_sidecar
 from rendezvous.process.wrapper import Wrapper
+from rendezvous.recovery.recovery import Recovery
+from rendezvous.recovery.setup import start_recovery
 
 UNPUBLISHED = (
     "recovery.inPlace has no effect: a process that fails or hangs ends its Pod. Epochs are in the "

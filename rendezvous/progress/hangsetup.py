@@ -18,11 +18,11 @@ from rendezvous.core.hangs.reports import NO_RUN
 from rendezvous.core.refusal import RefusedError
 from rendezvous.notify.acknowledge import NO_PROGRESS, Acknowledger
 from rendezvous.process.outputtap import OutputTap, read_step
-from rendezvous.process.recovery import Recovery
 from rendezvous.process.wrapper import Wrapper
 from rendezvous.progress.hangs import HangWatcher, Member
 from rendezvous.progress.progresspages import ProgressPages
 from rendezvous.progress.progressreport import ProgressReport
+from rendezvous.recovery.recovery import Recovery
 from rendezvous.settings.kinds import RANKED_KINDS, map_roles
 from rendezvous.settings.options import Options
 from rendezvous.settings.progresspattern import TextStep

@@ -6,7 +6,7 @@ from typing import Any
 from framework.agent.report import LineReporter
 from framework.api.roster import FailedMember, RosterRecovery
 from rendezvous.core.recovery import BarrierKey
-from rendezvous.process.recovery import OwnPod, Recovery
+from rendezvous.recovery.recovery import OwnPod, Recovery
 from tests.rendezvous.gangs import build_role, build_roster, get_uid
 from tests.support.fakes.agentclock import VirtualClock
 

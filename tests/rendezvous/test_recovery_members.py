@@ -8,8 +8,8 @@ import pytest
 from framework.agent.exitcodes import ExitCode
 from framework.api.roster import FailedMember, RosterRecovery, fingerprint_uid
 from rendezvous.core.recovery import BarrierKey
-from rendezvous.process import recovery as module
-from rendezvous.process.startbarrier import UNKNOWN_MEMBERS
+from rendezvous.recovery import recovery as module
+from rendezvous.recovery.startbarrier import UNKNOWN_MEMBERS
 from rendezvous.site.peers.barriers.protocol import mark_members
 from tests.rendezvous.gangs import build_role, build_roster, get_uid
 from tests.rendezvous.recoverypods import GRACE_SECONDS, LATE, RESTART_SECONDS, Barrier, Pod

@@ -17,8 +17,8 @@ from rendezvous.core.recovery import BarrierKey
 from rendezvous.notify import acknowledge
 from rendezvous.notify.acknowledge import Acknowledger
 from rendezvous.notify.reportsender import ReportSender
-from rendezvous.process import recovery as module
 from rendezvous.process.sharedmemory import SharedMemory
+from rendezvous.recovery import recovery as module
 from tests.rendezvous.gangs import build_role, build_roster, get_uid
 from tests.rendezvous.recoverypods import (
     ANSWER_SECONDS,

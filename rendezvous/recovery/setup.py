@@ -16,8 +16,8 @@ from rendezvous.agent import Agent, Setup
 from rendezvous.core.refusal import RefusedError
 from rendezvous.notify.acknowledge import NO_RESTART, Acknowledger
 from rendezvous.notify.reportsender import ReportSender
-from rendezvous.process.recovery import OwnPod, Recovery
 from rendezvous.process.wrapper import Wrapper
+from rendezvous.recovery.recovery import OwnPod, Recovery
 from rendezvous.settings.inplace import list_faults
 from rendezvous.settings.kinds import RANKED_KINDS, map_roles
 

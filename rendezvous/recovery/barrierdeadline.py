@@ -24,7 +24,7 @@ from framework.agent.clock import AgentClock
 from framework.api.epochreports import SERVER_SECONDS, START_SECONDS, EpochStart, encode_start
 from framework.api.roster import RoleRoster
 from rendezvous.core.recovery import BarrierKey, RecoveryMemory
-from rendezvous.process.startbarrier import StartBarrier
+from rendezvous.recovery.startbarrier import StartBarrier
 
 # After a restart, only processes are ended.
 _RESTART_SECONDS = 30.0

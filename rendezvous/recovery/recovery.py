@@ -47,10 +47,10 @@ from rendezvous.core.recovery import (
     step,
 )
 from rendezvous.notify.reportsender import ReportSender
-from rendezvous.process.barrierdeadline import BarrierDeadline, RunningPods, find_running_pods
 from rendezvous.process.sharedmemory import find_shared_memory
-from rendezvous.process.startbarrier import UNKNOWN_MEMBERS, ShownMembers, StartBarrier
 from rendezvous.process.wrapper import Wrapper
+from rendezvous.recovery.barrierdeadline import BarrierDeadline, RunningPods, find_running_pods
+from rendezvous.recovery.startbarrier import UNKNOWN_MEMBERS, ShownMembers, StartBarrier
 
 EPOCH_ENV = "FB_EPOCH"
 _TICK_SECONDS = 1.0

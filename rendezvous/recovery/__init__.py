@@ -1,0 +1,1 @@
+"""Restart in place: the start barrier, its deadlines, and the decisions about the command."""
