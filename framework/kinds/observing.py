@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from framework.api.states import TaskState
+from framework.api.states import FrameworkState, TaskState
 from framework.api.types import Framework, TaskStatus
 from framework.kinds.compiled import Object
 
@@ -89,6 +89,12 @@ def list_tasks(framework: Framework, role: str) -> tuple[TaskStatus, ...]:
     spec = framework.spec.find_role(role)
     absent = spec.absent if spec else frozenset[int]()
     return tuple(t for t in tasks if not t.deletion_pending and t.index not in absent)
+
+
+def is_completed(framework: Framework | None) -> bool:
+    """Return whether the Framework of a job is Completed; False without one."""
+    status = None if framework is None else framework.status
+    return status is not None and status.state is FrameworkState.COMPLETED
 
 
 def is_running(task: TaskStatus) -> bool:

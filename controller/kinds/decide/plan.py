@@ -50,7 +50,6 @@ from controller.kinds.decide.services import SERVICE, plan_services
 from controller.kinds.decide.workers import decode_workers
 from framework.api import codec, constants
 from framework.api.fielderrors import FieldErrors
-from framework.api.states import FrameworkState
 from framework.api.types import ExecutionType, Framework
 from framework.kinds.compiled import Compiled, Object
 from framework.kinds.observing import (
@@ -59,6 +58,7 @@ from framework.kinds.observing import (
     INVALID_SPEC,
     WORKERS_FAILED,
     AddedCondition,
+    is_completed,
     read_conditions,
 )
 
@@ -105,12 +105,6 @@ def find_framework(snapshot: Snapshot) -> Framework | None:
         return codec.decode_framework(wire)
     except FieldErrors:
         return None
-
-
-def is_completed(framework: Framework | None) -> bool:
-    """Return whether a Framework is Completed."""
-    status = None if framework is None else framework.status
-    return status is not None and status.state is FrameworkState.COMPLETED
 
 
 def plan_objects(

@@ -34,7 +34,6 @@ from controller.kinds.decide.plan import (
     build_decision,
     build_invalid,
     find_framework,
-    is_completed,
     is_deleting,
     plan_objects,
     render_faults,
@@ -44,14 +43,14 @@ from framework.api import constants
 from framework.api.fielderrors import FieldErrors
 from framework.api.types import Framework
 from framework.kinds.compiled import Compiled, Object
-from framework.kinds.observing import SPEC_CHANGED, AddedCondition
+from framework.kinds.observing import SPEC_CHANGED, AddedCondition, is_completed
 from framework.kinds.trainingjob import fixed
 from framework.kinds.trainingjob.compile import compile_trainingjob
 from framework.kinds.trainingjob.conditions import FAILED, SUCCEEDED, SUSPENDED
+from framework.kinds.trainingjob.failures import list_failures
 from framework.kinds.trainingjob.status import (
     TrainingJobFacts,
     is_suspended,
-    list_failures,
     map_trainingjob_status,
 )
 from framework.kinds.trainingjob.types import SUSPENDED_ANNOTATION
@@ -70,25 +69,25 @@ def decide_trainingjob(snapshot: Snapshot) -> Decision:
     is_ended = _has_ended(old)
     if is_ended and snapshot.framework is None:
         return Decision()
+    name = get_metadata(job)["name"]
     plan, values, fault = _plan(snapshot, framework, is_ended=is_ended)
+    added_conditions = (*plan.added_conditions, *list_failures(name, framework))
+    plan = replace(plan, added_conditions=added_conditions)
     facts = TrainingJobFacts(
         is_suspended=is_suspended(job),
         fault="" if framework else fault,
         scaler=snapshot.scaler,
         scaler_end=snapshot.scaler_end,
-        added_conditions=plan.added_conditions,
+        added_conditions=added_conditions,
         is_still_blocked=plan.is_pending,
     )
-    name = get_metadata(job)["name"]
     before = None if _is_refused_no_more(old, fault) else old
     status = map_trainingjob_status(name, framework, before, snapshot.now, facts)
     if snapshot.scaled_workers is not None:
         status[STATUS_FIELD] = snapshot.scaled_workers
     if values:
         status[fixed.STATUS_FIELD] = dict(values)
-    failures = list_failures(name, framework)
-    completed = replace(plan, added_conditions=(*plan.added_conditions, *failures))
-    return build_decision(snapshot, status, completed)
+    return build_decision(snapshot, status, plan)
 
 
 def _plan(

@@ -26,19 +26,17 @@ from datetime import datetime
 from typing import Any
 
 from framework.api.completion import is_left_running
-from framework.api.endings import INHERITED_CODES
 from framework.api.naming import build_pod_name
-from framework.api.states import FrameworkState
 from framework.api.types import Framework, TaskStatus
 from framework.api.wire import format_time
 from framework.kinds.compiled import Object
-from framework.kinds.ends import describe_failure, describe_task_failure
+from framework.kinds.ends import describe_failure
 from framework.kinds.observing import (
     ATTEMPT_FAILED,
     MAX_MESSAGE,
-    WORKERS_FAILED,
     AddedCondition,
     find_obstacle,
+    is_completed,
     is_running,
     list_tasks,
     read_conditions,
@@ -63,11 +61,10 @@ from framework.kinds.trainingjob.conditions import (
     end_condition,
     set_condition,
 )
+from framework.kinds.trainingjob.failures import has_failed
 from framework.kinds.trainingjob.types import LAUNCHER, SUSPENDED_ANNOTATION, WORKER
 
 _EVICTED = "Evicted"
-_WORKER_FAILED = "TrainingJobWorkerFailed"
-"""Reason of an Event of the original."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +92,7 @@ class TrainingJobFacts:
     scaler_end: ScalerEnd | None = None
     """How the scaler ended that the old status names; None if none has ended."""
     added_conditions: tuple[AddedCondition, ...] = ()
-    """Conditions that the original does not have."""
+    """Conditions that the original does not have, also those of ``failures``."""
     is_still_blocked: bool = False
     """Whether an object that could not be created is being tried again."""
 
@@ -134,11 +131,11 @@ def map_trainingjob_status(
         conditions = end_condition(conditions, SUSPENDED, now)
     for news in _list_news(name, framework, facts):
         conditions = set_condition(conditions, news, now)
-    if _is_completed(framework):
+    if is_completed(framework):
         ours = [condition for condition in ours if condition["type"] != ATTEMPT_FAILED]
     added_conditions = update_added(
         ours,
-        [*facts.added_conditions, *list_failures(name, framework)],
+        facts.added_conditions,
         lambda added: build_added_condition(added, now),
         TIMES,
         is_still_blocked=facts.is_still_blocked,
@@ -220,7 +217,7 @@ def _is_created(task: TaskStatus) -> bool:
 
 def _find_end(name: str, framework: Framework) -> News | None:
     status = framework.status
-    if status is None or not _is_completed(framework):
+    if status is None or not is_completed(framework):
         return None
     completion = status.attempt_status.completion_status
     if completion is not None and completion.type.is_succeeded:
@@ -243,37 +240,6 @@ def _describe_scaler_end(end: ScalerEnd) -> News:
     remedy = f"kubectl describe {kind.lower()} {name.rpartition('/')[2]}"
     text = f"{end.title} has failed ({end.reason}); details: {remedy}"
     return News(SCALE_FAILED, f"{reason}Failed", text)
-
-
-def list_failures(name: str, framework: Framework | None) -> Iterator[AddedCondition]:
-    """List what has failed in an attempt: workers that are not replaced, or the attempt itself."""
-    if framework is None or framework.status is None:
-        return
-    failed = [
-        (task.index, end)
-        for task in list_tasks(framework, WORKER)
-        if (end := task.attempt_status.completion_status) is not None
-        if _has_failed(task)
-    ]
-    if failed:
-        index, end = failed[0]
-        text = describe_task_failure(build_pod_name(name, WORKER, index), end)
-        yield AddedCondition(
-            WORKERS_FAILED,
-            _WORKER_FAILED,
-            f"{len(failed)} failed, and the restartPolicy of worker does not replace them; {text}",
-        )
-    attempt = framework.status.attempt_status
-    completion = attempt.completion_status
-    is_over = completion is not None and completion.code not in INHERITED_CODES
-    text = describe_failure(framework.status, LAUNCHER) if is_over else ""
-    if text and not _is_completed(framework):
-        yield AddedCondition(ATTEMPT_FAILED, "TrainingJobFailed", f"attempt {attempt.id}: {text}")
-
-
-def _is_completed(framework: Framework | None) -> bool:
-    status = None if framework is None else framework.status
-    return status is not None and status.state is FrameworkState.COMPLETED
 
 
 def _find_phase(conditions: list[Object], facts: TrainingJobFacts) -> str:
@@ -314,7 +280,7 @@ def _count_replicas(framework: Framework | None) -> Object:
         numbers = {
             "active": sum(1 for task in tasks if _is_active(task)),
             "succeeded": sum(1 for task in tasks if task.is_succeeded),
-            "failed": sum(1 for task in tasks if _has_failed(task)),
+            "failed": sum(1 for task in tasks if has_failed(task)),
         }
         counts[key] = {name: number for name, number in numbers.items() if number}
     return counts
@@ -324,12 +290,6 @@ def _is_active(task: TaskStatus) -> bool:
     """Return whether a Task runs, or ran when the job ended and was left running."""
     has_run = task.attempt_status.run_time is not None
     return is_running(task) or (has_run and _is_left_running(task))
-
-
-def _has_failed(task: TaskStatus) -> bool:
-    """Return whether a Task has failed by itself, not only ended with the job."""
-    end = task.attempt_status.completion_status
-    return task.is_failed and end is not None and end.code not in INHERITED_CODES
 
 
 def _is_left_running(task: TaskStatus) -> bool:

@@ -26,6 +26,7 @@ from framework.api.types import (
     TaskRoleStatus,
 )
 from framework.kinds.observing import AddedCondition
+from framework.kinds.trainingjob.failures import list_failures
 from framework.kinds.trainingjob.status import (
     ScalerEnd,
     TrainingJobFacts,
@@ -59,7 +60,10 @@ def build(*roles: TaskRoleStatus, **fields: Any) -> Framework:
 def map_status(
     framework: Framework | None, old: Any = None, seconds: int = 0, **facts: Any
 ) -> dict[str, Any]:
-    return map_trainingjob_status("gang", framework, old, at(seconds), TrainingJobFacts(**facts))
+    """Map as the decision about a job does: the facts contain the failures."""
+    added_conditions = (*facts.pop("added_conditions", ()), *list_failures("gang", framework))
+    known = TrainingJobFacts(added_conditions=added_conditions, **facts)
+    return map_trainingjob_status("gang", framework, old, at(seconds), known)
 
 
 def list_types(status: dict[str, Any]) -> list[str]:
