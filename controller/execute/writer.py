@@ -104,14 +104,7 @@ class Writer:
             return False
         except KubeError as e:
             self._count(_STATUS, "update", e, started)
-            self._store.frameworks.require_refresh(entry)
-            if _is_refusal(e):
-                # Ignore Retry-After: the pause after a refusal ends when the spec is edited.
-                meta = framework.metadata
-                entry.outcomes.refusal = Refusal(meta.uid, meta.generation, str(e))
-            else:
-                self._record_wait(entry, e)
-            self._warn("status not written", entry, e)
+            self._record_unwritten(entry, framework, e)
             return False
         self._count(_STATUS, "update", None, started)
         entry.outcomes.blocked = None
@@ -120,6 +113,17 @@ class Writer:
         self._store.frameworks.record_status(entry, wire, status)
         self._measure(framework.status, status)
         return True
+
+    def _record_unwritten(self, entry: Entry, framework: Framework, error: KubeError) -> None:
+        """Record that a status was refused, or that it is not known whether it is stored."""
+        self._store.frameworks.require_refresh(entry)
+        if _is_refusal(error):
+            # Ignore Retry-After: the pause after a refusal ends when the spec is edited.
+            meta = framework.metadata
+            entry.outcomes.refusal = Refusal(meta.uid, meta.generation, str(error))
+        else:
+            self._record_wait(entry, error)
+        self._warn("status not written", entry, error)
 
     def _measure(self, before: FrameworkStatus | None, after: FrameworkStatus) -> None:
         training = before.attempt_status.training if before is not None else None

@@ -48,6 +48,7 @@ class Compiled:
     """A Framework and the objects that it needs."""
 
     framework: Object
+    """The Framework in JSON, without a status."""
     build_supporting: Callable[[], Iterable[Object]] = tuple
     """Builds ``supporting``. A job of many replicas has many Services, and few decisions need
     them."""

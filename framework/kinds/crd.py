@@ -170,18 +170,6 @@ def _build(
 ) -> Schema:
     group, _, version = api_version.partition("/")
     plural = f"{kind.lower()}s"
-    name = {"type": "string", "maxLength": max_name}
-    status = {"type": "object", "description": "Only the controller writes it.", **_KEPT}
-    root = {
-        "type": "object",
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": {"type": "object", "properties": {"name": name}},
-            "spec": spec,
-            "status": {**status, "nullable": True},
-        },
-    }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -203,9 +191,25 @@ def _build(
                     "storage": True,
                     "subresources": subresources,
                     "additionalPrinterColumns": columns,
-                    "schema": {"openAPIV3Schema": root},
+                    "schema": {"openAPIV3Schema": _build_root(spec, max_name)},
                 }
             ],
+        },
+    }
+
+
+def _build_root(spec: Schema, max_name: int) -> Schema:
+    """Build the schema of a whole object; its name may have ``max_name`` characters."""
+    name = {"type": "string", "maxLength": max_name}
+    status = {"type": "object", "description": "Only the controller writes it.", **_KEPT}
+    return {
+        "type": "object",
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object", "properties": {"name": name}},
+            "spec": spec,
+            "status": {**status, "nullable": True},
         },
     }
 

@@ -66,6 +66,11 @@ _RETRYABLE_CODES = RetryableCodes(CONTAINER, 128, 255)
 _RETRIED = (
     "the kubelet restarts no container; the controller retries a Task whose exit code is 128 to 255"
 )
+_BOARD_NOTE = Note(
+    "spec.tensorboard",
+    "is a Deployment, which the end of the job does not delete, as in the original; "
+    "a local cluster does not run it",
+)
 
 
 def compile_tfjob(
@@ -88,10 +93,31 @@ def compile_tfjob(
     faults = [*find_faults(job), *(refused if is_by_controller else ())]
     if faults:
         raise job.spelling.show_errors(faults)
-    notes = _note_unknown_fields(job)
-    replicas = [(i, each) for i, each in enumerate(job.spec.replica_specs) if each.replicas]
-    notes += (Note(field.path, field.message) for field in refused)
-    framework = {
+    notes = [*_note_unknown_fields(job), *(Note(field.path, field.message) for field in refused)]
+    framework = _build_framework(job, notes)
+    if job.spec.tensorboard is not None:
+        notes.append(_BOARD_NOTE)
+    return Compiled(
+        framework,
+        partial(_build_supporting, job, framework, board_id),
+        job.spelling.show_notes(notes),
+        templates=_map_templates(job),
+    )
+
+
+def _list_replicas(job: TfJob) -> list[tuple[str, TfReplicaSpec]]:
+    """List the replica types that become roles, each with its path in the job."""
+    return [
+        (f"spec.replicaSpecs[{index}]", replica)
+        for index, replica in enumerate(job.spec.replica_specs)
+        if replica.replicas
+    ]
+
+
+def _build_framework(job: TfJob, notes: list[Note]) -> Object:
+    """Build the Framework; add to ``notes`` what was translated in its Pod templates."""
+    roles = [_build_role(job, replica, path, notes) for path, replica in _list_replicas(job)]
+    return {
         "apiVersion": constants.API_VERSION,
         "kind": constants.FRAMEWORK_KIND,
         "metadata": build_metadata(job.meta, job.meta.name, job.meta.labels),
@@ -99,31 +125,17 @@ def compile_tfjob(
             "executionType": "Start",
             "retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 0},
             "completedPodPolicy": "Retain",
-            "taskRoles": [
-                _build_role(job, replica, f"spec.replicaSpecs[{index}]", notes)
-                for index, replica in replicas
-            ],
+            "taskRoles": roles,
         },
     }
-    if job.spec.tensorboard is not None:
-        notes.append(
-            Note(
-                "spec.tensorboard",
-                "is a Deployment, which the end of the job does not delete, as in the original; "
-                "a local cluster does not run it",
-            )
-        )
-    return Compiled(
-        framework,
-        partial(_build_supporting, job, framework, board_id),
-        job.spelling.show_notes(notes),
-        templates={
-            f"spec.taskRoles[{role}].task.pod": job.spelling.show_path(
-                f"spec.replicaSpecs[{index}].template"
-            )
-            for role, (index, _) in enumerate(replicas)
-        },
-    )
+
+
+def _map_templates(job: TfJob) -> dict[str, str]:
+    """Map the path of each Pod template in the Framework to its path as the user wrote it."""
+    return {
+        f"spec.taskRoles[{role}].task.pod": job.spelling.show_path(f"{path}.template")
+        for role, (path, _) in enumerate(_list_replicas(job))
+    }
 
 
 def _build_supporting(job: TfJob, framework: Object, board_id: str) -> Iterator[Object]:

@@ -121,6 +121,32 @@ def map_trainingjob_status(
     facts: TrainingJobFacts,
 ) -> Object:
     """Compute the status of the job ``name``; ``framework`` None: it does not exist yet."""
+    conditions = _update_conditions(name, framework, old, now, facts)
+    status: Object = {
+        "phase": _find_phase(conditions, facts),
+        "conditions": conditions,
+        "replicaStatuses": _count_replicas(framework),
+        "restartCount": _count_restarts(framework),
+        "workerSelector": f"training-job-name={name},training-job-role={WORKER}",
+    }
+    reason = _find_reason(conditions)
+    if reason:
+        status["reason"] = reason
+    if framework is not None:
+        status |= _list_workers(name, framework) | _find_times(framework)
+    if facts.scaler:
+        status["currentScaler"] = facts.scaler
+    return status
+
+
+def _update_conditions(
+    name: str,
+    framework: Framework | None,
+    old: Mapping[str, Any] | None,
+    now: datetime,
+    facts: TrainingJobFacts,
+) -> list[Object]:
+    """Compute the conditions: first the added ones, then those that the original has."""
     restarts = _count_restarts(framework)
     is_new_attempt = restarts > _read_number((old or {}).get("restartCount"))
     ours, known = split_added(read_conditions(old))
@@ -140,21 +166,7 @@ def map_trainingjob_status(
         TIMES,
         is_still_blocked=facts.is_still_blocked,
     )
-    status: Object = {
-        "phase": _find_phase(conditions, facts),
-        "conditions": [*added_conditions, *conditions],
-        "replicaStatuses": _count_replicas(framework),
-        "restartCount": restarts,
-        "workerSelector": f"training-job-name={name},training-job-role={WORKER}",
-    }
-    reason = _find_reason([*added_conditions, *conditions])
-    if reason:
-        status["reason"] = reason
-    if framework is not None:
-        status |= _list_workers(name, framework) | _find_times(framework)
-    if facts.scaler:
-        status["currentScaler"] = facts.scaler
-    return status
+    return [*added_conditions, *conditions]
 
 
 def _list_news(name: str, framework: Framework | None, facts: TrainingJobFacts) -> Iterator[News]:
