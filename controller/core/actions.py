@@ -72,16 +72,16 @@ class ActionKey:
 
 @dataclass(frozen=True, slots=True)
 class _CreateForAttempt:
-    """Create an object that each attempt of ``framework`` has once."""
+    """Create an object of the current attempt of ``framework``."""
 
     kind: ClassVar[ObjectKind]
-    """Of the object."""
+    """Kind of the object."""
     framework: Framework = field(compare=False)
-    """With the status from which the object is rendered."""
+    """The Framework, with the status from which the object is rendered."""
     name: str
-    """Of the object."""
+    """Name of the object."""
     identity: str
-    """Of the owner and the attempt: see ``ActionKey``."""
+    """Identity of the object's owner and attempt: see ``ActionKey``."""
     cause: str
     """Why it is created, for the log."""
     urgency: Urgency = Urgency.NOW
@@ -108,26 +108,12 @@ class CreateGangKey(_CreateForAttempt):
 
 
 @dataclass(frozen=True, slots=True)
-class CreatePod:
-    """Create the Pod of a Task's current attempt, from the status of ``framework``."""
+class CreatePod(_CreateForAttempt):
+    """Create the Pod of a Task's current attempt; ``identity`` is that of the Task's attempt."""
 
-    framework: Framework = field(compare=False)
-    """With the status from which the Pod is rendered."""
-    task: naming.TaskKey
+    kind = ObjectKind.POD
+    task: naming.TaskKey = field(kw_only=True)
     """The Task, by role and index."""
-    name: str
-    """Of the Pod."""
-    identity: str
-    """Of the Task instance and the attempt: see ``ActionKey``."""
-    cause: str
-    """Why it is created, for the log."""
-    urgency: Urgency = Urgency.NOW
-    """How soon the status that the action relies on must be written; NONE if it is persisted."""
-
-    @property
-    def key(self) -> ActionKey:
-        """Identity of the action."""
-        return ActionKey(Verb.CREATE, ObjectKind.POD, self.name, self.identity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,19 +121,19 @@ class DeleteObject:
     """Delete one instance, by UID."""
 
     kind: ObjectKind
-    """Of the object."""
+    """Kind of the object."""
     name: str
-    """Of the object."""
+    """Name of the object."""
     uid: str
-    """The precondition: no other object of the name is deleted."""
+    """UID of the object, a precondition: no other object of this name is deleted."""
     cause: str
     """Why it is deleted, for the log."""
     grace_seconds: int | None = None
-    """None for the grace period of the object."""
+    """Grace period of the deletion; None for that of the object."""
     propagation: Propagation | None = None
-    """None for the propagation that the finalizers of the object ask for."""
+    """How the objects that it owns are treated; None for what its finalizers ask for."""
     resource_version: str | None = None
-    """Another precondition: no newer version of the object is deleted. None for any version."""
+    """Version of the object, another precondition; None for any version."""
     urgency: Urgency = Urgency.NOW
     """How soon the status that the action relies on must be written; NONE if it is persisted, so
     that the action may be sent before the write."""

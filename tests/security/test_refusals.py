@@ -89,7 +89,7 @@ async def test_texts_of_all_failures_are_bounded_together() -> None:
     error = build_refusal("x" * 8000)
     for index in range(TASKS):
         framework, key = build_framework(), TaskKey("worker", index)
-        action = CreatePod(framework, key, f"gang-worker-{index}", f"{index}/0", "why")
+        action = CreatePod(framework, f"gang-worker-{index}", f"{index}/0", "why", task=key)
         shell.executor._record_failure(shell.entry, action, error)
     texts = [len(f.message) + len(f.body) for f in shell.entry.outcomes.failures.values()]
     assert len(texts) == TASKS

@@ -94,11 +94,11 @@ class _TaskSource:
     """Builds the snapshot of a Task when it is logged."""
 
     meta: ObjectMeta
-    """Of the Framework."""
+    """Metadata of the Framework."""
     attempt: FrameworkAttemptStatus
-    """Of the Framework, before the decision."""
+    """Attempt of the Framework, as it was before the decision."""
     role_name: str
-    """Of the Task."""
+    """Name of the Task's role."""
     role_uid: str
     """Instance UID of the role."""
     task: TaskStatus

@@ -313,11 +313,11 @@ def _create_pod(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
     draft.add_action(
         CreatePod(
             draft.snapshot.framework,
-            TaskKey(role.name, task.index),
             task.attempt_status.pod_name,
             ownership.build_pod_identity(task),
             f"{role.name}/{task.index} attempt {task.attempt_status.id} starts",
             find_urgency(is_persisted=_is_pending_persisted(draft, role, task)),
+            task=TaskKey(role.name, task.index),
         )
     )
 

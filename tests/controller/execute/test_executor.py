@@ -79,7 +79,7 @@ def create(shell: Shell, index: int = 0) -> CreatePod:
     task = shell.framework.status.attempt_status.task_roles[0].tasks[index]
     identity = f"{task.instance_uid}/{task.attempt_status.id}"
     key = TaskKey("worker", index)
-    return CreatePod(shell.framework, key, f"gang-worker-{index}", identity, "why")
+    return CreatePod(shell.framework, f"gang-worker-{index}", identity, "why", task=key)
 
 
 def delete(shell: Shell, **fields: Any) -> DeleteObject:

@@ -254,7 +254,8 @@ def create_pods(count: int, template_bytes: int) -> list[CreatePod]:
     spec = pack_templates(build_spec(build_role(number=count, task=TaskSpec(pod=pod))))
     framework = build_framework(spec, None)
     return [
-        CreatePod(framework, TaskKey("worker", n), f"p{n}", f"{n}/0", "why") for n in range(count)
+        CreatePod(framework, f"p{n}", f"{n}/0", "why", task=TaskKey("worker", n))
+        for n in range(count)
     ]
 
 
