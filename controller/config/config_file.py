@@ -1,7 +1,7 @@
 """The config file of the Go original, read into one frozen value.
 
 Names, defaults and rules are those of microsoft/frameworkcontroller
-``config.go``; where the default differs, the field says so. All faults are reported at once, with
+``config.go``; where the default differs, the field says so. All faults are reported together, with
 path and remedy. ``framework.kube.config.load_kube_config`` chooses the API server; ``app`` has the
 flags of the command line.
 """
@@ -58,8 +58,8 @@ class ControllerConfig:
     """Requests a second, of (0, 10000]; None for no limit. Above what thousands of busy Frameworks
     need, below what an API server answers (the original: 80)."""
     kube_client_burst: int = 1500
-    """Requests at once before the rate applies; in a file that has only the rate, 1.5 times the
-    rate (the original: 120, which is the same for its rate)."""
+    """Requests without a pause before the rate applies; in a file that has only the rate, 1.5 times
+    the rate (the original: 120, which is the same for its rate)."""
     worker_number: int = 200
     """Most Frameworks that are decided at the same time."""
     large_framework_compression: bool = True

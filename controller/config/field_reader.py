@@ -4,7 +4,7 @@ Values are converted as those of the API types are (``framework.api.wire``). Thi
 ranges, remedies, and the check for unknown keys.
 
 A faulty value reads as its default, so that reading continues and all faults of a file are reported
-at once.
+together.
 """
 
 from collections.abc import Iterator, Mapping

@@ -7,7 +7,7 @@ no other namespace has its turn.
 
 import asyncio
 
-# Dozens of smaller builds together take milliseconds.
+# Smaller builds need no turn: dozens of them take milliseconds.
 LARGE_BODY_BYTES = 32 * 1024
 
 

@@ -44,9 +44,10 @@ from framework.kube.errors import KubeError
 
 logger = logging.getLogger(__name__)
 
-# Requests of one namespace: few enough that a late decision knows more, and many enough for a
-# distant API server. In all twice as many, so that requests of one namespace that hang, for
-# example in a webhook, leave slots to the others.
+# Requests of one namespace. Not more, because a new decision can drop only actions that are not yet
+# sent; not fewer, because a distant API server answers late. All namespaces together may have twice
+# as many, so that requests of one namespace that hang, for example in a webhook, leave slots to the
+# others.
 MAX_NAMESPACE_ACTIONS = 32
 MAX_CONCURRENT_ACTIONS = 2 * MAX_NAMESPACE_ACTIONS
 
@@ -131,7 +132,7 @@ class Executor:
         self._unsent.forget(key)
 
     def get_window(self, namespace: str) -> int:
-        """Return how many requests of a namespace may run at once."""
+        """Return how many requests of a namespace may run at a time."""
         return self._unsent.get_window(namespace)
 
     async def drain(self, timeout_seconds: float) -> None:

@@ -3,7 +3,8 @@
 1. The first failure of an action waits half a second. Each further failure of the same action waits
    twice as long, up to 30 s, and as long as Retry-After of the answer asks for.
 2. Consecutive failures are counted over all attempts of the same verb, kind and name.
-3. The texts of all failures of one Framework share 16 MiB, twice: for messages and for bodies.
+3. The messages of all failures of one Framework have at most 16 MiB together, and so have the
+   bodies.
 
 Invariant: a failure without an answer has code 0, so that the next decision knows that the request
 may have been carried out.
@@ -23,8 +24,8 @@ from framework.kube.errors import AlreadyExistsError, ApiError, KubeError
 _BACKOFF_SECONDS = 0.25
 _MAX_BACKOFF_SECONDS = 30.0
 _MAX_DOUBLINGS = 10
-# For the messages of one Framework's failures, and as much for the bodies: the server may refuse
-# ten thousand Pods of one template, whose author has made the texts long.
+# Limit of the messages of one Framework's failures, and again of their bodies: the server may
+# refuse ten thousand Pods of one template, whose author has made the texts long.
 _TEXT_BYTES = 16 * 1024 * 1024
 _LEAST_TEXT_BYTES = 1024
 
@@ -38,7 +39,7 @@ class FailureHistory:
     former_count: int
     """Consecutive failures of the same verb, kind and name in an attempt that is over."""
     others: int
-    """Number of failures of the Framework that share the room for texts."""
+    """Number of failures of the Framework that share the limit of texts."""
 
 
 def build_failure(

@@ -22,7 +22,8 @@ _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "de
 _FORM, _HEADLESS, _CREATOR = "form", "headless", "creator"
 MAX_JOB_BYTES = 512 * 1024
 """A job with more JSON is not decoded: this and the decision could block the event loop for 1 s."""
-# No object has more: a status that cannot be read would be written without creatorKeys.
+# More than any object has, because a status that is not read would be written again without its
+# creatorKeys.
 _MAX_STATUS_BYTES = 2 * 1024 * 1024
 
 

@@ -1,7 +1,7 @@
 """The action queue: chooses the next unsent action, fairly between namespaces and Frameworks.
 
 Each Framework has a flow of actions; the newest decision replaces the unsent ones. At most
-``limit`` requests run at once, and at most ``namespace_limit`` of one namespace, so that a
+``limit`` requests run at a time, and at most ``namespace_limit`` of one namespace, so that a
 namespace whose requests hang leaves slots to the others.
 
 1. Namespaces that may send take turns, one action each.
@@ -10,7 +10,7 @@ namespace whose requests hang leaves slots to the others.
    status fewer times.
 3. After an error a flow starts slowly: one request at a time, then twice as many with each success
    (the slow start of the Kubernetes job controllers).
-4. Each error halves how many requests of its namespace may run at once, down to one, and each
+4. Each error halves how many requests of its namespace may run at a time, down to one, and each
    success doubles it. So a namespace whose creates are refused has one request at the API server,
    whose time all namespaces share, and a namespace with few errors is not slowed. The namespace may
    keep as many workers busy (``controller.controller``), because each worker sends a request, too:
@@ -54,7 +54,7 @@ class _Flow:
     waiting: OrderedDict[ActionKey, Action] = field(default_factory=OrderedDict)
     running: int = 0
     window: int = MAX_WINDOW
-    """How many of its requests may run at once."""
+    """How many of its requests may run at a time."""
     taken: int = 0
     """Number of actions that were sent in its present turn."""
     uncounted_reads: int = 0
@@ -80,7 +80,7 @@ class _Namespace:
     """The flows that may send, in the order of their turns."""
     running: int = 0
     window: int = 1
-    """How many of its requests may run at once."""
+    """How many of its requests may run at a time."""
     body_bytes: int = 0
     """The bytes of the bodies of its requests that run."""
 
@@ -94,7 +94,7 @@ class ActionQueue:
     """The unsent actions of all Frameworks, and the number of requests that run."""
 
     def __init__(self, limit: int, namespace_limit: int | None = None) -> None:
-        """Let at most ``limit`` requests run at once, ``namespace_limit`` of one namespace."""
+        """Let at most ``limit`` requests run at a time, ``namespace_limit`` of one namespace."""
         self._limit = limit
         self._namespace_limit = namespace_limit or limit
         self._running = 0
@@ -108,7 +108,7 @@ class ActionQueue:
         return self._running
 
     def get_window(self, name: str) -> int:
-        """Return how many requests of a namespace may run at once."""
+        """Return how many requests of a namespace may run at a time."""
         namespace = self._namespaces.get(name)
         return namespace.window if namespace else self._namespace_limit
 

@@ -3,7 +3,7 @@
 The worker gives each decision a ``MemoryBudget`` and records the status that it led to.
 ``controller/core/policies/limits.py`` decides whether a Framework waits. The rules:
 
-1. An admitted Framework takes its memory bit by bit. Until the Pods of its Tasks exist, their
+1. An admitted Framework takes its memory gradually. Until the Pods of its Tasks exist, their
    estimated memory is promised to this Framework and to no other. When the create of a Pod has
    failed, only the memory of the Pod itself stays promised: the create may be refused for ever, and
    the memory of the Task's status is in use already. An attempt that ends has no promise.

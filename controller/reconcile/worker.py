@@ -80,7 +80,7 @@ _LAST_WRITERS = 16
 _REFUSED_MAX_SECONDS = 60.0
 # A Framework that waits for memory is read and decided at least this often, for its other rules.
 _MEMORY_DECISION_SECONDS = 300.0
-# Pause before the unsent actions of a Framework are decided again that had no room for its JSON.
+# Pause before a Framework without room for its JSON decides its unsent actions again.
 _NO_ROOM_SECONDS = 1.0
 
 

@@ -111,7 +111,10 @@ def parse_version(text: Any) -> int:
 
 
 def is_overtaken(wire: Object, known: ObjectView) -> bool:
-    """Return whether a later version of the object is known: then it had only left the selector."""
+    """Return whether a later version of the object is known.
+
+    An object that a watch showed as deleted had then only left the selector.
+    """
     version = parse_version(read_meta(wire).get("resourceVersion"))
     return 0 < version < parse_version(known.resource_version)
 

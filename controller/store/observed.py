@@ -20,7 +20,7 @@ from framework.kube.deferred import DeferredObject
 from framework.kube.keptjson import Kept
 
 Name: TypeAlias = tuple[ObjectKind, str]
-# Of objects that came and went, beside those that are in use.
+# Names of former objects that are kept, beside the names that are in use.
 _MOST_NAMES = 2 * constants.MAX_TASK_NUMBER
 
 

@@ -25,7 +25,8 @@ from framework.api.types import Framework
 from framework.clock import KeySource
 
 _DOMAIN = constants.CREATION_PROOF_ANNOTATION + "/1"
-# Enough: only Pods that another client deletes before their UIDs are recorded.
+# Proofs of objects that are gone, for each Framework. They are few: those of Pods that another
+# client deletes before their UIDs are recorded.
 _MAX_SPENT = 1000
 
 

@@ -135,7 +135,7 @@ class Informers:
         return resource.plural, watch
 
     def _hurry(self, is_connected: bool) -> None:  # noqa: FBT001 a callback's one argument
-        """Let all list-watches try at once when one of them has reached the server."""
+        """Let all list-watches try now, because one of them has reached the server."""
         if is_connected:
             for _, watch in self._watches:
                 watch.hurry()

@@ -19,7 +19,7 @@ KEY_VOLUME = "frameworkbarrier-gang-key"
 # Where agents and the module `peers` look for it; a test compares the two.
 _KEY_DIR = "/var/run/frameworkbarrier"
 _TOKEN_SECONDS = 600
-# An agent's own: 20 MB of memory; little else but waiting.
+# An agent takes 20 MB of memory, and little CPU time, because it mostly waits.
 AGENT_RESOURCES = {
     "requests": {"cpu": "10m", "memory": "32Mi"},
     "limits": {"cpu": "1", "memory": "128Mi"},
@@ -96,7 +96,10 @@ def _build_binding(
 
 
 def build_service(framework: Object) -> Object:
-    """Build the headless Service; unready Pods too, since a barrier waits while its Pod is not."""
+    """Build the headless Service.
+
+    It has the addresses of unready Pods, too: a Pod is not ready while its barrier waits.
+    """
     name = framework["metadata"]["name"]
     return {
         **_build_object(framework, "v1", "Service", name),
@@ -127,7 +130,7 @@ def build_key_mount() -> Object:
 
 
 def build_token_volume() -> Object:
-    """Build what the kubelet mounts by itself otherwise, with a token of ten minutes."""
+    """Build the volume that Kubernetes adds to other Pods, with a token valid for ten minutes."""
     field = {"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}
     return {
         "name": TOKEN_VOLUME,

@@ -53,7 +53,7 @@ def prepare(template: Object, job: str) -> None:
 
 
 def add_barrier(template: Object, env: dict[str, str] | None = None) -> None:
-    """Hold the Pod until its gang is complete."""
+    """Add the barrier, which holds the Pod until its gang is complete."""
     container = _build_agent(BARRIER)
     if env:
         add_default_env(container, env)
@@ -61,7 +61,10 @@ def add_barrier(template: Object, env: dict[str, str] | None = None) -> None:
 
 
 def add_sidecar(template: Object, env: dict[str, str]) -> None:
-    """Write the files of the peers beside the containers, which start after the first ones."""
+    """Add a sidecar that writes the files of the peers.
+
+    The containers start when the first files are written.
+    """
     container = _build_agent(RENDEZVOUS)
     container |= {
         "args": ["watch"],
@@ -77,11 +80,11 @@ def add_sidecar(template: Object, env: dict[str, str]) -> None:
 
 
 def add_installer(template: Object) -> None:
-    """Copy the agent and its Python modules into the volume."""
+    """Add an init container that copies the agent and its Python modules into the volume."""
     container = _build_agent(RENDEZVOUS, has_token=False)
     container["args"] = ["install"]
     names = [each.get("name") for each in template["spec"].get("initContainers") or []]
-    if RENDEZVOUS in names:  # beside a sidecar
+    if RENDEZVOUS in names:  # the name of a sidecar
         container["name"] = INSTALLER
     _append_init(template, container)
 

@@ -52,7 +52,7 @@ def find_api_versions(kind: str) -> tuple[str, ...]:
 
 
 def find_kind(api_version: str, kind: str) -> str | None:
-    """Find the kind of this apiVersion that a name, perhaps misspelt, stands for; None: none."""
+    """Find the kind of this apiVersion whose name is ``kind`` or similar; None if there is none."""
     names = {name.casefold(): name for version, name in _NAMES if version == api_version}
     near = difflib.get_close_matches(kind.casefold()[:_MOST_CHARS], names, 1, _NEAR_KIND)
     return names[near[0]] if near else None

@@ -130,7 +130,7 @@ def _build_scaler(kind: ScalerKind) -> Schema:
         backoffLimit=_number("Without effect."),
         **workers,
     )
-    # An edit of a scaler in progress would end it before what it changed is put back.
+    # An edit of a scaler in progress would end it before its changes are undone.
     spec[RULES_KEY] = [
         {
             "rule": "self == oldSelf",

@@ -16,7 +16,7 @@ OLD_GPU_RESOURCE = "alpha.kubernetes.io/nvidia-gpu"
 """Name of GPUs before Kubernetes 1.11; no cluster offers it any more."""
 _MAX_CONTAINERS = 100
 _NAMED_LISTS = ("initContainers", "containers", "volumes")
-# Of a template with more faults, these are enough to see what is wrong.
+# A template may have any number of faults; so many are enough to see what is wrong.
 _MAX_FAULTS = 20
 _AMOUNTS = {ANY: QUANTITY}
 _CONTAINER: Shape = {

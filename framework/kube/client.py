@@ -80,7 +80,7 @@ class KubeClient:
             clock: for the rate and for a token's expiry.
             qps: requests a second, None for no limit. The wait for it does not count as time of
                 the request; namespaces take turns.
-            burst: number of requests that are sent at once before ``qps`` applies.
+            burst: number of requests that are sent without a pause before ``qps`` applies.
             accept: the form of objects, lists and events; ``TABLE`` for those that kubectl prints.
         """
         self._transport = Transport(config, user_agent=user_agent, clock=clock, accept=accept)

@@ -1,4 +1,4 @@
-"""Objects whose metadata is decoded at once, and the other fields when they are needed. Pure.
+"""Objects whose metadata is decoded first, and the other fields when they are needed. Pure.
 
 To decode a Framework of 1.4 MB can take 0.1 s of the event loop, but metadata shows which object it
 is, and whether it is new. So the event itself costs little, and several events of one object cost

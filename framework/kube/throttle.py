@@ -6,8 +6,8 @@
 4. When a token is due, the first namespace in the order of turns gets it for its oldest request,
    and moves to the end if it has more.
 
-Invariants: at most ``burst`` requests at once and ``qps`` per second after that; requests of a
-namespace keep their order; a request waits for at most one request of each other namespace per
+Invariants: at most ``burst`` requests without a pause and ``qps`` per second after that; requests
+of a namespace keep their order; a request waits for at most one request of each other namespace per
 turn.
 
 Example: 2 requests per second, burst 1. Namespace a starts 4 requests at second 0 and b starts one
@@ -22,7 +22,7 @@ from framework.clock import Clock
 
 
 class TokenBucket:
-    """Lets ``burst`` requests through at once and ``qps`` a second after that, in order."""
+    """Lets ``burst`` requests through without a pause and ``qps`` a second after that, in order."""
 
     def __init__(self, qps: float, burst: int, clock: Clock) -> None:
         """Start full.

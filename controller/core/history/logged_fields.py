@@ -19,7 +19,7 @@ from framework.api.text import cut_text
 
 _TEXT_BYTES = 256
 _PART_BYTES = {"metadata": 16 * 1024, "spec": 64 * 1024, "status": 160 * 1024}
-# Smaller than a Framework's: ten thousand Tasks may be retried at once, each with its spec.
+# Smaller than a Framework's: one decision may retry ten thousand Tasks, each with its spec.
 _TASK_SPEC_BYTES = 8 * 1024
 # Texts that JSON writes unchanged, between quotes.
 _UNESCAPED = re.compile(r"[A-Za-z0-9 .:/_+=@-]*")

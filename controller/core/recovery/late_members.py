@@ -21,12 +21,13 @@
 Invariants:
 
 - Only a complete gang with the stored epoch in its roster has late members.
-- Only reports about the newest since and the stored epoch count.
+- Only reports about the newest ``since`` and the stored epoch count.
 - No member is late for a start barrier that has released its members, also after the Pod that
   reported it has ended or is gone.
 - Before a report of an agent of the attempt, the controller chooses no Pod: the containers may run
   no agent, or that of an older release, or the agents have no right to report.
-- The success of a member postpones no deadline, also if it begins a new since (``deadline_since``).
+- The success of a member postpones no deadline, also if it begins a new ``since``
+  (``deadline_since``).
 - A change of the wall clock makes no Pod late: this controller measures how long it has waited.
   After each publication with a start barrier, the roster policy requests the decision with which
   the wait begins.

@@ -150,6 +150,6 @@ class Decision:
     is_blocked: bool = False
     """Whether to decide again after a pause, because no event shows the end of the obstacle."""
     has_more: bool = False
-    """Whether to decide again in the next turn, because a decision does not create all at once."""
+    """Whether to decide again in the next turn, because one decision creates only some objects."""
     has_settled_services: bool = False
     """Whether the Services were compared, and all are as wanted."""

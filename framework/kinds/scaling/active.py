@@ -147,7 +147,8 @@ class ActiveScaler:
     def limit_seconds(self) -> int:
         """Seconds after its start at which it fails in any case.
 
-        The agent waits, and the script runs; before that, new workers are waited for.
+        It has one timeout for each wait: for new workers (ScaleOut only), of the agent, and for the
+        script.
         """
         parts = 2 if self.is_scale_in else 3
         return parts * self.spec.timeout_seconds + ANSWER_SECONDS

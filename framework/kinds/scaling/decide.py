@@ -22,8 +22,8 @@ Invariants:
 
 - Each decision has at most one step of a scaler, and a step depends only on what is stored. A crash
   between two steps repeats no step with an effect and loses none.
-- What a step changes was stored before: the names of the workers before the Framework, the failure
-  before it is undone.
+- The reason of a change is stored before the change: the names of the workers before the Framework
+  changes, and the failure before the workers are put back.
 - Scalers that end change nothing any more.
 
 Example: a job has the workers 0 and 1. A ScaleIn of one stores the name of worker 1, asks the

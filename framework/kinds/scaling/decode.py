@@ -36,7 +36,7 @@ from framework.kinds.trainingjob.types import API_VERSION, WORKER
 
 _SHOWN_CHARS = 80
 _EVALUATED = frozenset("$`;|&<>()*?[~")
-"""Characters with which the shell of the original does something else than take a word."""
+"""Characters that have a meaning of their own for the shell of the original."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def _find_end_of_job(active: ActiveScaler) -> Failure | None:
 
 
 def _find_exceeded_limit(active: ActiveScaler) -> Failure | None:
-    """Find limits of the job that a plan that is not carried out yet does not keep any more."""
+    """Find the limit of the job that the plan exceeds now, before it is carried out."""
     if active.framework is None:
         return None
     workers, plan, ended = active.workers, active.plan, active.ended

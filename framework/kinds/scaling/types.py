@@ -50,7 +50,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a scaler fails: stored before what it changed is put back."""
+    """Why a scaler fails. It is stored before the changes of the scaler are undone."""
 
     reason: str
     message: str

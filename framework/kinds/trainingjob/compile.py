@@ -3,11 +3,11 @@
 1. Decode the object, refuse it with all faults, and set its defaults.
 2. Launcher and workers become the roles ``launcher`` (one Task) and ``worker``. The attempt ends
    with the launcher; the end of a worker does not end it.
-3. The launcher waits in its barrier until all workers run at the same time; it fails if one has
-   ended for good before. The rendezvous agent beside it writes the
-   host files, and an init container links them to the paths of the original: /etc/edl/hostfile,
-   /etc/edl/discover_hosts.sh, /job/hostfile and their copies in /etc/mpi. Another one in the
-   container of the launcher carries out the requests of ScaleIn and ScaleOut.
+3. The launcher waits in its barrier until all workers run at the same time; it fails if a worker
+   has ended for good before. The rendezvous agent in a sidecar writes the host files, and an init
+   container links them to the paths of the original: /etc/edl/hostfile, /etc/edl/discover_hosts.sh,
+   /job/hostfile and their copies in /etc/mpi. Another rendezvous agent, in the container of the
+   launcher, carries out the requests of ScaleIn and ScaleOut.
 4. ssh: workers without a command run an ssh server. The Secret with the key is mounted at
    /root/.ssh.
 5. Workers that leave before their nodes go (annotation) get ``recovery.leaveNodes``, and
