@@ -1,15 +1,15 @@
 """The worker: takes keys from the work queue and carries out one decision for each.
 
 1. Take a key. While the write gate is closed, mark its entry as paused and take the next key.
-2. If the key must pause (``Pacing``, or the server asked us to wait), set a timer for it. If it is
-   large and there is no room for its turn, take the next key (``reconcile.turn_room``). Otherwise
-   decode the newest version of the Framework.
+2. If the key must pause (``reconcile.pauses``), set a timer for it. If it is large and there is no
+   room for its turn, take the next key (``reconcile.turn_room``). Otherwise decode the newest
+   version of the Framework.
 3. If the result of our last status write is unknown, or only the identity of the Framework was
    kept, read the stored Framework by a live GET. Skip this while it waits for memory.
 4. Let the store check the objects that are new, then observe and decide.
 5. Drop the unsent actions that the decision does not want, and write the status. If the change only
-   informs, it may share a write with later changes: then set a timer instead, and send only the
-   actions that rely on persisted parts.
+   informs, it may share a write with later changes (``reconcile.pauses``): then set a timer
+   instead, and send only the actions that rely on persisted parts.
 6. Log the replaced objects and queue the Events. Publish the roster. Hand the actions to the
    executor, which sends them without the worker.
 7. Set the timer for the next decision. After a failed write, retry later and send nothing.
@@ -32,7 +32,6 @@ Rules: docs/design/state-machines.md, "Write order", "When a status is written",
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 
 from controller.core.actions import Action, Urgency
 from controller.core.decide import decide
@@ -42,6 +41,7 @@ from controller.core.settings import MEMORY_WAIT_SECONDS, Settings
 from controller.execute.executor import Executor
 from controller.execute.writer import Writer
 from controller.queues.workqueue import WorkQueue, interleave_namespaces
+from controller.reconcile import pauses
 from controller.reconcile.memory import UNLIMITED, MemoryLedger, is_at_rest, is_waiting
 from controller.reconcile.observer import observe
 from controller.reconcile.turn_room import SMALL_BYTES, TurnRoom
@@ -56,28 +56,13 @@ from controller.store.outcomes import Refusal
 from controller.store.pacing import MemoryWait
 from controller.store.store import Store
 from framework.api.types import FrameworkStatus
-from framework.kube.backoff import Backoff
 
 logger = logging.getLogger(__name__)
 
-# Informative status changes are written at most once per this time, or per this many times the cost
-# of a decision: docs/design/state-machines.md, "When a status is written".
-SOON_SECONDS = 0.1
-COALESCE_COST_FACTOR = 5.0
-# While a gang starts or is deleted, more changes are certain: they share their writes.
-LATER_SECONDS = 0.25
-# After a decision, its key pauses, so that several events share the next decision: for this many
-# times the duration of the decision or, if that is longer, this share of that of a status write.
-DECISION_SHARE = 4.0
-SLOWNESS_SHARE = 0.25
-_MAX_PAUSE_SECONDS = 0.1
-_MIN_PAUSE_SECONDS = 0.005
 # After an outage, the keys that wait are spread over this time, or have this step if they are few.
 _RETRY_SPREAD_SECONDS = 1.0
 _RETRY_STEP_SECONDS = 0.005
 _LAST_WRITERS = 16
-# Longest pause between the tries of a status that the server refuses, until the spec changes.
-_REFUSED_MAX_SECONDS = 60.0
 # A Framework that waits for memory is read and decided at least this often, for its other rules.
 _MEMORY_DECISION_SECONDS = 300.0
 # Pause before a Framework without room for its JSON decides its unsent actions again.
@@ -221,7 +206,7 @@ class Worker:
         if entry is None:
             self._forget(key)
             return
-        pause = self._find_pause(entry)
+        pause = pauses.find_pause(entry, self._clock.monotonic())
         if pause > 0:
             self._queue.add_after(key, pause)
             return
@@ -302,11 +287,7 @@ class Worker:
 
     async def _report_refusal(self, entry: Entry, refusal: Refusal) -> None:
         """Report that the server refuses the status; retry rarely, or when the spec changes."""
-        pacing = entry.pacing
-        if pacing.refusal_backoff is None:
-            pacing.refusal_backoff = Backoff(1.0, 2.0, _REFUSED_MAX_SECONDS)
-        wait = pacing.refusal_backoff.next_bound_seconds()
-        pacing.next_decision_at = self._clock.monotonic() + wait
+        pauses.pause_after_refusal(entry, self._clock.monotonic())
         self._reporter.report_blocked(entry, "StatusRefused", refusal.message)
         await self._write_blocked(entry, "StatusRefused", refusal.message)
 
@@ -321,21 +302,11 @@ class Worker:
             logger.exception("condition not written", extra={"framework": entry.key})
             self._retry_later(entry.key)
 
-    def _find_pause(self, entry: Entry) -> float:
-        """Find the seconds until the next decision is allowed."""
-        version, refusal = entry.observed.version, entry.outcomes.refusal
-        if version is None and entry.observed.fault is None:
-            # The Framework is gone. A new Framework with this name may appear.
-            return 0.0
-        if version and refusal and not refusal.is_of(version):
-            return 0.0
-        return max(entry.pacing.next_decision_at, entry.outcomes.retry_at) - self._clock.monotonic()
-
     def _decode(self, entry: Entry) -> None:
         started = self._clock.monotonic()
         decode_framework(entry)
-        spent = self._clock.monotonic() - started
-        self._pause_after(entry, started + spent, spent * DECISION_SHARE)
+        now = self._clock.monotonic()
+        pauses.pause_after_decode(entry, now - started, now)
 
     def _decide(self, entry: Entry) -> Decision | None:
         self._decode(entry)
@@ -355,16 +326,10 @@ class Worker:
         self._memory.record_status(
             entry.key, status, entry.outcomes.failures, entry.observed.object_bytes
         )
-        spent = self._clock.monotonic() - started
-        entry.pacing.decision_seconds = spent
-        self._metrics.observe_decision(spent)
-        slowness = min(self._writer.write_seconds * SLOWNESS_SHARE, _MAX_PAUSE_SECONDS)
-        self._pause_after(entry, started + spent, max(spent * DECISION_SHARE, slowness))
+        now = self._clock.monotonic()
+        self._metrics.observe_decision(now - started)
+        pauses.pause_after_decision(entry, now - started, self._writer.write_seconds, now)
         return decision
-
-    def _pause_after(self, entry: Entry, at: float, pause: float) -> None:
-        if pause > _MIN_PAUSE_SECONDS:
-            entry.pacing.next_decision_at = max(entry.pacing.next_decision_at, at + pause)
 
     async def _carry_out(self, entry: Entry, decision: Decision) -> None:
         before = entry.observed.framework
@@ -418,9 +383,7 @@ class Worker:
     async def _persist(self, entry: Entry, status: FrameworkStatus) -> bool:
         """Write a status; if that fails, send none of the actions that were decided."""
         if await self._writer.write_status(entry, status):
-            if entry.pacing.refusal_backoff is not None:
-                entry.pacing.refusal_backoff = None
-                entry.pacing.next_decision_at = 0.0
+            pauses.end_refusal(entry)
             entry.pacing.changed_at = None
             return True
         self._executor.submit(entry.key, ())
@@ -443,30 +406,22 @@ class Worker:
         return not (is_small or self._memory.has_json_room(entry.key))
 
     def _coalesce_seconds(self, entry: Entry, decision: Decision) -> float:
-        least = LATER_SECONDS if decision.urgency is Urgency.LATER else SOON_SECONDS
-        window = max(least, COALESCE_COST_FACTOR * entry.pacing.decision_seconds)
-        return (entry.pacing.changed_at or 0.0) + window - self._clock.monotonic()
+        now = self._clock.monotonic()
+        return pauses.find_coalescing_seconds(entry, decision.urgency, now)
 
     def _schedule(self, entry: Entry, decision: Decision, *, is_deferred: bool) -> None:
         if is_deferred:
             self._queue.add_after(entry.key, self._coalesce_seconds(entry, decision))
         if decision.wake_at is not None:
-            self._queue.add_after(entry.key, _seconds_until(decision.wake_at, self._clock.now()))
+            seconds = pauses.seconds_until(decision.wake_at, self._clock.now())
+            self._queue.add_after(entry.key, seconds)
 
     def _retry_later(self, key: str) -> None:
         entry = self._store.find(key)
-        if entry is None:
-            return
-        if entry.pacing.backoff is None:
-            entry.pacing.backoff = Backoff(0.1, 2.0, 10.0)
-        self._queue.add_after(key, entry.pacing.backoff.next_bound_seconds())
+        if entry is not None:
+            self._queue.add_after(key, pauses.next_retry_seconds(entry))
 
     def _forget(self, key: str) -> None:
         self._executor.forget(key)
         self._memory.forget(key)
         self._queue.forget(key)
-
-
-def _seconds_until(at: datetime, now: datetime) -> float:
-    # One millisecond late, so that the deadline has passed at any resolution of the clock.
-    return max(0.001, (at - now).total_seconds() + 0.001)
