@@ -46,7 +46,7 @@ Holds its Pod until the gang of this attempt is complete, then writes injector.s
 framework.json. All settings are environment variables:
 
   FC_*                        set by the controller in every container of its Pods
-  BARRIER_CHECK_INTERVAL_SEC  seconds between progress lines (10, at least 5)
+  BARRIER_CHECK_INTERVAL_SEC  seconds between status lines (10, at least 5)
   BARRIER_CHECK_TIMEOUT_SEC   seconds to wait for the gang (600, from 60 to 1200)
   BARRIER_QUORUM_GRACE_SEC    seconds to wait for the other Tasks of a gang with a quorum (30)
   BARRIER_REQUIRE             required levels of roles: worker=running,ps=tcp:2222 (address, dns,

@@ -93,7 +93,7 @@ class Config(NamedTuple):
     missing_identity: tuple[str, ...]
     """The identity variables that are not set."""
     interval_seconds: int
-    """Seconds between progress lines, and until an unreachable source is replaced by the next."""
+    """Seconds between status lines, and until an unreachable source is replaced by the next."""
     timeout_seconds: int
     """Seconds until an incomplete gang fails the barrier."""
     quorum_grace_seconds: int

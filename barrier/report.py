@@ -1,4 +1,4 @@
-"""The progress lines, error lines and termination message of the barrier.
+"""The status lines, error lines and termination message of the barrier.
 
 All functions are pure; ``Reporter`` prints.
 """
@@ -12,10 +12,10 @@ from framework.api.gangreadiness import GangReadiness, Missing
 
 
 class Reporter(LineReporter):
-    """Prints lines; repeats an unchanged progress line only after an interval."""
+    """Prints lines; repeats an unchanged status line only after an interval."""
 
     def __init__(self, started_at: float, interval_seconds: float, *, is_json: bool) -> None:
-        """Prepare; an unchanged progress line is repeated after ``interval_seconds``."""
+        """Prepare; an unchanged status line is repeated after ``interval_seconds``."""
         super().__init__("barrier", is_json=is_json)
         self._started_at = started_at
         self._interval_seconds = interval_seconds
@@ -33,12 +33,12 @@ class Reporter(LineReporter):
 
     @property
     def next_line_at(self) -> float:
-        """When an unchanged progress line is printed again."""
+        """When an unchanged status line is printed again."""
         return self._shown_at + self._interval_seconds
 
 
 def render_wait(wait: Wait, waited_seconds: float) -> str:
-    """Render a progress line: counts, missing Tasks and reasons."""
+    """Render a status line: counts, missing Tasks and reasons."""
     after = f"after {waited_seconds:.0f} s"
     if wait.readiness is None:
         return f"waiting {after}; {wait.message or 'the state of the gang is not known yet'}"

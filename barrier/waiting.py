@@ -2,7 +2,7 @@
 
 Each turn takes these steps, in one thread:
 
-1. Poll the sources until they have a change, a progress line is due, or time may change the
+1. Poll the sources until they have a change, a status line is due, or time may change the
    decision (``wake_at``, timeout, next round of probes).
 2. Report permissions that are missing, each once.
 3. Decide (``decision``). Pass and Fail end the loop.
@@ -15,7 +15,7 @@ Invariants: every step has a timeout, so the decision is repeated at least every
 ConfigMap is not healthy, because deadlines depend on that); SIGTERM ends the loop by an exception.
 
 Example: a gang of 2 with one Pod. Turn 1 reads the ConfigMap with the readiness 1/2: Wait, a
-progress line, and the connection for the release opens. After 3 s the watch delivers the complete
+status line, and the connection for the release opens. After 3 s the watch delivers the complete
 roster: turn 2 decides Pass.
 """
 
@@ -122,7 +122,7 @@ class Waiting:
         """Connect for the read of the Framework after the Pass.
 
         kube-apiserver closes an unused connection after 32 s. A small gang therefore connects again
-        at each readiness; for a large gang that is too expensive for the server.
+        at each change of its readiness; for a large gang that is too expensive for the server.
         """
         configmap = get_own_configmap(self._observer.knowledge, self._config.gang)
         readiness = None if configmap is None else configmap.readiness

@@ -82,27 +82,28 @@ class WrappedRun:
 
     def _start_agent(self) -> Optional[Recovery]:
         """Wait for the first generation, and start all that the command needs."""
-        setup, env, access = self._parts[:3]
-        await_first(self._agent, self._observer, setup)
+        parts = self._parts
+        await_first(self._agent, self._observer, parts.setup)
         self._open_endpoint()
         start_search = self._prepare_search()
-        recovery = start_recovery(setup, env, access, self._agent, self._wrapper)
+        recovery = start_recovery(parts.setup, parts.env, parts.access, self._agent, self._wrapper)
         self._search = start_search(recovery)
         return recovery
 
     def _prepare_search(self) -> Callable[[Optional[Recovery]], _HangSearch]:
         """Prepare the search for hangs and the report of progress; return their start."""
-        setup, env, access = self._parts[:3]
+        parts = self._parts
+        setup = parts.setup
         if not setup.options.progress_seconds and setup.options.progress_status != "on":
             return lambda _: _HangSearch()
         from rendezvous.progress import hangsetup  # loads hashlib, sockets and selectors
 
-        pages = hangsetup.prepare_pages(setup, env, self._agent, self._wrapper)
+        pages = hangsetup.prepare_pages(setup, parts.env, self._agent, self._wrapper)
         if pages is None:
             return lambda _: _HangSearch()
 
         def start(recovery: Optional[Recovery]) -> _HangSearch:
-            watcher = hangsetup.start_watcher(setup, access, pages, self._wrapper, recovery)
+            watcher = hangsetup.start_watcher(setup, parts.access, pages, self._wrapper, recovery)
             return _HangSearch(lambda: watcher.verdict, watcher.finish)
 
         return start

@@ -25,7 +25,7 @@ class Probe(NamedTuple):
     name: str
 
     def describe(self) -> str:
-        """Describe the probe for a progress line."""
+        """Describe the probe for a status line."""
         if not self.port:
             return f"{self.role}/{self.number} (DNS name {self.name} -> {self.address})"
         host = f"[{self.address}]" if ":" in self.address else self.address

@@ -14,8 +14,8 @@ def start_turns(
 ) -> None:
     """Start a thread that calls ``turn`` and ``rest`` again and again.
 
-    An error of a turn is logged once, under the first word of the thread's name. It must not fail
-    the Pod, and the next turn may succeed.
+    An error of a turn is logged once, under ``name``, the name of the thread. It must not fail the
+    Pod, and the next turn may succeed.
     """
 
     def run() -> None:
@@ -23,8 +23,7 @@ def start_turns(
             try:
                 turn()
             except Exception as e:  # noqa: BLE001  (a fault of a thread would be lost)
-                subject = name.partition("-")[0]
-                reporter.say_once(f"{subject}: {type(e).__name__}: {e}", "error")
+                reporter.say_once(f"{name}: {type(e).__name__}: {e}", "error")
             rest()
 
     threading.Thread(target=run, name=name, daemon=True).start()

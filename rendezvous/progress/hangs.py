@@ -56,6 +56,7 @@ PORT_TAKEN = (
 )
 _GRACE_REPORTS = 2
 # How long the last report, and the wait for the last reports of others, may delay the end of a Pod.
+# Meanwhile rank 0 looks as often as it measures (``_LAST_MEASURE_SECONDS`` in ``hangserver``).
 _FINISH_SECONDS, _LEVEL_SECONDS, _LEVEL_LOOK_SECONDS = 2.0, 1.0, 0.1
 
 

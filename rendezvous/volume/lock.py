@@ -1,4 +1,4 @@
-"""The lock of the volume: the agents of one Pod write generations one after the other."""
+"""The lock of the volume: the agents of one Pod write generations and records in turn."""
 
 import contextlib
 import fcntl

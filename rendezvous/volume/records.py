@@ -59,8 +59,7 @@ class Records:
         text = f"{number} leaving={leaving} completing={int(completing)} failed={failed}"
         # Only if needed: older agents cannot read a line with this field.
         text += f" peersLeaving={peers}\n" if peers else "\n"
-        with lock_volume(self._directory):
-            write_atomically(self._get_path(NOTIFIED_FILE), text.encode(), 0o444)
+        self._write(NOTIFIED_FILE, text.encode())
 
     def write_failures(self, content: bytes) -> None:
         """Write the members that failed, for training code.
@@ -68,7 +67,7 @@ class Records:
         Raises:
             OSError: It cannot be written.
         """
-        write_atomically(self._get_path(FAILED_FILE), content, 0o444)
+        self._write(FAILED_FILE, content)
 
     def clear_departures(self) -> None:
         """Remove the Pods that left before this agent started."""
@@ -81,7 +80,7 @@ class Records:
         Raises:
             OSError: It cannot be written.
         """
-        write_atomically(self._get_path(LEAVING_FILE), content, 0o444)
+        self._write(LEAVING_FILE, content)
 
     def read_scaler(self) -> Record:
         """Read which scaler was carried out last."""
@@ -102,7 +101,12 @@ class Records:
         """
         result = "" if record.result is None else encode_result(record.result)
         text = f"{record.uid}\n{result}"
-        write_atomically(self._get_path(SCALER_FILE), text.encode(), 0o444)
+        self._write(SCALER_FILE, text.encode())
+
+    def _write(self, name: str, content: bytes) -> None:
+        # Another agent that tidies up meanwhile would remove the temporary file.
+        with lock_volume(self._directory):
+            write_atomically(self._get_path(name), content, 0o444)
 
     def _get_path(self, name: str) -> str:
         return os.path.join(self._directory, name)

@@ -19,8 +19,8 @@ To write a generation:
 2. Rename the folder to ``gen-N``, and then a new link to ``current``.
 3. After processes were notified: sync the directory and remove older generations.
 
-A Pod may have two agents on one volume (a sidecar beside the wrapper), so the agent locks it before
-it decides to show a generation.
+A Pod may have two agents on one volume (a sidecar beside the wrapper), so an agent locks the volume
+before it decides to show a generation.
 
 Rules: docs/design/agents.md, "Generations in the volume".
 """
@@ -46,10 +46,10 @@ from rendezvous.volume.records import Records, read_file
 CURRENT = "current"
 STATE_FILE = ".agent.json"
 _GENERATION = re.compile(r"gen-([1-9][0-9]{0,17})\Z")
-# Without the files of the barrier and the wrapper, which write without this lock.
+# Without the files of the barrier and the wrapper, which write without the lock.
 _LEFTOVER = re.compile(
     r"\.(new|old|link)-[0-9a-f]{12}\Z"
-    r"|(?!injector\.sh|framework\.json|FB_|\.running|\.scaler).*\.[0-9a-f]{12}\.tmp\Z"
+    r"|(?!injector\.sh|framework\.json|FB_|\.running).*\.[0-9a-f]{12}\.tmp\Z"
 )
 _MAX_STATE_BYTES = 2 * 1024 * 1024
 _STATE_BOUNDS = Bounds(_MAX_STATE_BYTES, _MAX_STATE_BYTES, 16)

@@ -1,5 +1,6 @@
 """The writer: whatever kills it, and whenever, a reader finds one whole generation."""
 
+import fcntl
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import pytest
 
 from framework.agent.gang import SOURCE_CONFIGMAP
 from rendezvous.core.notifying.notification import Notified
+from rendezvous.core.scaling import Record
 from rendezvous.core.selection import Generation
 from rendezvous.renderers.rendered import EXECUTABLE, RenderedFile
 from rendezvous.volume.records import Records
@@ -55,6 +57,33 @@ def test_settle_removes_files_of_killed_writers_and_of_no_other_program(tmp_path
         (tmp_path / name).touch()
     write(tmp_path, 1)
     assert {path.name for path in tmp_path.iterdir()} == {"current", "gen-1", "script.sh", *others}
+
+
+RECORDS: dict[str, Callable[[Records], None]] = {
+    ".notified": lambda records: records.write_notified(Notified(7)),
+    "failed.json": lambda records: records.write_failures(b"{}"),
+    "leaving.json": lambda records: records.write_departures(b"{}"),
+    ".scaler": lambda records: records.write_scaler(Record("uid")),
+}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_no_other_agent_tidies_up_while_a_record_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It would remove the temporary file as one of a killed agent, and the write would fail."""
+    real = os.rename
+
+    def rename_while_locked(source: str, target: str) -> None:
+        descriptor = os.open(tmp_path, os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(descriptor)
+        real(source, target)
+
+    monkeypatch.setattr(os, "rename", rename_while_locked)
+    RECORDS[name](Records(str(tmp_path)))
+    assert (tmp_path / name).exists()
 
 
 @pytest.mark.parametrize(
