@@ -19,7 +19,7 @@ from cli.files.templates import (
 from framework.api import images
 from framework.api.constants import GPU_RESOURCE
 from framework.kube.resources import Object
-from localcluster.kubelet.container.launch import build_argv, explain_unknown_image
+from localcluster.kubelet.container.images import build_argv, explain_unknown_image
 from localcluster.kubelet.pod.admission import count_extended
 
 

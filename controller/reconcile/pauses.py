@@ -5,12 +5,14 @@
 2. A status change that only informs waits, so that later changes share its write
    (``find_coalescing_seconds``).
 3. After a request that failed, the key is retried after a growing delay (``next_retry_seconds``).
+   After a failed write it waits as long as the writer or the server asks (``Outcomes.retry_at``).
    A status that the server refuses is tried rarely, until the spec changes
    (``pause_after_refusal``, ``find_pause``).
 
 Invariants:
-- A pause is never shortened by a later, shorter one.
-- A change of the spec ends all pauses of a refused status.
+- A pause after a decode or a decision shortens no other pause. A refusal replaces the pause, and a
+  stored status ends the pause of a refusal.
+- A change of the spec ends all pauses of a refused status, also the wait for a retry.
 
 Example: a decision takes 2 ms, and a status write takes 40 ms on average. The key pauses for 10 ms:
 the greater of 4 times the decision and a quarter of the write.

@@ -104,6 +104,11 @@ CREATES = {
         "POST configmaps", {**NEW, "bogus": 1}, 'unknown field "bogus"', fieldValidation="Strict"
     ),
     "unknown validation": create(NEW, ["fieldValidation"], fieldValidation="Maybe"),
+    "unknown validation, its values": create(
+        NEW,
+        'fieldValidation: Unsupported value: "Maybe": supported values: "", "Ignore", ',
+        fieldValidation="Maybe",
+    ),
     "unknown dry run": create(NEW, ["dryRun"], dryRun="Some"),
     "owner without a UID": create(
         config_map("new", ownerReferences=owned_by({**OWNER, "metadata": {**ONE, "uid": ""}})),
@@ -202,6 +207,9 @@ DELETES = {
     "stale version": conflict("DELETE configmaps/one", {"preconditions": {"resourceVersion": "1"}}),
     "unknown policy": invalid(
         "DELETE configmaps/one", {"propagationPolicy": "Nonsense"}, ["propagationPolicy"]
+    ),
+    "unknown policy, its values": invalid(
+        "DELETE configmaps/one", {"propagationPolicy": "nil"}, '"Orphan", "nil"'
     ),
     "default namespace": refuse("403 Forbidden", "DELETE /api/v1/namespaces/default"),
 }

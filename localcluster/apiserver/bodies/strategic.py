@@ -22,6 +22,8 @@ def apply_strategic_patch(type_name: str | None, target: Object, patch: Object) 
     if directive == "replace":
         replaced: Object = _plain({key: value for key, value in patch.items() if key != _PATCH})
         return replaced
+    if directive == "delete":
+        return {}
     if directive not in (None, "merge"):
         raise errors.bad_request(f"unknown patch type: {directive}")
     fields = struct_types().get(type_name or "", {})

@@ -67,15 +67,13 @@ class Collector:
 
     def _empty_namespace(self, key: ObjectKey, obj: Object) -> bool:
         """Delete an object of a terminating namespace, or the namespace if it is empty."""
-        held = [
-            (type_key, item)
-            for type_key in self._state.types_held()
-            for item in sorted(self._state.all_of(type_key))
-            if item[0] == key[1]
-        ]
-        if held:
-            return any(self._delete(*item) for item in held)
-        if not objects.get_path(obj, "spec", "finalizers"):
+        is_empty = True
+        for type_key in self._state.types_held():
+            held = sorted(item for item in self._state.all_of(type_key) if item[0] == key[1])
+            is_empty = is_empty and not held
+            if any(self._delete(type_key, item) for item in held):
+                return True
+        if not is_empty or not objects.get_path(obj, "spec", "finalizers"):
             return False
         self._settle((NAMESPACES_KEY, key), obj, objects.with_path(obj, None, "spec", "finalizers"))
         return True

@@ -111,10 +111,16 @@ def check_version_match(query: Mapping[str, str], version: int | None) -> str:
     return match
 
 
-def check_word(kind: str, field: str, value: object, supported: tuple[str, ...]) -> None:
-    """Check an option that has only a few values (422)."""
+def check_word(
+    kind: str,
+    field: str,
+    value: object,
+    supported: tuple[str, ...],
+    named: tuple[str, ...] | None = None,
+) -> None:
+    """Check an option that has only a few values (422); the message has those ``named``."""
     if value not in supported:
-        known = ", ".join(f'"{item}"' for item in supported)
+        known = ", ".join(f'"{item}"' for item in named or supported)
         text = f'Unsupported value: "{value}": supported values: {known}'
         raise _invalid_options(kind, field, "FieldValueNotSupported", text)
 

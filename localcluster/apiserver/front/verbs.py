@@ -55,7 +55,7 @@ Answer = web.StreamResponse
 Verb = Callable[[web.Request, ResourceType, Target], Awaitable[Answer]]
 _Serve = Callable[[web.Request, RunningPods, Object, DescriptorBudget], Awaitable[Answer]]
 _INCLUDES = ("None", "Metadata", "Object")
-_FIELD_VALIDATIONS = (IGNORE, STRICT, WARN)
+_FIELD_VALIDATIONS = ("", IGNORE, STRICT, WARN)
 _PROPAGATIONS = (FOREGROUND, BACKGROUND, ORPHAN)
 
 
@@ -333,9 +333,9 @@ def _read_selector(request: web.Request) -> Selector:
 
 def _read_write_options(request: web.Request, kind: str) -> WriteOptions:
     query = request.query
-    validation = query.get("fieldValidation") or WARN
+    validation = query.get("fieldValidation", "")
     check_word(kind, "fieldValidation", validation, _FIELD_VALIDATIONS)
-    return WriteOptions(read_dry_run(query.getall("dryRun", []), kind), validation)
+    return WriteOptions(read_dry_run(query.getall("dryRun", []), kind), validation or WARN)
 
 
 def _content_type(request: web.Request) -> str:
@@ -374,6 +374,9 @@ def _delete_options(body: dict[str, Any]) -> DeleteOptions:
 
 
 def _check_propagation(value: Any) -> str | None:
-    if value:
-        check_word("DeleteOptions", "propagationPolicy", value, _PROPAGATIONS)
-    return value or None
+    if value is None or value == "":
+        return None
+    # kube-apiserver also names "nil", its word for no policy.
+    named = (*_PROPAGATIONS, "nil")
+    check_word("DeleteOptions", "propagationPolicy", value, _PROPAGATIONS, named)
+    return str(value)

@@ -1,18 +1,13 @@
-"""Builds the launch of a container: command, environment, mounts. It starts nothing.
-
-No image is pulled: a container runs its ``command`` on the host. Our own images need none, because
-this installation has their programs.
-"""
+"""Builds the launch of a container: command, environment, mounts. It starts nothing."""
 
 import posixpath
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from framework.api.constants import TERMINATION_LOG
-from framework.api.images import find_program, starts_installed_agent
+from framework.api.images import starts_installed_agent
 from framework.kube.resources import Object
+from localcluster.kubelet.container.images import build_argv, explain_unknown_image, find_entrypoint
 from localcluster.kubelet.container.machine import Machine
 from localcluster.kubelet.container.path_replacement import PathReplacement
 from localcluster.kubelet.container.process import LaunchSpec
@@ -135,31 +130,4 @@ def _replace_paths(spec: LaunchSpec, container: Object, setup: PodSetup) -> Laun
         cwd=cwd,
         mounts=[],
         paths=paths,
-    )
-
-
-def find_entrypoint(image: str) -> list[str] | None:
-    """Return the entry point of one of our images, None for any other."""
-    module = find_program(image)
-    # -P: Python must not import modules from the working directory, which is of the Pod.
-    return None if module is None else [sys.executable, "-P", "-m", module]
-
-
-def build_argv(image: str, command: Sequence[str], args: Sequence[str]) -> list[str] | None:
-    """Return the program and its arguments, from entry point, ``command`` and ``args``.
-
-    Returns:
-        None if there is no command and the image is none of ours.
-    """
-    if command:
-        return [*command, *args]
-    entrypoint = find_entrypoint(image)
-    return None if entrypoint is None else [*entrypoint, *args]
-
-
-def explain_unknown_image(image: str) -> str:
-    """Explain why a container cannot run, and the remedy."""
-    return (
-        f"the local cluster runs a Pod's command on this machine and pulls no images; "
-        f'image "{image}" has no entry point known here: give the container a `command`'
     )

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from localcluster.kubelet.container.launch import build_argv, find_entrypoint
+from localcluster.kubelet.container.images import build_argv, find_entrypoint
 
 BARRIER = [sys.executable, "-P", "-m", "barrier"]
 

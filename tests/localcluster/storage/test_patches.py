@@ -105,6 +105,7 @@ NAMED = [{"name": "a", "image": "1"}, {"name": "b", "image": "2"}]
     [
         ("PodSpec", "containers", NAMED, [{"name": "c"}], [*NAMED, {"name": "c"}]),
         ("PodSpec", "containers", NAMED, [{"name": "b", "$patch": "delete"}], NAMED[:1]),
+        ("PodSpec", "securityContext", {"runAsUser": 1}, {"$patch": "delete"}, {}),
         ("PodSpec", "containers", NAMED, [{"$patch": "replace"}, {"name": "z"}], [{"name": "z"}]),
         ("PodSpec", "containers", NAMED, None, None),
         ("PodSpec", "tolerations", [{"key": "a"}], [{"key": "b"}], [{"key": "b"}]),
@@ -118,7 +119,17 @@ NAMED = [{"name": "a", "image": "1"}, {"name": "b", "image": "2"}]
             [{"type": "A", "status": "True", "reason": "r"}],
         ),
     ],
-    ids=["added", "deleted", "replaced", "null", "atomic", "map", "replaced map", "merged"],
+    ids=[
+        "added",
+        "deleted",
+        "deleted map",
+        "replaced",
+        "null",
+        "atomic",
+        "map",
+        "replaced map",
+        "merged",
+    ],
 )
 def test_strategic_patch_applies(
     type_name: str, field: str, target: Any, patch: Any, expected: Any
