@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from localcluster.apiserver.engine.selectors import Matcher
 from localcluster.apiserver.model import errors
 from localcluster.apiserver.model.errors import Object
-from localcluster.apiserver.model.objects import ObjectKey, copy_json
+from localcluster.apiserver.model.objects import ObjectKey
 from localcluster.apiserver.model.registry import ResourceType, TypeKey
 
 ADDED = "ADDED"
@@ -65,13 +65,6 @@ class Watch:
         self.closed = False
 
     def pop(self) -> list[WatchEvent]:
-        """Take all events since the last call; the caller owns their objects."""
-        return [
-            WatchEvent(event.type, copy_json(event.object), event.resource_version)
-            for event in self.pop_shared()
-        ]
-
-    def pop_shared(self) -> list[WatchEvent]:
         """Take all events since the last call; their objects must not be changed.
 
         Raises:

@@ -94,7 +94,7 @@ class WatchStream:
     def _take_lines(self) -> tuple[list[bytes], bool]:
         """Return the pending lines, and whether the last one is the error that closes the watch."""
         try:
-            events = self._watch.pop_shared()
+            events = self._watch.pop()
         except StatusError as error:
             return [event_line("ERROR", error.to_status())], True
         lines = [event_line(e.type, self._renderer.render_object(e.object)) for e in events]

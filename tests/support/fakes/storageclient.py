@@ -370,7 +370,7 @@ def _build_selector(query: dict[str, str]) -> Selector:
 
 def _take_lines(watch: Watch) -> list[bytes]:
     try:
-        return [event_line(event.type, event.object) for event in watch.pop_shared()]
+        return [event_line(event.type, event.object) for event in watch.pop()]
     except StatusError as e:
         return [event_line("ERROR", e.to_status())]
 
