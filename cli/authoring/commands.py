@@ -16,12 +16,15 @@ from cli.authoring.injection import (
 from cli.authoring.rules import LintOptions, find_faults_after_injection, lint
 from cli.exitcodes import CliError, ExitCode
 from cli.files.documents import name_source
+from cli.files.fieldhints import describe_faults
 from cli.files.manifests import explain_no_framework, read_objects
 from cli.files.places import Place
 from cli.files.templates import get_account, list_roles
+from cli.files.validation import refuse_lost_fields
 from cli.printing.yamltext import render_yaml
 from cli.terminal import print_document, print_error, print_line
 from framework.api import constants, images
+from framework.api.fielderrors import FieldErrors
 from framework.kinds.catalog import is_scaler
 from framework.kinds.compiled import Note
 from framework.kube.resources import Object
@@ -46,6 +49,7 @@ def inject_file(file: str, options: InjectionOptions, output: str | None) -> Exi
     originals = [(place, body) for place, body in read if _is_framework(body)]
     if not originals:
         raise CliError(ExitCode.USAGE, explain_no_framework([file], _list_kinds(read)))
+    _refuse_all_lost_fields(originals)
     try:
         objects = inject_all([document for _, document in read], options)
     except InjectionError as e:
@@ -61,6 +65,18 @@ def inject_file(file: str, options: InjectionOptions, output: str | None) -> Exi
         _print_all(place, "warning", (Note(f.path, f"{f.message}; {f.fix}") for f in left))
     print_objects(objects, output, _explain_peers(frameworks))
     return ExitCode.SUCCEEDED
+
+
+def _refuse_all_lost_fields(frameworks: Sequence[tuple[Place, Object]]) -> None:
+    """Refuse Frameworks that lack Tasks because of a misspelt field, as ``run`` does."""
+    problems: list[str] = []
+    for place, body in frameworks:
+        try:
+            refuse_lost_fields(body)
+        except FieldErrors as e:
+            problems += describe_faults(place, e, body)
+    if problems:
+        raise CliError(ExitCode.USAGE, *problems)
 
 
 def lint_files(files: Sequence[str], options: LintOptions, *, as_json: bool) -> ExitCode:

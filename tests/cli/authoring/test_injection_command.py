@@ -111,6 +111,24 @@ def test_inject_warns_of_unknown_fields() -> None:
     ]
 
 
+def test_inject_refuses_misspelt_fields_without_which_tasks_are_missing(tmp_path: Path) -> None:
+    first, second = build(replicas=3), build(taskNumbr=3)
+    second["metadata"]["name"] = "other"
+    for framework in (first, second):
+        del framework["spec"]["taskRoles"][0]["taskNumber"]
+    target = tmp_path / "out.yaml"
+    given = yaml.safe_dump_all([first, second], sort_keys=False)
+    done = run_inject("-", "-o", str(target), given=given)
+    assert (done.exit_code, done.stdout, target.exists()) == (2, "", False)
+    start, lost = "error: standard input", "unknown field, so Tasks would be missing"
+    question = "did you mean taskNumber?"
+    lines = [str(number) for number, x in enumerate(given.splitlines(), 1) if x.endswith(": 3")]
+    assert done.stderr.splitlines() == [
+        f"{start}:{lines[0]}: Framework job: spec.taskRoles[0].replicas: {lost}; {question}",
+        f"{start}:{lines[1]}: Framework other: spec.taskRoles[0].taskNumbr: {lost}; {question}",
+    ]
+
+
 def test_inject_opens_a_list_as_kubectl_prints_it() -> None:
     done = inject_text({"apiVersion": "v1", "kind": "List", "items": [build()]})
     assert "Framework" in [body["kind"] for body in yaml.safe_load_all(done.stdout)]
