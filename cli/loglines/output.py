@@ -193,11 +193,13 @@ class LogPrinter:
         self._write("".join(f"{prefix}{line}\n" for line in lines))
 
     def say(self, text: str) -> None:
-        """Print a line about the logs: notes on standard error, where no program reads a log."""
-        if text.startswith("note: "):
-            print_error(text)
-        elif not self._is_raw:
+        """Print a line between the lines of the logs, unless these are printed as they are."""
+        if not self._is_raw:
             self._write(f"{make_printable(text)}\n")
+
+    def remark(self, text: str) -> None:
+        """Print a note on standard error, where no program reads a log."""
+        print_error(text)
 
     def complain(self, title: str, error: KubeError, reason: str = "") -> None:
         """Print why the log of a Task cannot be read; ``reason`` says why there is none."""

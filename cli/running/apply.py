@@ -15,7 +15,7 @@ from cli.files.manifests import Manifest, Manifests
 from cli.frameworks import check_served
 from cli.invocation import build_command
 from cli.running.sshkeys import check_chosen, create_keys
-from cli.terminal import print_error
+from cli.terminal import print_error, print_line
 from framework.api.completion import QUOTA_WORDS
 from framework.kube.client import KubeClient
 from framework.kube.errors import AlreadyExistsError, ForbiddenError, KubeError, NotFoundError
@@ -30,7 +30,8 @@ _Undo = Callable[[], Coroutine[Any, Any, object]]
 async def apply_all(
     client: KubeClient,
     manifests: Manifests,
-    say: Callable[[str], None] = print_error,
+    say: Callable[[str], None] = print_line,
+    remark: Callable[[str], None] = print_error,
     *,
     replaces: bool,
 ) -> list[Object]:
@@ -40,6 +41,7 @@ async def apply_all(
         client: of the cluster.
         manifests: of the files.
         say: prints a line about a Secret that is created.
+        remark: prints a warning about a Secret that may not be read or created.
         replaces: whether to delete Frameworks of these names first.
 
     Raises:
@@ -50,7 +52,7 @@ async def apply_all(
     existing = await find_existing(client, manifests.frameworks)
     if existing and not replaces:
         raise CliError(ExitCode.USAGE, *(explain_existing(m) for m, _ in existing))
-    await check_chosen(client, manifests.keys, say)
+    await check_chosen(client, manifests.keys, remark)
     undos: list[_Undo] = []
     try:
         for manifest in manifests.supporting:
@@ -64,7 +66,7 @@ async def apply_all(
             stored = await _create_framework(client, manifest)
             undos.append(_build_deletion(client, manifest, stored))
             created.append(stored)
-        await create_keys(client, manifests.keys, created, say)
+        await create_keys(client, manifests.keys, created, say, remark)
     except BaseException:
         for undo in reversed(undos):
             await _try_undo(undo)

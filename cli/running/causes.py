@@ -19,21 +19,30 @@ def describe_failures(view: GangView, find_log: _FindLog) -> Iterator[str]:
         find_log: returns the failed container and the last lines of its log for a Framework and a
             Task; None if they could not be read.
     """
-    failures = view.list_own_failures()
-    if view.is_succeeded:
-        failures = [line for line in failures if line.key.role in view.unguarded_roles]
-        if failures:
-            yield (
-                f"warning: {view.name} Succeeded although {len(failures)} of {len(view.tasks)} "
-                "Tasks failed: no minFailedTaskCount is set; set 1, so that the Framework fails "
-                "with its first Task, or -1 if this is intended"
-            )
+    failures = _list_unguarded_failures(view) if view.is_succeeded else view.list_own_failures()
     for line in failures[:_SHOWN_FAILURES]:
         yield ""
         yield from _describe(view.name, line, find_log)
     if len(failures) > _SHOWN_FAILURES:
         yield ""
         yield f"{len(failures) - _SHOWN_FAILURES} more Tasks failed"
+
+
+def warn_of_tolerated_failures(view: GangView) -> str:
+    """Warn of a Framework that succeeded because no policy counts its failures; else ""."""
+    failures = _list_unguarded_failures(view) if view.is_succeeded else ()
+    if not failures:
+        return ""
+    return (
+        f"warning: {view.name} Succeeded although {len(failures)} of {len(view.tasks)} "
+        "Tasks failed: no minFailedTaskCount is set; set 1, so that the Framework fails "
+        "with its first Task, or -1 if this is intended"
+    )
+
+
+def _list_unguarded_failures(view: GangView) -> list[TaskLine]:
+    """List the failed Tasks of roles that do not count failures."""
+    return [line for line in view.list_own_failures() if line.key.role in view.unguarded_roles]
 
 
 def _describe(framework: str, line: TaskLine, find_log: _FindLog) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The result of a run: the last views, the note about Pods that run on, the exit code. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cli.exitcodes import ExitCode
@@ -48,17 +48,17 @@ def choose_log_seconds(views: Sequence[GangView], *, has_ended: bool) -> float:
     return ALL_ENDED_SECONDS if has_ended and not is_any_left else FINISH_SECONDS
 
 
-def describe_left_pods(view: GangView, namespace: str) -> Iterator[str]:
-    """Name the command that deletes the Pods that a Framework has left running."""
+def describe_left_pods(view: GangView, namespace: str) -> str:
+    """Name the command that deletes the Pods that a Framework has left running; "" without them."""
     count = _count_left_pods(view)
     if not count:
-        return
+        return ""
     pods, them = (
         ("Pod of 1 Task is", "it") if count == 1 else (f"Pods of {count} Tasks are", "them")
     )
     scope = () if namespace == "default" else ("-n", namespace)
     command = build_command("stop", view.name, *scope)
-    yield f"note: {view.name}: the {pods} left running; to delete {them}: {command}"
+    return f"note: {view.name}: the {pods} left running; to delete {them}: {command}"
 
 
 def _count_left_pods(view: GangView) -> int:

@@ -1,5 +1,8 @@
 """Shows progress: live on a terminal, a line for each change in a pipe; then a table.
 
+Progress, the output of containers and the table are on standard output; notes and warnings are on
+standard error.
+
 This module only writes. ``layout``, ``transitions`` and ``table`` build what it writes.
 """
 
@@ -133,6 +136,15 @@ class Display:
     def say(self, text: str) -> None:
         """Print a line that stays; a line end in it is escaped."""
         self._print(_build_text(text))
+
+    def remark(self, text: str) -> None:
+        """Print a line on standard error: a note, a warning, or why the run gives up."""
+        try:
+            with self._frame.removed() if self._frame is not None else nullcontext():
+                print_error(text)
+        except OSError:
+            # A closed pipe or a full disk; the exit code still shows the result.
+            silence(sys.stderr)
 
     def say_at(self, elapsed_seconds: float, text: str) -> None:
         """Print a line that stays, with the seconds since the start in front."""

@@ -44,6 +44,16 @@ class Frame:
         with self._redrawn():
             yield
 
+    @contextmanager
+    def removed(self) -> Iterator[None]:
+        """Remove the frame while another stream writes to the terminal in this block."""
+        lines = self._lines
+        self.show(())
+        try:
+            yield
+        finally:
+            self.show(lines)
+
     def close(self) -> None:
         """Remove the frame and show the cursor."""
         self._lines = ()

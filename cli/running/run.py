@@ -15,7 +15,7 @@ from cli.exitcodes import ExitCode
 from cli.files.manifests import Manifests
 from cli.loglines.query import KeptLogs
 from cli.running.apply import apply_all
-from cli.running.causes import describe_failures
+from cli.running.causes import describe_failures, warn_of_tolerated_failures
 from cli.running.conclusion import (
     RunEnd,
     choose_exit_code,
@@ -84,14 +84,20 @@ async def _ask_server(options: RunOptions, manifests: Manifests, config: KubeCon
 async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | None) -> ExitCode:
     display = Display(color=options.color, folds=not options.shows_all)
     for warning in list_warnings(options, manifests):
-        display.say(f"warning: {warning}")
+        display.remark(f"warning: {warning}")
     interrupt = Interrupt(stops_on_hangup=options.is_local)
     with interrupt.caught():
         async with open_target(options, config) as target, open_client(target.config) as client:
             target.introduce(display)
             with explained(target.config, refused=ExitCode.USAGE):
                 run = _Run(client, target.kept_logs, display, options)
-                applied = await apply_all(client, manifests, display.say, replaces=options.replaces)
+                applied = await apply_all(
+                    client,
+                    manifests,
+                    display.say,
+                    display.remark,
+                    replaces=options.replaces,
+                )
                 code = await run.follow(applied, interrupt)
     target.explain_kept_logs(display, manifests.frameworks)
     return code
@@ -166,12 +172,14 @@ class _Run:
         annotated = [h.annotate(view) for view, h in zip(views, histories, strict=True)]
         self._display.show_table(annotated, end.elapsed_seconds)
         for view in views:
+            if warning := warn_of_tolerated_failures(view):
+                self._display.remark(warning)
             for line in describe_failures(view, self._failure_logs.get):
                 self._display.say(line)
         if not self._options.is_local:
             for follower, view in zip(frameworks.followers, views, strict=True):
-                for line in describe_left_pods(view, follower.namespace):
-                    self._display.say(line)
+                if note := describe_left_pods(view, follower.namespace):
+                    self._display.remark(note)
         for name in frameworks.list_deleted(views):
             self._display.say(f"Framework {name} was deleted before it completed")
         return choose_exit_code(views, end)

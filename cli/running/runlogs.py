@@ -39,7 +39,11 @@ class OutputSink(Protocol):
         ...
 
     def say(self, text: str) -> None:
-        """Print a line about them."""
+        """Print a line between them."""
+        ...
+
+    def remark(self, text: str) -> None:
+        """Print a note on standard error."""
         ...
 
 
@@ -163,7 +167,7 @@ class RunningLogs:
     def _report_limit(self) -> None:
         if not self._is_limit_reported:
             self._is_limit_reported = True
-            self._sink.say(
+            self._sink.remark(
                 f"note: the output of {self._max_open} Pods is shown; "
                 "`framework logs` prints the others"
             )
@@ -176,7 +180,7 @@ class RunningLogs:
                     self._show(log.title, reader.feed(chunk))
         except KubeError as e:
             self.has_faults = True
-            self._sink.say(f"note: {log.title} has no output to show: {e}")
+            self._sink.remark(f"note: {log.title} has no output to show: {e}")
         self._show(log.title, reader.finish())
 
     def _show(self, title: str, lines: list[str]) -> None:

@@ -31,7 +31,7 @@ _POLL_SECONDS = 0.2
 
 
 async def check_chosen(
-    client: KubeClient, keys: Iterable[KeySecret], say: Callable[[str], None]
+    client: KubeClient, keys: Iterable[KeySecret], remark: Callable[[str], None]
 ) -> None:
     """Check that the Secrets that the user names exist; warn of those that may not be read.
 
@@ -47,7 +47,7 @@ async def check_chosen(
             if await _is_absent(client, key):
                 missing += list(_explain_missing(key))
         except ForbiddenError:
-            say(f"warning: {_explain_forbidden(key, 'read')}")
+            remark(f"warning: {_explain_forbidden(key, 'read')}")
     if missing:
         raise CliError(ExitCode.USAGE, *missing)
 
@@ -80,8 +80,16 @@ async def create_keys(
     keys: Iterable[KeySecret],
     frameworks: Sequence[Object],
     say: Callable[[str], None],
+    remark: Callable[[str], None],
 ) -> None:
     """Create the Secrets that the cluster lacks, for these Frameworks, and say so.
+
+    Args:
+        client: of the cluster.
+        keys: the Secrets.
+        frameworks: as stored; they own the Secrets.
+        say: prints a line for each Secret that was created.
+        remark: prints a warning for each Secret that this user may not create.
 
     Raises:
         CliError: the server refuses one.
@@ -94,7 +102,7 @@ async def create_keys(
         try:
             is_new = await _create(client, key, stored[key.namespace, key.framework])
         except ForbiddenError:
-            say(f"warning: {_explain_forbidden(key, 'create')}")
+            remark(f"warning: {_explain_forbidden(key, 'create')}")
             continue
         if is_new:
             say(

@@ -76,7 +76,7 @@ class EndWaiter:
         # With the time: unlike the lines in a pipe, the table at the end has room for it.
         before = tuple(self._frameworks.build_views(self._clock.now()))
         if not all([await self._stop(follower) for follower in self._frameworks.followers]):
-            self._display.say("ends at once: Frameworks that were not stopped continue to run")
+            self._display.remark("ends at once: Frameworks that were not stopped continue to run")
             return RunEnd(ExitCode.UNREACHABLE, before)
         await self._wait_for_pods()
         return RunEnd(self._give_up() if self._progress.lost.is_set() else cause, before)
@@ -110,14 +110,14 @@ class EndWaiter:
         except NotFoundError:
             return True
         except KubeError as e:
-            self._display.say(
+            self._display.remark(
                 f"warning: {follower.name} could not be stopped: {strip_noise(str(e))}"
             )
             return False
         return True
 
     def _give_up(self) -> ExitCode:
-        self._display.say(
+        self._display.remark(
             f"giving up: the API server is unreachable for {GIVE_UP_SECONDS:.0f} s "
             f"({self._progress.outage.last_error}); the Frameworks continue to run"
         )

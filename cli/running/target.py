@@ -36,7 +36,7 @@ class Target:
             display.say(f"local cluster in {self.logs_directory}; to reach it from another shell:")
             display.say(f"  {build_export('KUBECONFIG', str(self.kubeconfig))}")
         if self.note:
-            display.say(f"note: {self.note}")
+            display.remark(f"note: {self.note}")
 
     def explain_kept_logs(self, display: Display, frameworks: Iterable[Manifest]) -> None:
         """Print the commands that read the logs of an ended local cluster."""

@@ -1,5 +1,6 @@
 import io
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -174,6 +175,26 @@ def test_update_on_a_small_terminal_keeps_to_its_size(monkeypatch: pytest.Monkey
 
 def test_format_rows_pads_all_but_the_last_column() -> None:
     assert format_rows([("a", "b"), ("long", "")]) == ["a     b", "long"]
+
+
+def test_notes_and_warnings_are_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.StringIO()
+    display = Display(stream)
+    display.say("progress")
+    display.remark("warning: a \x1b")
+    assert (stream.getvalue(), capsys.readouterr().err) == ("progress\n", "warning: a \\x1b\n")
+
+
+def test_standard_error_on_a_full_disk_does_not_end_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = io.StringIO()
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        display = Display(stream)
+        display.remark("warning: a")
+        display.say("progress")
+    assert stream.getvalue() == "progress\n"
 
 
 def test_display_on_a_full_disk_warns_once(capsys: pytest.CaptureFixture[str]) -> None:

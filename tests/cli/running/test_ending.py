@@ -150,33 +150,28 @@ def test_logs_of_pods_that_run_on_are_not_waited_for(
 
 
 @pytest.mark.parametrize(
-    ("states", "notes"),
+    ("states", "note"),
     [
-        (["Succeeded", "Stopped"], []),
+        (["Succeeded", "Stopped"], ""),
         (
             ["Succeeded", "LeftRunning"],
-            ["note: gang: the Pod of 1 Task is left running; to delete it: framework stop gang"],
+            "note: gang: the Pod of 1 Task is left running; to delete it: framework stop gang",
         ),
         (
             ["LeftRunning", "LeftRunning"],
-            [
-                (
-                    "note: gang: the Pods of 2 Tasks are left running; to delete them: "
-                    "framework stop gang"
-                )
-            ],
+            "note: gang: the Pods of 2 Tasks are left running; to delete them: framework stop gang",
         ),
     ],
 )
 def test_note_about_pods_left_running_names_the_command_that_deletes_them(
-    states: list[str], notes: list[str]
+    states: list[str], note: str
 ) -> None:
     lines = tuple(TaskLine(TaskKey("worker", i), state, 0, "") for i, state in enumerate(states))
     view = GangView("gang", "Succeeded", 0, "", lines)
-    assert list(describe_left_pods(view, "default")) == notes
+    assert describe_left_pods(view, "default") == note
 
 
 def test_note_about_pods_left_running_names_another_namespace() -> None:
     view = GangView("gang", "Succeeded", 0, "", (TaskLine(TaskKey("w", 0), "LeftRunning", 0, ""),))
-    (note,) = describe_left_pods(view, "team")
+    note = describe_left_pods(view, "team")
     assert note.endswith("framework stop gang -n team")

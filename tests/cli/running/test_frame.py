@@ -114,6 +114,17 @@ def test_frame_is_removed_and_lines_stay(size: tuple[int, int]) -> None:
         assert terminal.screen.is_cursor_shown
 
 
+def test_line_on_standard_error_stays_above_the_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_terminal(40, 10) as terminal, open(terminal.slave, "w", closefd=False) as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        with Display(stream) as display:
+            display.update([GANG], 1.0, None)
+            frame = terminal.look()
+            display.remark("note: hello")
+            assert terminal.look() == ["note: hello", *frame]
+        assert terminal.look() == ["note: hello"]
+
+
 @pytest.mark.parametrize("widths", [(80, 30), (80, 12), (30, 80), (200, 19, 100)])
 def test_frame_is_removed_after_the_terminal_was_resized(widths: tuple[int, ...]) -> None:
     with open_terminal(widths[0], 40) as terminal:

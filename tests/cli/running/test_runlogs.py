@@ -79,21 +79,26 @@ async def test_log_is_opened_once_and_only_after_the_start() -> None:
 
 
 @pytest.mark.looptime
-async def test_log_that_cannot_be_read_is_a_note() -> None:
-    assert await print_logs(FakeLogs(b"a\n", fault="is waiting to start"), build_started()) == [
-        "[worker/0] a",
-        "note: worker/0 has no output to show: is waiting to start",
-    ]
+async def test_log_that_cannot_be_read_is_a_note_on_standard_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logs = FakeLogs(b"a\n", fault="is waiting to start")
+    assert await print_logs(logs, build_started()) == ["[worker/0] a"]
+    assert capsys.readouterr().err == (
+        "note: worker/0 has no output to show: is waiting to start\n"
+    )
 
 
 @pytest.mark.looptime
-async def test_logs_beyond_the_limit_are_reported_once() -> None:
+async def test_logs_beyond_the_limit_are_reported_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     logs = FakeLogs(b"x\n", is_endless=True)
     lines = await print_logs(logs, *map(build_started, range(4)), max_open=2)
-    assert (
-        lines.count("note: the output of 2 Pods is shown; `framework logs` prints the others") == 1
+    assert lines == ["[worker/0] x", "[worker/1] x"]
+    assert capsys.readouterr().err == (
+        "note: the output of 2 Pods is shown; `framework logs` prints the others\n"
     )
-    assert [line for line in lines if line.startswith("[")] == ["[worker/0] x", "[worker/1] x"]
 
 
 @pytest.mark.looptime

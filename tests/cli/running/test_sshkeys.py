@@ -52,11 +52,15 @@ def build_secret(name: str) -> Object:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"a": "b"}}
 
 
-async def apply(client: KubeClient, manifests: Manifests, **options: bool) -> list[str]:
-    """Apply; return what was said."""
+async def apply(
+    client: KubeClient, manifests: Manifests, *, replaces: bool = False, warns: bool = False
+) -> list[str]:
+    """Apply; return the warnings, or else the lines about what was done."""
     said: list[str] = []
-    await apply_all(client, manifests, said.append, **{"replaces": False, **options})
-    return said
+    warnings: list[str] = []
+    await apply_all(client, manifests, said.append, warnings.append, replaces=replaces)
+    assert not (said if warns else warnings)
+    return warnings if warns else said
 
 
 async def list_secrets(client: KubeClient) -> list[Object]:
@@ -145,7 +149,8 @@ async def test_user_without_the_right_is_told_which_secret_must_exist(
     refuse(monkeypatch, "create", 403, "Forbidden")
     refuse(monkeypatch, "get_metadata", 403, "Forbidden")
     for name in (None, "mine"):
-        (said,) = await apply(client, load(tmp_path, name=name, is_local=False), replaces=True)
+        manifests = load(tmp_path, name=name, is_local=False)
+        (said,) = await apply(client, manifests, replaces=True, warns=True)
         assert said.startswith("warning: ")
         assert "PRIVATE KEY" not in said
         assert f"Secret {name or 'elastic'} " in said
