@@ -46,6 +46,8 @@ class Gang:
 
     body: Object
     decoded: Framework
+    live_pod_uids: frozenset[str] | None = None
+    """UIDs of its Pods that have not ended; None if the Pods were not read."""
 
     @property
     def name(self) -> str:
@@ -101,14 +103,19 @@ class Gang:
         return ended.type.name if ended.type.is_succeeded else f"{ended.type.name}: {ended.phrase}"
 
 
-def read_gang(body: Object) -> Gang:
+def read_gang(body: Object, live_pod_uids: frozenset[str] | None = None) -> Gang:
     """Read a Framework.
+
+    Args:
+        body: the Framework.
+        live_pod_uids: UIDs of its Pods that have not ended, and maybe of others; None if the Pods
+            were not read.
 
     Raises:
         CliError: it cannot be read.
     """
     try:
-        return Gang(body, decode_framework(body))
+        return Gang(body, decode_framework(body), live_pod_uids)
     except FieldErrors as e:
         name = str(body["metadata"].get("name"))
         raise CliError(ExitCode.FAILED, *(f"{name}: {error}" for error in e.errors)) from e

@@ -11,6 +11,7 @@ from typing import Protocol
 from cli.invocation import build_command
 from cli.steer.changes import Gang, explain_again, explain_over
 from cli.steer.scaling import name_tasks
+from framework.api.completion import is_left_running
 from framework.api.constants import BLOCKED_CONDITION, FOREGROUND_DELETION_FINALIZER
 from framework.api.naming import TaskKey
 from framework.api.states import TASK_ENDED, TaskState
@@ -30,6 +31,8 @@ class Verdict:
     """Why it can never be reached; "" if it can."""
     text: str = ""
     """The missing parts, or the reached state."""
+    needs_pods: bool = False
+    """Whether the goal can be judged only with the Pods of the Framework."""
 
     @property
     def is_final(self) -> bool:
@@ -58,17 +61,32 @@ class Stopped:
     uid: str
 
     def judge(self, gang: Gang | None) -> Verdict:
-        """Judge by the state: it is Completed when all Pods are gone."""
+        """Judge by the state: it is Completed when all Pods but those left running are gone."""
         if gang is None or gang.uid != self.uid:
             return Verdict(is_reached=True, text="was deleted")
         if gang.has_left_pods:
-            return Verdict(is_reached=True, text="the Pods that were left running are deleted")
+            return _judge_left_pods(gang)
         if gang.is_completed:
             return Verdict(is_reached=True, text="all of its Pods have ended")
         left = list_pods(gang)
         if not left:
             return Verdict(text="waits for the end of the attempt")
         return Verdict(text=f"waits for {len(left)} Pods: {name_some(left)}")
+
+
+def _judge_left_pods(gang: Gang) -> Verdict:
+    """Judge by the Pods: the status of an ended Framework does not follow those left running."""
+    if gang.live_pod_uids is None:
+        return Verdict(text="waits for the Pods that were left running", needs_pods=True)
+    left = [
+        f"{role.name}/{task.index}"
+        for role, task in _walk_tasks(gang)
+        if is_left_running(task.attempt_status.completion_status)
+        and task.attempt_status.pod_uid in gang.live_pod_uids
+    ]
+    if not left:
+        return Verdict(is_reached=True, text="the Pods that were left running have ended")
+    return Verdict(text=f"waits for {len(left)} Pods that were left running: {name_some(left)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Waits until Frameworks have reached goals: watches them, and prints the missing parts.
 
 A single Framework is watched by its name, so that a right for this name is enough. For several, all
-Frameworks of the namespace are watched.
+Frameworks of the namespace are watched. Pods are watched only from the moment when a goal needs
+them, so that other waits need no right to read Pods.
 """
 
 import asyncio
@@ -15,13 +16,15 @@ from cli.steer.changes import read_gang
 from cli.steer.effects import Goal, Verdict
 from cli.terminal import print_error
 from cli.waiting import Interrupt, wait_any
+from framework.api import constants
 from framework.clock import Clock, Random
 from framework.kube.client import KubeClient
 from framework.kube.errors import ForbiddenError, NotFoundError, UnauthorizedError
 from framework.kube.listwatch import ListWatch
-from framework.kube.resources import FRAMEWORKS
+from framework.kube.resources import FRAMEWORKS, PODS, Resource
 
 _TICK_SECONDS = 1.0
+_ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 # Goals that are reached within this time need no line about missing parts.
 _QUIET_SECONDS = 2.0
 
@@ -51,6 +54,9 @@ class Waiter:
         self._random = random
         self._changed = asyncio.Event()
         self._known = ObjectCache(self._changed.set)
+        self._pods = ObjectCache(self._changed.set)
+        self._is_watching_pods = False
+        self._watches: list[tuple[ListWatch, asyncio.Task[None]]] = []
         self._outage = Outage()
         self._open: list[Goal] = []
         self._shown: dict[str, str] = {}
@@ -61,29 +67,44 @@ class Waiter:
 
         Raises:
             CliError: the API server is unreachable for too long.
-            ForbiddenError: the user may not list or watch Frameworks.
+            ForbiddenError: the user may not list or watch Frameworks, or Pods if a goal needs them.
         """
         names = [goal.name for goal in wait.goals]
+        by_name = f"metadata.name={names[0]}" if len(names) == 1 else None
+        interrupt = Interrupt(stops_on_hangup=False)
+        with interrupt.caught():
+            self._watch(FRAMEWORKS, self._known, fields=by_name)
+            try:
+                return await self._follow(wait, interrupt)
+            finally:
+                tasks = [task for _, task in self._watches]
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _watch(
+        self,
+        resource: Resource,
+        cache: ObjectCache,
+        *,
+        fields: str | None = None,
+        labels: str | None = None,
+    ) -> None:
         listwatch = ListWatch(
             self._client,
-            FRAMEWORKS,
-            self._known,
+            resource,
+            cache,
             clock=self._clock,
             random=self._random,
             namespace=self._namespace,
             on_connection=lambda _: self._changed.set(),
-            field_selector=f"metadata.name={names[0]}" if len(names) == 1 else None,
+            field_selector=fields,
+            label_selector=labels,
         )
-        interrupt = Interrupt(stops_on_hangup=False)
-        with interrupt.caught():
-            watching = asyncio.create_task(listwatch.run(), name="watch-frameworks")
-            try:
-                return await self._follow(wait, listwatch, interrupt)
-            finally:
-                watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
+        task = asyncio.create_task(listwatch.run(), name=f"watch-{resource.plural}")
+        self._watches.append((listwatch, task))
 
-    async def _follow(self, wait: Wait, listwatch: ListWatch, interrupt: Interrupt) -> ExitCode:
+    async def _follow(self, wait: Wait, interrupt: Interrupt) -> ExitCode:
         self._open = list(wait.goals)
         started = self._clock.monotonic()
         while True:
@@ -97,18 +118,21 @@ class Waiter:
                 return interrupt.exit_code
             if wait.timeout_seconds is not None and elapsed >= wait.timeout_seconds:
                 return self._give_up(wait)
-            self._check_connection(listwatch)
+            self._check_connection()
             left = _TICK_SECONDS if wait.timeout_seconds is None else wait.timeout_seconds - elapsed
             tick = min(_TICK_SECONDS, left)
             await wait_any(self._changed, interrupt.requested, timeout_seconds=tick)
 
     def _judge(self, wait: Wait, *, is_quiet: bool) -> None:
-        known = self._known.objects
-        if known is None:
+        if self._known.objects is None:
             return
         for goal in list(self._open):
-            body = known.get(goal.name)
-            verdict = goal.judge(None if body is None else read_gang(body))
+            verdict = self._judge_goal(goal)
+            if verdict.needs_pods and not self._is_watching_pods:
+                self._is_watching_pods = True
+                names = ",".join(goal.name for goal in wait.goals)
+                selector = f"{constants.FRAMEWORK_NAME} in ({names})"
+                self._watch(PODS, self._pods, labels=selector)
             if verdict.is_final:
                 self._open.remove(goal)
                 self._has_failed |= bool(verdict.failure)
@@ -117,19 +141,32 @@ class Waiter:
                 self._shown[goal.name] = verdict.text
                 print_error(f"{goal.name}: {verdict.text}")
 
+    def _judge_goal(self, goal: Goal) -> Verdict:
+        body = (self._known.objects or {}).get(goal.name)
+        return goal.judge(None if body is None else read_gang(body, self._list_live_pods()))
+
+    def _list_live_pods(self) -> frozenset[str] | None:
+        """List the UIDs of the Pods that have not ended; None if Pods are not known."""
+        if self._pods.objects is None:
+            return None
+        return frozenset(
+            str(pod["metadata"]["uid"])
+            for pod in self._pods.objects.values()
+            if pod["status"].get("phase") not in _ENDED_PHASES
+        )
+
     def _give_up(self, wait: Wait) -> ExitCode:
-        known = self._known.objects or {}
         for goal in self._open:
-            body = known.get(goal.name)
-            verdict = goal.judge(None if body is None else read_gang(body))
+            verdict = self._judge_goal(goal)
             print_error(
                 f"error: {goal.name}: timeout of {wait.timeout_seconds:g} s passed: "
                 f"{verdict.text or 'it could not be read'}; {wait.left}"
             )
         return ExitCode.TIMEOUT
 
-    def _check_connection(self, listwatch: ListWatch) -> None:
-        error = None if listwatch.is_connected else listwatch.last_error
+    def _check_connection(self) -> None:
+        errors = (watch.last_error for watch, _ in self._watches if not watch.is_connected)
+        error = next((error for error in errors if error is not None), None)
         if isinstance(error, ForbiddenError | UnauthorizedError | NotFoundError):
             raise error
         alert = self._outage.observe(None if error is None else str(error), self._clock.monotonic())

@@ -8,8 +8,12 @@ import pytest
 from cli.exitcodes import CliError, ExitCode
 from cli.steer.changes import Gang
 from cli.steer.conditions import parse_wanted
-from cli.steer.effects import Deleted, Goal, Retried, Scaled, Stopped
-from framework.api.completion import DELETE_TASK_REQUESTED, STOP_FRAMEWORK_REQUESTED
+from cli.steer.effects import Deleted, Goal, Retried, Scaled, Stopped, Verdict
+from framework.api.completion import (
+    DELETE_TASK_REQUESTED,
+    POD_LEFT_RUNNING,
+    STOP_FRAMEWORK_REQUESTED,
+)
 from framework.api.naming import TaskKey
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import Condition, ExecutionType, FrameworkStatus, TaskStatus
@@ -24,6 +28,7 @@ from tests.support.builders import (
     build_task_attempt,
     end_attempt,
     end_task,
+    pod_uid,
 )
 
 _T = TaskState
@@ -66,6 +71,26 @@ def test_stopped_framework_is_waited_for_until_its_pods_are_gone() -> None:
     verdict = goal.judge(build(*tasks, state=FrameworkState.ATTEMPT_DELETION_PENDING))
     assert (verdict.is_final, verdict.text) == (False, "waits for 1 Pods: worker/0")
     assert goal.judge(build_gang(None, STOPPED)).is_reached
+
+
+@pytest.mark.parametrize(
+    ("live", "verdict"),
+    [
+        (None, Verdict(text="waits for the Pods that were left running", needs_pods=True)),
+        ({0, 1, 2}, Verdict(text="waits for 2 Pods that were left running: worker/0, worker/2")),
+        ({1, 2}, Verdict(text="waits for 1 Pods that were left running: worker/2")),
+        ({1}, Verdict(is_reached=True, text="the Pods that were left running have ended")),
+    ],
+    ids=["unknown", "all", "some", "none"],
+)
+def test_pods_left_running_are_waited_for_until_they_have_ended(
+    live: set[int] | None, verdict: Verdict
+) -> None:
+    codes = (POD_LEFT_RUNNING, STOP_FRAMEWORK_REQUESTED, POD_LEFT_RUNNING)
+    tasks = [end_task(build_task(_T.COMPLETED, index=i), code) for i, code in enumerate(codes)]
+    uids = None if live is None else frozenset(pod_uid("worker", index) for index in live)
+    gang = build(*tasks, number=3, state=FrameworkState.COMPLETED)
+    assert Stopped("gang", FRAMEWORK_UID).judge(replace(gang, live_pod_uids=uids)) == verdict
 
 
 @pytest.mark.parametrize(

@@ -4,21 +4,32 @@ import asyncio
 import os
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from cli.exitcodes import ExitCode
 from cli.steer.conditions import parse_wanted
-from cli.steer.effects import Goal, Verdict
+from cli.steer.effects import Goal, Stopped, Verdict
 from cli.steer.watching import Wait, Waiter
-from framework.api.states import FrameworkState
+from framework.api.completion import POD_LEFT_RUNNING
+from framework.api.constants import FRAMEWORK_NAME
+from framework.api.states import FrameworkState, TaskState
 from framework.api.wire import format_time
 from framework.clock import SystemRandom
 from framework.kube.errors import ForbiddenError
-from framework.kube.resources import FRAMEWORKS, Object
+from framework.kube.resources import FRAMEWORKS, PODS, Object, Resource
 from localcluster.apiserver.model.errors import StatusError
-from tests.support.builders import build_role_wire, build_status_wire, build_submission
+from tests.support.builders import (
+    build_pod_wire,
+    build_role_status,
+    build_role_wire,
+    build_status_wire,
+    build_submission,
+    build_task,
+    end_task,
+)
 from tests.support.fakes.storageclient import (
     Fate,
     LoopClock,
@@ -30,6 +41,8 @@ from tests.support.fakes.storageclient import (
 )
 
 pytestmark = pytest.mark.looptime
+
+STOP = "stop"
 
 
 @pytest.fixture
@@ -56,12 +69,12 @@ def write_condition(client: StorageClient, name: str, condition: str) -> None:
 
 
 class Waiting:
-    """One wait, and what it reported."""
+    """One wait, for a condition or (STOP) as `stop --wait` does, and what it reported."""
 
     def __init__(self, client: StorageClient, wanted: str, *names: str) -> None:
         self.client = client
-        goal = parse_wanted(wanted)
-        self.goals: Sequence[Goal] = [goal.build_goal(name, create(client, name)) for name in names]
+        build_goal = Stopped if wanted == STOP else parse_wanted(wanted).build_goal
+        self.goals: Sequence[Goal] = [build_goal(name, create(client, name)) for name in names]
         self.reported: dict[str, Verdict] = {}
 
     async def wait(self, timeout_seconds: float | None = None) -> ExitCode:
@@ -128,17 +141,69 @@ async def test_interrupt_ends_the_wait_and_says_that_the_change_stays(
     assert capsys.readouterr().err.splitlines()[-1] == "no longer waiting; the change stays"
 
 
+def leave_pod(client: StorageClient, name: str) -> None:
+    """Let a Framework end with its Pod left running."""
+    frameworks, pods = (find_type(client.storage, each) for each in (FRAMEWORKS, PODS))
+    left = end_task(build_task(TaskState.COMPLETED), POD_LEFT_RUNNING)
+    pod = build_pod_wire()
+    # Without a node, its deletion waits for no kubelet.
+    del pod["spec"]["nodeName"]
+    pod["metadata"] = {"name": "left", "labels": {FRAMEWORK_NAME: name}}
+    stored = client.storage.create(pods, "default", pod)
+    ended = replace(left.attempt_status, pod_uid=str(stored["metadata"]["uid"]))
+    role = build_role_status(tasks=(replace(left, attempt_status=ended),))
+    body: Object = client.storage.get(frameworks, "default", name)
+    body["status"] = build_status_wire(role, state=FrameworkState.COMPLETED)
+    client.storage.update(frameworks, "default", name, body, subresource="status")
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b"]], ids=["one", "several"])
+async def test_stop_waits_for_the_pods_that_were_left_running(
+    client: StorageClient, names: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    waiting = Waiting(client, STOP, *names)
+    leave_pod(client, "a")
+    for name in names[1:]:
+        write_condition(client, name, "Failed")
+
+    async def delete_pod() -> None:
+        await asyncio.sleep(100)
+        client.storage.delete(find_type(client.storage, PODS), "default", "left")
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(delete_pod())
+        assert await waiting.wait(1000) is ExitCode.SUCCEEDED
+    assert asyncio.get_running_loop().time() == pytest.approx(100, abs=1)
+    assert waiting.reported["a"].text == "the Pods that were left running have ended"
+    missing = "a: waits for 1 Pods that were left running: worker/0\n"
+    assert capsys.readouterr().err == missing
+
+
 class Refusal(Network):
-    """Refuses to list Frameworks."""
+    """Refuses to list a resource."""
+
+    def __init__(self, resource: Resource) -> None:
+        self.resource = resource
 
     def draw_fate(self, request: Request) -> Fate:
-        if request.verb == "list":
+        if request.verb == "list" and request.resource is self.resource:
             return Fate(error=StatusError(403, "Forbidden", "no right", {}))
         return Fate()
 
 
+async def test_missing_right_to_list_pods_ends_only_a_wait_for_pods(client: StorageClient) -> None:
+    client.network = Refusal(PODS)
+    waiting = Waiting(client, STOP, "a")
+    write_condition(client, "a", "Succeeded")
+    assert await waiting.wait(1000) is ExitCode.SUCCEEDED
+    waiting = Waiting(client, STOP, "b")
+    leave_pod(client, "b")
+    with pytest.raises(ForbiddenError):
+        await waiting.wait(1000)
+
+
 async def test_missing_right_to_list_ends_the_wait(client: StorageClient) -> None:
     waiting = Waiting(client, "condition=Succeeded", "a")
-    client.network = Refusal()
+    client.network = Refusal(FRAMEWORKS)
     with pytest.raises(ForbiddenError):
         await waiting.wait()
