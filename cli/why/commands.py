@@ -144,9 +144,12 @@ class Commands:
         return f"{get} >{shlex.quote(file)}", self.build_kubectl("replace", "--force", "-f", file)
 
     def build_creation(self, *arguments: str) -> str:
-        """Write a ``kubectl create KIND NAME ...`` that also a local cluster accepts."""
+        """Write a ``kubectl create KIND NAME ...`` that also a local cluster accepts.
+
+        ``kubectl apply`` would also store the values of a Secret in one of its annotations.
+        """
         create = _join_kubectl(("create", *arguments, "--dry-run=client", "-o", "yaml"))
-        return f"{create} | {self.build_kubectl('apply', '-f', '-')}"
+        return f"{create} | {self.build_kubectl('create', '-f', '-')}"
 
     def build_application(self, body: Object) -> str:
         """Write the command that applies an object."""

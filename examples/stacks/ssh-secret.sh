@@ -1,8 +1,10 @@
 #!/bin/sh
 # Print a Secret with a new ssh key pair, by which the Pods of an MPI job let one another in:
 #
-#   sh ssh-secret.sh mpi-ssh | kubectl apply -f -
+#   sh ssh-secret.sh mpi-ssh | kubectl create -f -
 #   sh ssh-secret.sh mpi-ssh | framework run --local mpi-openmpi.yaml -
+#
+# `kubectl apply` would also store the private key in an annotation of the Secret.
 set -eu
 name=${1:?usage: sh ssh-secret.sh NAME}
 directory=$(mktemp -d)

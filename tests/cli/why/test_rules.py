@@ -451,3 +451,5 @@ def test_missing_ssh_key_of_a_trainingjob_has_the_commands_that_create_it() -> N
     assert config.endswith("> config")
     files = "--from-file=id_rsa --from-file=id_rsa.pub --from-file=config"
     assert create.startswith(f"kubectl create secret generic mine {files} ")
+    # Not apply, which stores the private key in an annotation, too.
+    assert create.endswith(" | kubectl create -f -")
