@@ -295,4 +295,4 @@ def _count_gpus(roles: list[RoleTemplate]) -> int:
 def _count_own(container: ContainerTemplate) -> int:
     limits: Mapping[str, object] = (container.body.get("resources") or {}).get("limits") or {}
     counts = [str(value) for name, value in limits.items() if _GPU.search(name)]
-    return sum(int(count) for count in counts if count.isdigit())
+    return sum(int(count) for count in counts if count.isdecimal())

@@ -223,6 +223,12 @@ def test_lint_settings_that_the_barrier_refuses_are_found(
     assert found.fix == fix
 
 
+def test_lint_number_of_gpus_in_no_digits_of_ascii_is_a_finding() -> None:
+    framework = build_with(WRAPPER, "torchrun", resources={"limits": {"nvidia.com/gpu": "²"}})
+    path = f"{MAIN}.resources.limits[nvidia.com/gpu]"
+    assert find_places(framework) == [("pod-template", path)]
+
+
 @pytest.mark.parametrize(
     "words",
     [

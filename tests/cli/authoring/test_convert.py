@@ -103,6 +103,7 @@ def test_document_that_is_no_object_is_named() -> None:
     assert (done.exit_code, "must be an object" in done.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("container", ["containers[0]", "initContainers[1]"])
 @pytest.mark.parametrize(
     ("job", "title", "path"),
     [
@@ -111,14 +112,17 @@ def test_document_that_is_no_object_is_named() -> None:
     ],
 )
 def test_lint_names_the_field_of_the_job_not_that_of_its_framework(
-    job: Callable[[], Any], title: str, path: str
+    job: Callable[[], Any], title: str, path: str, container: str
 ) -> None:
     body = job()
     *_, template = _walk(body["spec"], path)
-    template["spec"]["containers"][0]["commands"] = ["true"]
+    init = {"image": "app:1", "command": ["true"]}
+    template["spec"]["initContainers"] = [{"name": name, **init} for name in ("first", "second")]
+    *_, faulty = _walk(body["spec"], f"{path}.spec.{container}")
+    faulty["commands"] = ["true"]
     lines = call("lint", CONFIG, body).stdout.splitlines()
     (line,) = (line for line in lines if "commands" in line)
-    assert f": {title}: {path}.spec.containers[0].commands: " in line
+    assert f": {title}: {path}.spec.{container}.commands: " in line
     text = yaml.safe_dump_all([CONFIG, body]).splitlines()
     number = int(line.split(":")[2])
     assert text[number - 1].strip().lstrip("- ").startswith("commands:")

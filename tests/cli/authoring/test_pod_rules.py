@@ -237,7 +237,9 @@ def test_lint_quantity_that_the_api_server_accepts_is_accepted(quantity: Any) ->
 
 
 @given(
-    st.from_regex(re.compile(r"[+-]?[0-9.]{0,4}[KMGTPEinumke+-]{0,3}[0-9]{0,2}"), fullmatch=True)
+    st.from_regex(
+        re.compile(r"[+-]?[0-9.\u0661]{0,4}[KMGTPEinumke+-]{0,3}[0-9]{0,2}"), fullmatch=True
+    )
 )
 def test_lint_accepts_the_quantities_that_the_local_api_server_accepts(quantity: str) -> None:
     try:

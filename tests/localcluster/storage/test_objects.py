@@ -56,7 +56,9 @@ def test_quantity_is_a_number_within_bounds(text: str, number: Decimal | float) 
     assert parse_quantity(text) == number
 
 
-@pytest.mark.parametrize("text", ["", "abc", "1 Gi", "1X", "1Gii", "--1", "1e", "e3", "."])
+@pytest.mark.parametrize(
+    "text", ["", "abc", "1 Gi", "1X", "1Gii", "--1", "1e", "e3", ".", "\u0661", "1e\u0661"]
+)
 def test_malformed_quantity_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="quantities must match"):
         parse_quantity(text)
