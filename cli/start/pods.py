@@ -91,14 +91,7 @@ async def find_pod(
         CliError: there is no such Framework, Task, Pod or container, or it does not run.
         KubeError: the server does not answer, or refuses.
     """
-    name = build_pod_name(task.framework, task.role, task.index)
-    try:
-        pod = await client.get(PODS, namespace, name)
-    except NotFoundError:
-        raise await _explain_missing(client, namespace, task) from None
-    labels = pod["metadata"].get("labels") or {}
-    if labels.get(constants.FRAMEWORK_NAME) != task.framework:
-        raise await _explain_missing(client, namespace, task)
+    pod = await _fetch_pod(client, namespace, task)
     phase = (pod.get("status") or {}).get("phase")
     if phase in _ENDED:
         logs = build_command("logs", task.framework, str(task), "-n", namespace)
@@ -114,7 +107,20 @@ async def find_pod(
         raise CliError(
             ExitCode.FAILED, f"{task} of {task.framework}: {fault}; `{why}` says what holds it"
         )
-    return PodChoice(namespace, name, chosen)
+    return PodChoice(namespace, str(pod["metadata"]["name"]), chosen)
+
+
+async def _fetch_pod(client: KubeClient, namespace: str, task: TaskName) -> Object:
+    """Read the Pod of a Task; a Pod of this name without the label of the Framework is another."""
+    name = build_pod_name(task.framework, task.role, task.index)
+    try:
+        pod = await client.get(PODS, namespace, name)
+    except NotFoundError:
+        raise await _explain_missing(client, namespace, task) from None
+    labels = pod["metadata"].get("labels") or {}
+    if labels.get(constants.FRAMEWORK_NAME) != task.framework:
+        raise await _explain_missing(client, namespace, task)
+    return pod
 
 
 def _explain_idle(pod: Object, container: str | None) -> str:

@@ -1,6 +1,6 @@
 """Pods that have a node and do not start: volume, image, configuration, sandbox. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from cli.texts.sshkeys import FROM_FILES, MAKE_FILES
@@ -105,11 +105,7 @@ def find_configuration(observation: Observation) -> Iterator[Cause]:
 
 def find_volume_faults(observation: Observation) -> Iterator[Cause]:
     """Find volumes that cannot be mounted."""
-    found = []
-    for task in _list_created(observation):
-        event = task.find_event(*_MOUNT_EVENTS)
-        if event is not None and not _has_started(task):
-            found.append((task, event.message))
+    found = _list_unstarted(observation, _MOUNT_EVENTS)
     for message, tasks in group_tasks(observation.tasks, found):
         volume = find_volume(message)
         missing = find_missing_object(message)
@@ -130,11 +126,7 @@ def find_volume_faults(observation: Observation) -> Iterator[Cause]:
 
 def find_start_faults(observation: Observation) -> Iterator[Cause]:
     """Find Pods whose sandbox cannot be created, and Pods that start slowly."""
-    found = []
-    for task in _list_created(observation):
-        event = task.find_event(*_SANDBOX_EVENTS)
-        if event is not None and not _has_started(task):
-            found.append((task, event.message))
+    found = _list_unstarted(observation, _SANDBOX_EVENTS)
     for message, tasks in group_tasks(observation.tasks, found):
         event = tasks[0].find_event(*_SANDBOX_EVENTS)
         yield Cause(
@@ -201,6 +193,17 @@ def _collect(task: TaskFacts, container: ContainerFacts, *reasons: str) -> str:
     event = _find_detailed_event(task, *reasons)
     said = (waiting.get("reason"), waiting.get("message"), event.message if event else "")
     return " ".join(str(text) for text in said if text)
+
+
+def _list_unstarted(
+    observation: Observation, reasons: Iterable[str]
+) -> list[tuple[TaskFacts, str]]:
+    """List the Tasks that have not started and have an Event of these reasons, with its message."""
+    return [
+        (task, event.message)
+        for task in _list_created(observation)
+        if (event := task.find_event(*reasons)) is not None and not _has_started(task)
+    ]
 
 
 def _find_detailed_event(task: TaskFacts, *reasons: str) -> EventFacts | None:
