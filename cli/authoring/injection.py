@@ -59,7 +59,7 @@ _Identity = tuple[object, ...]
 
 
 class Rendezvous(StrEnum):
-    """How the peers' files get into the Pod, besides the barrier's two."""
+    """How the files of the peers get into the Pod, besides the two that the barrier writes."""
 
     NONE = "none"
     INIT = "init"

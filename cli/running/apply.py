@@ -49,9 +49,7 @@ async def apply_all(
             Secret of the user is missing.
         KubeError: the server refused; nothing of ours is left.
     """
-    existing = await find_existing(client, manifests.frameworks)
-    if existing and not replaces:
-        raise CliError(ExitCode.USAGE, *(explain_existing(m) for m, _ in existing))
+    existing = await find_existing(client, manifests.frameworks, replaces=replaces)
     await check_chosen(client, manifests.keys, remark)
     undos: list[_Undo] = []
     try:
@@ -75,12 +73,12 @@ async def apply_all(
 
 
 async def find_existing(
-    client: KubeClient, frameworks: Sequence[Manifest]
+    client: KubeClient, frameworks: Sequence[Manifest], *, replaces: bool
 ) -> list[tuple[Manifest, Object]]:
     """Find the Frameworks of the files that exist, as stored.
 
     Raises:
-        CliError: the cluster does not know Frameworks.
+        CliError: one exists and may not be replaced, or the cluster does not know Frameworks.
     """
     existing = []
     for manifest in frameworks:
@@ -90,6 +88,8 @@ async def find_existing(
             check_served(e, _LOCALLY)
             continue
         existing.append((manifest, stored))
+    if existing and not replaces:
+        raise CliError(ExitCode.USAGE, *(_explain_existing(m) for m, _ in existing))
     return existing
 
 
@@ -115,7 +115,7 @@ async def _delete_all(client: KubeClient, existing: Sequence[tuple[Manifest, Obj
         await _wait_gone(client, manifest)
 
 
-def explain_existing(manifest: Manifest) -> str:
+def _explain_existing(manifest: Manifest) -> str:
     """Explain that a Framework of the files exists, and what to do."""
     delete = build_command("delete", str(manifest.name), "-n", str(manifest.namespace))
     return (
@@ -146,7 +146,7 @@ async def _create_framework(client: KubeClient, manifest: Manifest) -> Object:
     try:
         return await create(client, manifest)
     except AlreadyExistsError as e:
-        raise CliError(ExitCode.USAGE, explain_existing(manifest)) from e
+        raise CliError(ExitCode.USAGE, _explain_existing(manifest)) from e
 
 
 async def create(client: KubeClient, manifest: Manifest, *, dry_run: bool = False) -> Object:

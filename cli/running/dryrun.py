@@ -1,9 +1,8 @@
 """``framework run --dry-run``: prints the objects that would be created or changed."""
 
 from cli.dryrun import CLIENT, describe_dry_run
-from cli.exitcodes import CliError, ExitCode
 from cli.files.manifests import Manifest, Manifests
-from cli.running.apply import create, ensure_accepted, explain_existing, find_existing
+from cli.running.apply import create, ensure_accepted, find_existing
 from cli.running.sshkeys import check_chosen, find_creatable
 from cli.terminal import print_error, print_line
 from framework.kube.client import KubeClient
@@ -32,9 +31,7 @@ async def show_answers(
             Secret of the user is missing.
         KubeError: the server refuses an object.
     """
-    existing = await find_existing(client, manifests.frameworks)
-    if existing and not replaces:
-        raise CliError(ExitCode.USAGE, *(explain_existing(m) for m, _ in existing))
+    existing = await find_existing(client, manifests.frameworks, replaces=replaces)
     await check_chosen(client, manifests.keys, print_error)
     old = {(manifest.namespace, manifest.name) for manifest, _ in existing}
     new_namespaces: set[str] = set()
