@@ -122,6 +122,12 @@ class Access(NamedTuple):
             _load_inline_identity(context, self.client_cert_pem + "\n" + self.client_key_pem)
 
 
+def _is_port(text: str) -> bool:
+    # int() refuses some characters that are digits for str, and numbers of thousands of digits.
+    is_short = len(text) <= len(str(MAX_PORT))
+    return is_short and text.isascii() and text.isdigit() and 0 < int(text) <= MAX_PORT
+
+
 def parse_address(address: str) -> Tuple[bool, str, int, str]:
     """Parse ``[http[s]://]host[:port][/prefix]`` into (tls, host, port, prefix).
 
@@ -134,7 +140,7 @@ def parse_address(address: str) -> Tuple[bool, str, int, str]:
     authority, _, path = rest.partition("/")
     host, port_text = _split_authority(authority)
     default_port = _HTTPS_PORT if scheme == "https" else _HTTP_PORT
-    valid_port = not port_text or (port_text.isdigit() and 0 < int(port_text) <= MAX_PORT)
+    valid_port = not port_text or _is_port(port_text)
     if scheme not in {"http", "https"} or not host or not valid_port or "@" in authority:
         raise AccessError(
             f"the API server address {describe_server(address)!r} must be http://HOST:PORT or "

@@ -55,8 +55,13 @@ def test_parse_address_legal_is_taken_apart(
 
 
 @pytest.mark.parametrize(
-    "address", ["", "ftp://x", "http://", "http://x:port", "http://x:70000", "http://u:p@x:80"]
-)
+    "address",
+    [
+        "", "ftp://x", "http://", "http://x:port", "http://x:70000", "http://u:p@x:80",
+        "http://x:²", f"http://x:{'9' * 5000}",
+    ],
+    ids=["none", "scheme", "no host", "word", "too high", "user", "superscript", "5000 digits"],
+)  # fmt: skip
 def test_parse_address_illegal_is_refused(address: str) -> None:
     with pytest.raises(AccessError, match="KUBE_APISERVER_ADDRESS"):
         parse_address(address)
