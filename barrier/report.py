@@ -1,4 +1,4 @@
-"""The status lines, error lines and termination message of the barrier.
+"""The lines about readiness, error lines and termination message of the barrier.
 
 All functions are pure; ``Reporter`` prints.
 """

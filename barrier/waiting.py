@@ -2,8 +2,8 @@
 
 Each turn takes these steps, in one thread:
 
-1. Poll the sources until they have a change, a status line is due, or time may change the
-   decision (``wake_at``, timeout, next round of probes).
+1. Poll the sources until they have a change, a line about the readiness is due, or time may change
+   the decision (``wake_at``, timeout, next round of probes).
 2. Report permissions that are missing, each once.
 3. Decide (``decision``). Pass and Fail end the loop.
 4. Print the readiness if it has changed or the interval is over.
@@ -15,7 +15,7 @@ Invariants: every step has a timeout, so the decision is repeated at least every
 ConfigMap is not healthy, because deadlines depend on that); SIGTERM ends the loop by an exception.
 
 Example: a gang of 2 with one Pod. Turn 1 reads the ConfigMap with the readiness 1/2: Wait, a
-status line, and the connection for the release opens. After 3 s the watch delivers the complete
+line about it, and the connection for the release opens. After 3 s the watch delivers the complete
 roster: turn 2 decides Pass.
 """
 
