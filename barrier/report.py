@@ -1,4 +1,4 @@
-"""The lines about readiness, error lines and termination message of the barrier.
+"""The status lines (about the readiness of the gang), error lines and termination message.
 
 All functions are pure; ``Reporter`` prints.
 """
