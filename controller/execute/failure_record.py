@@ -21,7 +21,7 @@ from framework.api import gojson
 from framework.api.text import cut_text
 from framework.kube.errors import AlreadyExistsError, ApiError, KubeError
 
-_BACKOFF_SECONDS = 0.25
+_FIRST_BACKOFF_SECONDS = 0.5
 _MAX_BACKOFF_SECONDS = 30.0
 _MAX_DOUBLINGS = 10
 # Limit of the messages of one Framework's failures, and again of their bodies: the server may
@@ -55,7 +55,8 @@ def build_failure(
     """
     known = history.known
     count = known.count + 1 if known else 1
-    delay = min(_MAX_BACKOFF_SECONDS, _BACKOFF_SECONDS * 2 ** min(count, _MAX_DOUBLINGS))
+    doublings = min(count - 1, _MAX_DOUBLINGS)
+    delay = min(_MAX_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * 2**doublings)
     code, message, body = 0, str(error), ""
     if isinstance(error, ApiError):
         code, message = error.status, error.message

@@ -7,8 +7,8 @@ has deleted it:
 
 1. Neither annotation nor copy: the workers are those of the spec.
 2. ``replicas`` is as in the annotation: the workers are those of the annotation.
-3. ``replicas`` has changed since, for example by ``kubectl scale``: the last change wins. Workers
-   are added, or removed from the highest index, until there are so many.
+3. ``replicas`` has changed since, for example by ``kubectl scale``: the new value counts.
+   Workers are added, or removed from the highest index, until their number is that value.
 4. While a scaler is in progress, a change of ``replicas`` waits.
 5. An annotation with more workers than ``maxReplicas`` was written by another client, unless the
    copy is equal: it is ignored, and put back.
