@@ -8,19 +8,9 @@ import pytest
 
 from framework.api import constants
 from framework.kube.resources import Object
-from tests.simulation.test_crash_matrix import (
-    BEFORE,
-    HEARD,
-    UNHEARD,
-    ScriptedGang,
-    get_code,
-    summarize,
-)
-from tests.support.slow import keep_first
+from tests.simulation.scriptedgang import ScriptedGang, at_each_write, get_code, summarize
 
-# At least as many as the gang takes; a test asserts it.
 WRITES = 44
-MIXED_WRITES = sorted(range(1, WRITES + 1), key=lambda write: write % 4)
 FAILURES = 2
 
 
@@ -67,12 +57,11 @@ async def test_gang_that_avoids_a_node_ends_as_expected() -> None:
     gang = AvoidingGang({})
     assert shape(await gang.run_script()) == END
     gang.check_created(CREATED_PODS)
-    assert WRITES - 10 < gang.writes <= WRITES
+    gang.check_writes(WRITES)
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize("when", keep_first([UNHEARD, BEFORE, HEARD]))
-@pytest.mark.parametrize("write", keep_first(MIXED_WRITES, WRITES // 4))
+@at_each_write(WRITES, share=4)
 async def test_crash_at_a_write_neither_loses_nor_repeats_a_failure(write: int, when: str) -> None:
     gang = AvoidingGang({write: when})
     assert shape(await gang.run_script()) == END

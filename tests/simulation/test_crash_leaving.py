@@ -10,22 +10,11 @@ import pytest
 
 from controller.config.nodes import NodesConfig
 from framework.api import constants
-from framework.kube.resources import FRAMEWORKS, PODS, Object
+from framework.kube.resources import PODS, Object
 from localcluster.apiserver.model.options import DeleteOptions
-from tests.simulation.test_crash_matrix import (
-    BEFORE,
-    HEARD,
-    UNHEARD,
-    ScriptedGang,
-    get_code,
-    summarize,
-)
-from tests.support.builders import NAMESPACE
-from tests.support.slow import keep_first
+from tests.simulation.scriptedgang import ScriptedGang, at_each_write, get_code, summarize
 
-# At least as many as the gang takes; a test asserts it.
 WRITES = 72
-MIXED_WRITES = sorted(range(1, WRITES + 1), key=lambda write: write % 8)
 
 
 class LeavingGang(ScriptedGang):
@@ -42,29 +31,26 @@ class LeavingGang(ScriptedGang):
         worker["task"]["retryPolicy"] = {"fancyRetryPolicy": False, "maxRetryCount": 0}
         return worker
 
-    async def run_script(self) -> Object:
-        try:
-            self._create_gang(self.build_role())
-            self.start()
-            await self._rest()
-            for pod in self._list_pods():
-                self.acknowledge(pod)
-            self._set_cordon("node", is_cordoned=True)
-            await asyncio.sleep(5.0)
-            for pod in self._list_pods()[:2]:
-                self.acknowledge(pod)
-            await self._rest()
-            self._evict("gang-worker-1")
-            # If its Pod went while no controller runs, its condition would never be seen.
-            await asyncio.sleep(10.0)
-            await self._rest()
-            for index in range(3):
-                self._end(f"gang-worker-{index}", 0)
-            await self._rest()
-            self.check_rest()
-            return self.storage.get(self._type(FRAMEWORKS), NAMESPACE, "gang")
-        finally:
-            await self._end_all()
+    async def play(self) -> Object:
+        self._create_gang(self.build_role())
+        self.start()
+        await self._rest()
+        for pod in self._list_pods():
+            self.acknowledge(pod)
+        self._set_cordon("node", is_cordoned=True)
+        await asyncio.sleep(5.0)
+        for pod in self._list_pods()[:2]:
+            self.acknowledge(pod)
+        await self._rest()
+        self._evict("gang-worker-1")
+        # If its Pod went while no controller runs, its condition would never be seen.
+        await asyncio.sleep(10.0)
+        await self._rest()
+        for index in range(3):
+            self._end(f"gang-worker-{index}", 0)
+        await self._rest()
+        self.check_rest()
+        return self.read_framework()
 
     def _evict(self, name: str) -> None:
         self._disrupt(name)
@@ -92,15 +78,13 @@ CREATED_PODS = 7
 async def test_gang_that_leaves_its_nodes_ends_as_expected() -> None:
     gang = LeavingGang({})
     assert shape(await gang.run_script()) == END
-    assert len(gang.auditor.created) == CREATED_PODS
-    assert WRITES - 10 < gang.writes <= WRITES
+    gang.check_created(CREATED_PODS)
+    gang.check_writes(WRITES)
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize("when", keep_first([UNHEARD, BEFORE, HEARD]))
-@pytest.mark.parametrize("write", keep_first(MIXED_WRITES, WRITES // 8))
+@at_each_write(WRITES, share=8)
 async def test_crash_at_a_write_neither_loses_nor_repeats_a_leave(write: int, when: str) -> None:
     gang = LeavingGang({write: when})
     assert shape(await gang.run_script()) == END
-    assert set(gang.auditor.created.values()) == {1}, "a Pod was created twice for one attempt"
-    assert len(gang.auditor.created) == CREATED_PODS
+    gang.check_created(CREATED_PODS)

@@ -8,13 +8,10 @@ import pytest
 
 from framework.kube.resources import FRAMEWORKS, PODS, Object
 from localcluster.apiserver.storage import DeleteOptions
-from tests.simulation.test_crash_matrix import BEFORE, HEARD, UNHEARD, ScriptedGang
-from tests.support.builders import FRAMEWORK, NAMESPACE, build_role_wire, build_submission
-from tests.support.slow import keep_first
+from tests.simulation.scriptedgang import ScriptedGang, at_each_write
+from tests.support.builders import FRAMEWORK, NAMESPACE, build_role_wire
 
-# At least as many as the gang takes; a test asserts it.
 WRITES = 38
-MIXED_WRITES = sorted(range(1, WRITES + 1), key=lambda write: write % 5)
 LAUNCHER = "gang-launcher-0"
 WORKERS = ["gang-worker-0", "gang-worker-1"]
 # Two attempts of three.
@@ -24,22 +21,19 @@ CREATED_PODS = 6
 class LeavingGang(ScriptedGang):
     """A launcher that fails, is retried and succeeds, and two workers that are left running."""
 
-    async def run_script(self) -> Object:
-        """Run the script; return the Framework after its end."""
-        try:
-            self.storage.create(self._type(FRAMEWORKS), NAMESPACE, self._build())
-            self.start()
-            await self._rest()
-            first = self._list_workers()
-            self._end(LAUNCHER, 9)
-            await self._rest()
-            assert first.isdisjoint(self._list_workers())
-            await self._play_end()
-            ended = self.storage.get(self._type(FRAMEWORKS), NAMESPACE, FRAMEWORK)
-            await self._delete_gang()
-            return ended
-        finally:
-            await self._end_all()
+    async def play(self) -> Object:
+        """Play it; return the Framework after its end."""
+        self._submit()
+        self.start()
+        await self._rest()
+        first = self._list_workers()
+        self._end(LAUNCHER, 9)
+        await self._rest()
+        assert first.isdisjoint(self._list_workers())
+        await self._play_end()
+        ended = self.read_framework()
+        await self._delete_gang()
+        return ended
 
     async def _play_end(self) -> None:
         last = self._list_workers()
@@ -60,7 +54,7 @@ class LeavingGang(ScriptedGang):
         assert self._find(FRAMEWORKS, FRAMEWORK) is None
         assert self.storage.list(self._type(PODS), NAMESPACE).items == []
 
-    def _build(self) -> Object:
+    def _submit(self) -> None:
         ends = {"minFailedTaskCount": 1, "minSucceededTaskCount": 1}
         unending = {"minFailedTaskCount": -1, "minSucceededTaskCount": -1}
         launcher = build_role_wire("launcher", frameworkAttemptCompletionPolicy=ends)
@@ -69,9 +63,7 @@ class LeavingGang(ScriptedGang):
             completedPodPolicy="RetainRunning",
         )  # fmt: skip
         retries = {"fancyRetryPolicy": False, "maxRetryCount": 1}
-        return build_submission(
-            FRAMEWORK, launcher, worker, completedPodPolicy="Retain", retryPolicy=retries
-        )
+        self._create_gang(launcher, worker, completedPodPolicy="Retain", retryPolicy=retries)
 
     def _list_workers(self) -> set[str]:
         """List the UIDs of the workers that run."""
@@ -94,8 +86,7 @@ async def check_gang(gang: LeavingGang) -> None:
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize("when", keep_first([UNHEARD, BEFORE, HEARD]))
-@pytest.mark.parametrize("write", keep_first(MIXED_WRITES, WRITES // 5))
+@at_each_write(WRITES, share=5)
 async def test_crash_while_a_gang_ends_that_leaves_pods_running_changes_nothing(
     write: int, when: str
 ) -> None:
@@ -106,4 +97,4 @@ async def test_crash_while_a_gang_ends_that_leaves_pods_running_changes_nothing(
 async def test_gang_that_leaves_pods_running_without_a_crash_ends_as_expected() -> None:
     gang = LeavingGang({})
     await check_gang(gang)
-    assert WRITES - 10 < gang.writes <= WRITES
+    gang.check_writes(WRITES)

@@ -8,13 +8,10 @@ import pytest
 
 from framework.api.naming import build_configmap_name
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
-from tests.simulation.test_crash_matrix import BEFORE, HEARD, UNHEARD, ScriptedGang
-from tests.support.builders import FRAMEWORK, NAMESPACE, build_submission
-from tests.support.slow import keep_first
+from tests.simulation.scriptedgang import ScriptedGang, at_each_write
+from tests.support.builders import FRAMEWORK, NAMESPACE
 
-# At least as many as the gang takes; a test asserts it.
 WRITES = 36
-MIXED_WRITES = sorted(range(1, WRITES + 1), key=lambda write: write % 3)
 DEADLINE_SECONDS = 60
 # Three of the first attempt, and three of the second one.
 CREATED_PODS = 6
@@ -23,22 +20,18 @@ CREATED_PODS = 6
 class SuspendedGang(ScriptedGang):
     """A gang of three that is suspended, resumed, and ended by its deadline and its TTL."""
 
-    async def run_script(self) -> Object:
-        """Run the script; return the Framework while its second attempt runs."""
-        try:
-            await self._play_suspension()
-            running = self.storage.get(self._type(FRAMEWORKS), NAMESPACE, FRAMEWORK)
-            for _ in range(4):
-                await self._rest()
-            self.check_rest()
-            return running
-        finally:
-            await self._end_all()
+    async def play(self) -> Object:
+        """Play it; return the Framework while its second attempt runs."""
+        await self._play_suspension()
+        running = self.read_framework()
+        for _ in range(4):
+            await self._rest()
+        self.check_rest()
+        return running
 
     async def _play_suspension(self) -> None:
         lifetime = {"activeDeadlineSeconds": DEADLINE_SECONDS, "ttlSecondsAfterFinished": 0}
-        body = build_submission("gang", self.build_role(), **lifetime)
-        self.storage.create(self._type(FRAMEWORKS), NAMESPACE, body)
+        self._create_gang(self.build_role(), **lifetime)
         self.start()
         await self._rest()
         self._edit(lambda spec: spec.update(suspend=True))
@@ -52,7 +45,7 @@ class SuspendedGang(ScriptedGang):
     def _check_suspended(self) -> None:
         """After more than the deadline, the gang has no object."""
         self.check_rest()
-        status = self.storage.get(self._type(FRAMEWORKS), NAMESPACE, FRAMEWORK)["status"]
+        status = self.read_framework()["status"]
         assert status["state"] == "AttemptCompleted"
         assert status["attemptStatus"]["completionStatus"]["code"] == -250
         assert self._find(CONFIGMAPS, build_configmap_name(FRAMEWORK)) is None
@@ -66,8 +59,7 @@ async def check_gang(gang: SuspendedGang) -> None:
     assert status["attemptStatus"]["id"] == 1
     retries = status["retryPolicyStatus"]
     assert (retries["totalRetriedCount"], retries["accountableRetriedCount"]) == (1, 0)
-    assert set(gang.auditor.created.values()) == {1}, "a Pod was created twice for one attempt"
-    assert len(gang.auditor.created) == CREATED_PODS
+    gang.check_created(CREATED_PODS)
     assert gang._find(FRAMEWORKS, FRAMEWORK) is None, "not deleted after its end"
     (last,) = gang.auditor.last.values()
     assert last.status is not None
@@ -77,8 +69,7 @@ async def check_gang(gang: SuspendedGang) -> None:
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize("when", keep_first([UNHEARD, BEFORE, HEARD]))
-@pytest.mark.parametrize("write", keep_first(MIXED_WRITES, WRITES // 3))
+@at_each_write(WRITES, share=3)
 async def test_crash_while_a_gang_is_suspended_or_ended_changes_nothing(
     write: int, when: str
 ) -> None:
@@ -89,4 +80,4 @@ async def test_crash_while_a_gang_is_suspended_or_ended_changes_nothing(
 async def test_suspended_gang_without_a_crash_ends_as_expected() -> None:
     gang = SuspendedGang({})
     await check_gang(gang)
-    assert WRITES - 10 < gang.writes <= WRITES
+    gang.check_writes(WRITES)

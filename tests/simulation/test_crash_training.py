@@ -7,12 +7,9 @@ import pytest
 
 from framework.api import constants
 from framework.kube.resources import PODS, Object
-from tests.simulation.test_crash_matrix import BEFORE, HEARD, UNHEARD, ScriptedGang
-from tests.support.slow import keep_first
+from tests.simulation.scriptedgang import ScriptedGang, at_each_write
 
-# At least as many as the gang takes; a test asserts it.
 WRITES = 26
-MIXED_WRITES = sorted(range(1, WRITES + 1), key=lambda write: write % 4)
 LAST_STEP = 900
 
 
@@ -47,12 +44,11 @@ CREATED_PODS = 3
 async def test_gang_that_reports_its_progress_ends_as_expected() -> None:
     gang = TrainedGang({})
     assert shape(await gang.run_script()) == END
-    assert WRITES - 10 < gang.writes <= WRITES
+    gang.check_writes(WRITES)
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize("when", keep_first([UNHEARD, BEFORE, HEARD]))
-@pytest.mark.parametrize("write", keep_first(MIXED_WRITES, WRITES // 4))
+@at_each_write(WRITES, share=4)
 async def test_crash_at_a_write_loses_no_last_step(write: int, when: str) -> None:
     gang = TrainedGang({write: when})
     assert shape(await gang.run_script()) == END
