@@ -28,6 +28,7 @@ from tests.rendezvous.members import (
     open_members,
 )
 from tests.support.machine.oldpython import find_old_python
+from tests.support.machine.openfiles import count_open_files, limit_open_files
 from tests.support.waiting import HANG_SECONDS, wait_until
 
 ATTACKERS = 1500
@@ -48,10 +49,8 @@ PATIENT = (
 @pytest.fixture
 def many_files() -> Iterator[None]:
     """Let this process, the attacker, open as many files as it needs."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 3 * ATTACKERS), hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with limit_open_files(3 * ATTACKERS):
+        yield
 
 
 def write_key(root: Path, text: str) -> str:
@@ -120,10 +119,6 @@ def is_closed(connection: socket.socket) -> bool:
     return True
 
 
-def count_files(member: Member) -> int:
-    return len(list(Path(f"/proc/{member.process.pid}/fd").iterdir()))
-
-
 def pass_all(members: list[Member], name: str) -> None:
     for member in members:
         member.come(name)
@@ -145,7 +140,7 @@ def test_silent_connections_keep_no_member_out_and_use_up_no_files(
         for _ in range(ATTACKERS):
             stack.enter_context(dial(members[0], source))
         pass_all(members, "during")
-        assert count_files(members[0]) < MOST_FILES
+        assert count_open_files(members[0].process.pid) < MOST_FILES
 
 
 def test_half_lines_are_closed_at_their_deadline(tmp_path: Path) -> None:
@@ -385,7 +380,7 @@ def test_silent_connections_do_not_count_as_members_with_the_key(
             source = f"127.0.{number % 50 + 100}.1" if number % 2 else SECOND
             stack.enter_context(dial(members[0], source))
         pass_all(members, "during")
-        assert count_files(members[0]) < MOST_FILES
+        assert count_open_files(members[0].process.pid) < MOST_FILES
 
 
 @pytest.mark.parametrize("pods", [1000, 1800, 2000])

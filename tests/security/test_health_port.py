@@ -15,6 +15,7 @@ from controller.serve.health import HealthServer
 from controller.serve.health_connections import HealthLimits
 from controller.serve.metrics import Metrics
 from framework.connectionlimit import ConnectionLimit
+from tests.support.machine.openfiles import limit_open_files
 from tests.support.servers.frameworkcrd import ROOT
 from tests.support.waiting import HANG_SECONDS
 
@@ -41,10 +42,8 @@ def held() -> Iterator[contextlib.ExitStack]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < ATTACKERS * 2:
         pytest.skip(f"needs {ATTACKERS * 2} open files; `ulimit -Hn` is {hard}")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, ATTACKERS * 2), hard))
-    with contextlib.ExitStack() as stack:
+    with limit_open_files(max(soft, ATTACKERS * 2)), contextlib.ExitStack() as stack:
         yield stack
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def attack(port: int, held: contextlib.ExitStack, sent: bytes, source: str = "127.0.0.1") -> None:

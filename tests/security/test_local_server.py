@@ -3,10 +3,9 @@
 import asyncio
 import contextlib
 import os
-import resource
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import aiohttp
@@ -17,6 +16,7 @@ from localcluster.apiserver.front import auth
 from localcluster.apiserver.server import ApiServer
 from localcluster.apiserver.storage import Storage
 from localcluster.cluster import ClusterOptions, LocalCluster
+from tests.support.machine.openfiles import count_open_files, limit_open_files
 
 TOKEN = "secret"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
@@ -29,13 +29,10 @@ STRANGERS = 48
 
 
 @pytest.fixture
-def few_descriptors() -> object:
+def few_descriptors() -> Iterator[None]:
     """Leave few descriptors to this process: both sides are in it, and files of other tests."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = len(list(Path("/proc/self/fd").iterdir()))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 240, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with limit_open_files(count_open_files() + 240):
+        yield
 
 
 @pytest.fixture
@@ -84,7 +81,7 @@ async def test_strangers_and_pages_of_browsers_run_no_command_in_a_container(url
 
 @pytest.mark.parametrize("sent", [HALF_REQUEST, b""], ids=["half request", "silence"])
 async def test_half_requests_of_strangers_are_closed_and_tokens_are_served(
-    few_descriptors: object, url: str, sent: bytes
+    few_descriptors: None, url: str, sent: bytes
 ) -> None:
     attackers = []
     async with aiohttp.ClientSession(headers=HEADERS) as session:

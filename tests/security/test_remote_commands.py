@@ -5,7 +5,6 @@ The endpoint is that of a real agent. Each address of 127.0.0.0/8 stands for a P
 
 import contextlib
 import queue
-import resource
 import socket
 import ssl
 import threading
@@ -38,6 +37,7 @@ from rendezvous.site.peers.generations import Roster
 from tests.rendezvous.agents import Publisher
 from tests.rendezvous.conftest import api, gang_numbers
 from tests.rendezvous.remotes import LAUNCHER, Team, get_worker_address, open_team, write_secrets
+from tests.support.machine.openfiles import count_open_files, limit_open_files
 from tests.support.machine.processes import read_peak_bytes
 from tests.support.servers.controlplane import Access
 from tests.support.waiting import HANG_SECONDS, wait_until
@@ -111,7 +111,7 @@ def build_request(team: Team, command: str = "true") -> Request:
 
 
 def count_files(team: Team) -> int:
-    return sum(1 for _ in Path(f"/proc/{team.workers[0].process.pid}/fd").iterdir())
+    return count_open_files(team.workers[0].process.pid)
 
 
 def test_client_with_another_key_runs_nothing(team: Team) -> None:
@@ -218,18 +218,13 @@ def test_recorded_connection_that_is_sent_again_runs_nothing(team: Team) -> None
 
 
 def test_silent_connections_hold_no_member_up_and_are_bounded(team: Team) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4 * ATTACKERS), hard))
     before = count_files(team)
-    try:
-        with contextlib.ExitStack() as stack:
-            for _ in range(ATTACKERS):
-                stack.enter_context(dial(team, "127.0.0.1"))
-            # Two descriptors for each: that of its thread, and that of the list.
-            wait_until(lambda: count_files(team) <= before + 2 * MAX_PENDING + 8)
-            assert team.run(HOST, "echo", "through")[:2] == (0, "through\n")
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with limit_open_files(4 * ATTACKERS), contextlib.ExitStack() as stack:
+        for _ in range(ATTACKERS):
+            stack.enter_context(dial(team, "127.0.0.1"))
+        # Two descriptors for each: that of its thread, and that of the list.
+        wait_until(lambda: count_files(team) <= before + 2 * MAX_PENDING + 8)
+        assert team.run(HOST, "echo", "through")[:2] == (0, "through\n")
     # The agent's own connections come and go.
     wait_until(lambda: count_files(team) <= before + 3)
 
