@@ -1,9 +1,7 @@
 """The checks of agents before they decode or use a roster."""
 
 import base64
-import resource
 import socket
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,19 +9,16 @@ import pytest
 from barrier.injector import find_fault
 from framework.agent.addresses import is_pod_address
 from framework.agent.clock import AgentClock
-from framework.agent.gang import SOURCE_CONFIGMAP, Gang, Knowledge, SelectedRoster
-from framework.agent.health import Health, SourceState
 from framework.agent.probes import Probe, Prober
 from framework.agent.sources import parse_configmap
 from framework.api import constants
 from framework.api.roster import Roster, encode_roster
 from rendezvous.core.membership import build_view
 from rendezvous.core.refusal import MembershipError
-from rendezvous.core.selection import Generation, NoRoster, is_newer, select_candidate
 from tests.rendezvous.gangs import INSTANCE, build_gang, build_options, see
+from tests.support.machine.openfiles import count_open_files, limit_open_files
 from tests.support.waiting import HANG_SECONDS
 
-HEALTHY = SourceState(Health.HEALTHY, 0.0, "")
 UID = INSTANCE.partition("_")[2]
 
 
@@ -97,35 +92,12 @@ def test_roster_in_a_configmap_of_another_controller_is_ignored() -> None:
         assert parse_configmap(build_configmap(content, **metadata), UID, "gang").roster
 
 
-def test_roster_of_another_attempt_or_uid_is_not_selected() -> None:
-    identity = see(build_gang(2)).identity._replace(instance_uid=INSTANCE)
-    other = build_gang(2)._replace(instance_uid="0_another")
-    for gang, uid in ((other, UID), (build_gang(2), "another-uid")):
-        configmap = parse_configmap(build_configmap(encode_roster(gang)))
-        knowledge = Knowledge(0.0, configmap, HEALTHY, None, HEALTHY)
-        target = Gang("default", "job", "job-attempt", uid)
-        seen = select_candidate(knowledge, target, identity, 0.0, has_published=False)
-        assert isinstance(seen, NoRoster)
-
-
-def test_generation_never_decreases() -> None:
-    current = Generation(build_gang(2)._replace(generation=7), SOURCE_CONFIGMAP, 7)
-    for generation, expected in ((6, False), (7, False), (8, True)):
-        gang = build_gang(3)._replace(generation=generation)
-        assert is_newer(SelectedRoster(gang, SOURCE_CONFIGMAP), current) is expected
-
-
 def test_probes_of_many_members_open_few_files_at_a_time() -> None:
     """The barrier's levels above an address connect to every member; nothing is sent or read."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = len(list(Path("/proc/self/fd").iterdir()))
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as server:
         port = server.getsockname()[1]
         probes = [Probe("worker", index, "127.0.0.1", port, "") for index in range(500)]
         prober = Prober(AgentClock())
-        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 80, hard))
-        try:
+        with limit_open_files(count_open_files() + 80):
             prober.try_once(probes, HANG_SECONDS)
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert prober.reached == set(probes)
