@@ -1,12 +1,8 @@
-"""The cost of decisions about avoided nodes grows with the Tasks, not faster; so does the status.
-
-The limits are those of ``test_cost_of_core``.
-"""
+"""The cost of decisions about avoided nodes, and the status, grow with the Tasks, not faster."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 
 import pytest
 
@@ -19,7 +15,13 @@ from framework.api.naming import TaskKey
 from framework.api.recovery import RecoverySpec
 from framework.api.states import TaskState
 from framework.api.types import RetryPolicySpec, TaskSpec, TaskStatus
-from tests.security.test_cost_of_core import SETTINGS, SIZES, assert_linear
+from tests.security.linearcost import (
+    SETTINGS,
+    Stage,
+    assert_decision_is_linear,
+    assert_linear,
+    for_two_sizes,
+)
 from tests.support.builders import at, build_template_wire, end_task
 from tests.support.builders.largegangs import LargeGang, build_snapshot, change_tasks
 from tests.support.measuring.cost import Operation
@@ -59,7 +61,7 @@ def decide_retried(gang: LargeGang) -> Snapshot:
     return build_snapshot(gang.build_spec(task=RETRIED, recovery=AVOID), status)
 
 
-STAGES: dict[str, Callable[[LargeGang], Snapshot]] = {
+STAGES: dict[str, Stage] = {
     "failed": decide_failed,
     "retried": decide_retried,
 }
@@ -67,17 +69,14 @@ STAGES: dict[str, Callable[[LargeGang], Snapshot]] = {
 
 @pytest.mark.parametrize("roles", [2, 250])
 @pytest.mark.parametrize("name", STAGES)
-@pytest.mark.parametrize(("small", "large"), SIZES)
+@for_two_sizes
 def test_decision_costs_no_more_than_its_tasks(
     small: int, large: int, name: str, roles: int
 ) -> None:
-    def prepare(size: int) -> Operation:
-        return partial(decide, STAGES[name](LargeGang(size, roles)), SETTINGS)
-
-    assert_linear(small, large, prepare)
+    assert_decision_is_linear(small, large, STAGES[name], roles)
 
 
-@pytest.mark.parametrize(("small", "large"), SIZES)
+@for_two_sizes
 def test_pods_that_avoid_nodes_cost_no_more_than_their_number(small: int, large: int) -> None:
     def prepare(size: int) -> Operation:
         gang = LargeGang(size, 2)
@@ -94,9 +93,7 @@ def test_pods_that_avoid_nodes_cost_no_more_than_their_number(small: int, large:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", [decide_failed, decide_retried])
-def test_failures_of_ten_thousand_tasks_fit_into_a_stored_status(
-    stage: Callable[[LargeGang], Snapshot],
-) -> None:
+def test_failures_of_ten_thousand_tasks_fit_into_a_stored_status(stage: Stage) -> None:
     decision = decide(stage(LargeGang(constants.MAX_TASKS, 2)), SETTINGS)
     assert decision.status is not None
     kept = [len(task.node_failures) for _, task in decision.status.attempt_status.walk_tasks()]

@@ -1,9 +1,4 @@
-"""The cost of each operation of the core grows with the Tasks, not faster.
-
-CPU time of this process: 2,000 Tasks cost at most 0.2 s, as if 10,000 cost a second, and at most
-nine times what 500 cost (four times is linear, sixteen times quadratic). ``make test-slow`` has
-gangs of twice the size.
-"""
+"""The cost of each operation of the core grows with the Tasks, not faster."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +10,6 @@ import pytest
 from controller.core.actions import CreatePod, ObjectKind
 from controller.core.decide import decide
 from controller.core.objects.object_templates import build_pod
-from controller.core.settings import Settings
 from controller.core.snapshot import Snapshot
 from framework.api import codec, constants
 from framework.api.pods import parse_pod
@@ -30,6 +24,13 @@ from framework.api.types import (
     TaskStatus,
 )
 from framework.api.validation import validate_spec
+from tests.security.linearcost import (
+    SETTINGS,
+    Stage,
+    assert_decision_is_linear,
+    assert_linear,
+    for_two_sizes,
+)
 from tests.support.builders import (
     at,
     build_pod_wire,
@@ -45,23 +46,9 @@ from tests.support.builders.largegangs import (
     change_tasks,
     mark_gone,
 )
-from tests.support.measuring.cost import Operation, assert_costs_at_most, assert_grows_at_most
-from tests.support.slow import keep_first
+from tests.support.measuring.cost import Operation
 
-# Tasks of a small and of a large gang.
-SIZES = keep_first([(500, 2_000), (1_000, 4_000)])
-SECONDS_PER_TASK = 1 / 10_000
-MAX_FACTOR = 9.0
 BAD_REQUEST, FORBIDDEN = 400, 403
-SETTINGS = Settings()
-
-Stage = Callable[[LargeGang], Snapshot]
-
-
-def assert_linear(small: int, large: int, prepare: Callable[[int], Operation]) -> None:
-    operation = prepare(large)
-    cost = assert_costs_at_most(large * SECONDS_PER_TASK, operation)
-    assert_grows_at_most(MAX_FACTOR, prepare(small), operation, large_seconds=cost)
 
 
 # --- Decisions -----------------------------------------------------------------------------------
@@ -242,14 +229,11 @@ STAGES: dict[str, Stage] = {
         *((name, 250) for name in ("new", "running", "failed", "unowned")),
     ],
 )
-@pytest.mark.parametrize(("small", "large"), SIZES)
+@for_two_sizes
 def test_decision_costs_no_more_than_its_tasks(
     small: int, large: int, name: str, roles: int
 ) -> None:
-    def prepare(size: int) -> Operation:
-        return partial(decide, STAGES[name](LargeGang(size, roles)), SETTINGS)
-
-    assert_linear(small, large, prepare)
+    assert_decision_is_linear(small, large, STAGES[name], roles)
 
 
 # --- Codecs and builders --------------------------------------------------------------------------
@@ -306,6 +290,6 @@ OPERATIONS: dict[str, Callable[[int], Operation]] = {
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-@pytest.mark.parametrize(("small", "large"), SIZES)
+@for_two_sizes
 def test_operation_costs_no_more_than_its_tasks(small: int, large: int, name: str) -> None:
     assert_linear(small, large, OPERATIONS[name])

@@ -1,9 +1,6 @@
-"""The cost of decisions about restarts in place grows with the Tasks, not faster.
+"""The cost of decisions about restarts in place grows with the Tasks, not faster."""
 
-The limits are those of ``test_cost_of_core``.
-"""
-
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -25,10 +22,15 @@ from framework.api.recovery import (
 from framework.api.roster import RosterRecovery, fingerprint_uid
 from framework.api.states import TaskState
 from framework.api.types import TaskStatus
-from tests.security.test_cost_of_core import SETTINGS, SIZES, assert_linear
+from tests.security.linearcost import (
+    SETTINGS,
+    Stage,
+    assert_decision_is_linear,
+    assert_linear,
+    for_two_sizes,
+)
 from tests.support.builders import at
 from tests.support.builders.largegangs import LargeGang, build_snapshot, change_tasks
-from tests.support.measuring.cost import Operation
 
 IN_PLACE = RecoverySpec(InPlaceSpec(9, 3600))
 
@@ -94,7 +96,7 @@ def leave(task: TaskStatus) -> TaskStatus:
     return replace(task, attempt_status=replace(task.attempt_status, leaving=leaving))
 
 
-STAGES: dict[str, Callable[[LargeGang], Snapshot]] = {
+STAGES: dict[str, Stage] = {
     "running": lambda gang: build_recovering(gang, {EPOCH_STARTED_ANNOTATION: "1 1"}),
     "failed": lambda gang: build_recovering(gang, {PROCESS_ENDED_ANNOTATION: "1 1"}),
     "failed_before": lambda gang: build_recovering(gang, {PROCESS_ENDED_ANNOTATION: "0 1"}),
@@ -108,17 +110,14 @@ STAGES: dict[str, Callable[[LargeGang], Snapshot]] = {
 
 @pytest.mark.parametrize("roles", [2, 250])
 @pytest.mark.parametrize("name", STAGES)
-@pytest.mark.parametrize(("small", "large"), SIZES)
+@for_two_sizes
 def test_decision_costs_no_more_than_its_tasks(
     small: int, large: int, name: str, roles: int
 ) -> None:
-    def prepare(size: int) -> Operation:
-        return partial(decide, STAGES[name](LargeGang(size, roles)), SETTINGS)
-
-    assert_linear(small, large, prepare)
+    assert_decision_is_linear(small, large, STAGES[name], roles)
 
 
-@pytest.mark.parametrize(("small", "large"), SIZES)
+@for_two_sizes
 def test_search_for_a_task_that_left_costs_no_more_than_the_tasks(small: int, large: int) -> None:
     """The Tasks that leave times the members would be slow."""
 

@@ -25,7 +25,7 @@ from framework.api.recovery import RecoverySpec
 from framework.api.states import TaskState
 from framework.api.templatefacts import TemplateFacts, read_facts
 from tests.security import test_cost_of_core, test_cost_of_recovery, test_cost_of_training
-from tests.security.test_cost_of_core import SETTINGS, Stage
+from tests.security.linearcost import SETTINGS, Stage
 from tests.support.builders import at
 from tests.support.builders.largegangs import LargeGang, build_snapshot
 from tests.support.measuring.cost import assert_costs_at_most

@@ -1,10 +1,6 @@
-"""The cost of the progress in the status grows with the Tasks, not faster.
-
-The limits are those of ``test_cost_of_core``.
-"""
+"""The cost of the progress in the status grows with the Tasks, not faster."""
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
@@ -22,7 +18,12 @@ from rendezvous.core.hangs.gangprogress import GangMeter
 from rendezvous.core.hangs.progress import StandstillLimits
 from rendezvous.core.hangs.reports import AgentReport, ProcessReport
 from rendezvous.core.hangs.watch import GangWatch
-from tests.security.test_cost_of_core import SETTINGS, SIZES, assert_linear
+from tests.security.linearcost import (
+    SETTINGS,
+    assert_decision_is_linear,
+    assert_linear,
+    for_two_sizes,
+)
 from tests.support.builders.largegangs import LargeGang, build_snapshot
 from tests.support.measuring.cost import Operation
 
@@ -42,12 +43,9 @@ def build_trained(gang: LargeGang) -> Snapshot:
 
 
 @pytest.mark.parametrize("roles", [2, 250])
-@pytest.mark.parametrize(("small", "large"), SIZES)
+@for_two_sizes
 def test_decision_costs_no_more_than_its_tasks(small: int, large: int, roles: int) -> None:
-    def prepare(size: int) -> Operation:
-        return partial(decide, build_trained(LargeGang(size, roles)), SETTINGS)
-
-    assert_linear(small, large, prepare)
+    assert_decision_is_linear(small, large, build_trained, roles)
 
 
 def test_gang_of_these_tests_reports_its_progress() -> None:
@@ -74,6 +72,6 @@ def prepare_measure(size: int) -> Operation:
     return measure
 
 
-@pytest.mark.parametrize(("small", "large"), SIZES)
+@for_two_sizes
 def test_measure_of_a_gang_costs_no_more_than_its_ranks(small: int, large: int) -> None:
     assert_linear(small, large, prepare_measure)
