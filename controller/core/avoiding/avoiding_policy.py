@@ -26,9 +26,9 @@ Rules: docs/design/avoiding.md.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import timedelta
 
 from controller.core.draft import Draft, RoleDraft
 from framework.api import constants
@@ -91,26 +91,22 @@ def _is_counted(pod: PodView, completion: TaskAttemptCompletionStatus) -> bool:
 
 
 def _keep_recent(
-    draft: Draft, failures: Iterable[NodeFailure], spec: AvoidNodesSpec
+    draft: Draft, failures: Sequence[NodeFailure], spec: AvoidNodesSpec
 ) -> tuple[NodeFailure, ...]:
     """Keep the latest failures of the window, and no more of a node than make it avoided."""
-    recent = [f for f in failures if _is_recent(f, draft.now, spec.within_seconds)]
-    latest = list(_walk_needed(reversed(recent), spec))[: _find_most(draft.task_count, spec)]
-    return tuple(reversed(latest))
-
-
-def _is_recent(failure: NodeFailure, now: datetime, seconds: int) -> bool:
     # A failure in the future is from before the clock was set back: it is recent.
-    return failure.time is not None and (now - failure.time).total_seconds() < seconds
-
-
-def _walk_needed(latest: Iterable[NodeFailure], spec: AvoidNodesSpec) -> Iterator[NodeFailure]:
-    """Walk the failures, the latest first, and skip those that a node does not need."""
-    counts: Counter[str] = Counter()
-    for failure in latest:
-        counts[failure.node] += 1
-        if counts[failure.node] <= spec.failures:
-            yield failure
+    window_start = draft.now - timedelta(seconds=spec.within_seconds)
+    most = _find_most(draft.task_count, spec)
+    counts: dict[str, int] = {}
+    latest: list[NodeFailure] = []
+    for failure in reversed(failures):
+        if len(latest) == most:
+            break
+        count = counts.get(failure.node, 0)
+        if count < spec.failures and failure.time is not None and failure.time > window_start:
+            counts[failure.node] = count + 1
+            latest.append(failure)
+    return tuple(reversed(latest))
 
 
 def _find_most(task_count: int, spec: AvoidNodesSpec) -> int:
