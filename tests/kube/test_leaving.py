@@ -6,7 +6,7 @@ the Pods, and agents are played by the test: they acknowledge the newest generat
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -216,31 +216,34 @@ async def run_leaving(
             run_kubectl(plane, "delete", "clusterrole,clusterrolebinding", rights)
 
 
-@asynccontextmanager
-async def run_gang(
-    plane: Access, kube: KubeClient, namespace: str, folder: Path, *components: str
-) -> AsyncIterator[tuple[LeavingGang, Deployed, ChildProcess]]:
-    """Run the deployed controller and a kubelet."""
-    gang = LeavingGang(kube, namespace)
-    async with run_leaving(plane, gang, folder, components) as (deployed, child):
-        yield gang, deployed, child
+Running = tuple[LeavingGang, Deployed, ChildProcess]
+RunGang = Callable[..., AbstractAsyncContextManager[Running]]
 
 
-async def test_cordoned_node_is_left_after_its_agent_acknowledges(
-    framework_crd: None,
-    audited_plane: Access,
-    kube: KubeClient,
-    namespace: str,
-    tmp_path: Path,
-) -> None:
-    async with run_gang(audited_plane, kube, namespace, tmp_path, "nodes") as (gang, deployed, _):
+@pytest.fixture
+def run_gang(
+    framework_crd: None, audited_plane: Access, kube: KubeClient, namespace: str, tmp_path: Path
+) -> RunGang:
+    """Run the controller, deployed with the named components, and a kubelet."""
+
+    @asynccontextmanager
+    async def run(*components: str) -> AsyncIterator[Running]:
+        gang = LeavingGang(kube, namespace)
+        async with run_leaving(audited_plane, gang, tmp_path, components) as (deployed, child):
+            yield gang, deployed, child
+
+    return run
+
+
+async def test_cordoned_node_is_left_after_its_agent_acknowledges(run_gang: RunGang) -> None:
+    async with run_gang("nodes") as (gang, deployed, _):
         await gang.start()
         await gang.cordon("n1")
         roster = await gang.wait_for(lambda r: [e.index for e in r.leaving] == [1])
         assert (gang.list_members(roster), roster.complete) == ([0, 2], False)
         task = await gang.wait_for_task(1, lambda task: "leaving" in task["attemptStatus"])
         assert task["attemptStatus"]["leaving"]["reason"] == "NodeCordoned"
-        found = await kube.get(PODS, namespace, gang.pod(1))
+        found = await gang.kube.get(PODS, gang.namespace, gang.pod(1))
         assert "deletionTimestamp" not in found["metadata"]
         await gang.acknowledge(1)
         task = await gang.wait_for_replacement(1)
@@ -257,13 +260,9 @@ async def test_cordoned_node_is_left_after_its_agent_acknowledges(
 
 
 async def test_spot_taint_is_left_at_the_deadline_by_an_agent_that_is_silent(
-    framework_crd: None,
-    audited_plane: Access,
-    kube: KubeClient,
-    namespace: str,
-    tmp_path: Path,
+    run_gang: RunGang,
 ) -> None:
-    async with run_gang(audited_plane, kube, namespace, tmp_path, "nodes") as (gang, _, _):
+    async with run_gang("nodes") as (gang, _, _):
         await gang.start(timeout_seconds=2)
         await gang.taint("n2", SPOT)
         task = await gang.wait_for_replacement(2)
@@ -273,14 +272,8 @@ async def test_spot_taint_is_left_at_the_deadline_by_an_agent_that_is_silent(
         assert "LeaveTimedOut" in await gang.wait_for_reason("LeaveTimedOut")
 
 
-async def test_elastic_gang_goes_on_while_a_node_is_left(
-    framework_crd: None,
-    audited_plane: Access,
-    kube: KubeClient,
-    namespace: str,
-    tmp_path: Path,
-) -> None:
-    async with run_gang(audited_plane, kube, namespace, tmp_path, "nodes") as (gang, _, _):
+async def test_elastic_gang_goes_on_while_a_node_is_left(run_gang: RunGang) -> None:
+    async with run_gang("nodes") as (gang, _, _):
         await gang.start(minMemberCount=2)
         await gang.cordon("n0")
         roster = await gang.wait_for(lambda r: [e.index for e in r.leaving] == [0])
@@ -290,14 +283,8 @@ async def test_elastic_gang_goes_on_while_a_node_is_left(
         assert count_retries(await gang.wait_for_replacement(0)) == (1, 0)
 
 
-async def test_eviction_is_not_counted_and_a_budget_gives_time_to_leave(
-    framework_crd: None,
-    audited_plane: Access,
-    kube: KubeClient,
-    namespace: str,
-    tmp_path: Path,
-) -> None:
-    async with run_gang(audited_plane, kube, namespace, tmp_path, "nodes") as (gang, _, _):
+async def test_eviction_is_not_counted_and_a_budget_gives_time_to_leave(run_gang: RunGang) -> None:
+    async with run_gang("nodes") as (gang, _, _):
         await gang.start()
         await gang.evict(1)
         task = await gang.wait_for_replacement(1)
@@ -311,7 +298,7 @@ async def test_eviction_is_not_counted_and_a_budget_gives_time_to_leave(
             "metadata": {"name": NAME},
             "spec": {"maxUnavailable": 0, "selector": selector},
         }
-        await kube.create(BUDGETS, namespace, budget)
+        await gang.kube.create(BUDGETS, gang.namespace, budget)
         with pytest.raises(ApiError) as refused:
             await gang.evict(2)
         assert refused.value.status == 429
@@ -322,15 +309,11 @@ async def test_eviction_is_not_counted_and_a_budget_gives_time_to_leave(
 
 
 async def test_controller_without_the_right_runs_and_says_what_is_missing(
-    framework_crd: None,
-    audited_plane: Access,
-    kube: KubeClient,
-    namespace: str,
-    tmp_path: Path,
+    run_gang: RunGang,
 ) -> None:
-    async with run_gang(audited_plane, kube, namespace, tmp_path) as (gang, _, child):
-        log = tmp_path / "controller.log"
-        await wait_until_async(lambda: "apply deploy/nodes" in log.read_text(), log.read_text)
+    async with run_gang() as (gang, _, child):
+        read = child.log.read_text
+        await wait_until_async(lambda: "apply deploy/nodes" in read(), read)
         await gang.start()
         await gang.cordon("n1")
         await gang.evict(0)
