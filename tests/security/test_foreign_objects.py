@@ -135,8 +135,8 @@ async def test_nothing_is_decided_while_the_roster_cannot_be_read(
 
 # --- Pods with ever new names --------------------------------------------------------------------
 
-MANY_PODS = 5 * constants.MAX_TASK_NUMBER
 REMEMBERED = 3 * constants.MAX_TASK_NUMBER
+MANY_PODS = REMEMBERED + 1000
 
 
 def build_pod(name: str, version: int, **metadata: str) -> Object:
