@@ -143,7 +143,7 @@ def build_framework(
 
 # --- Status: written by the controller -----------------------------------------------------------
 
-_BEFORE_POD = (TaskState.ATTEMPT_CREATION_PENDING, TaskState.ATTEMPT_CREATION_REQUESTED)
+BEFORE_POD = frozenset({TaskState.ATTEMPT_CREATION_PENDING, TaskState.ATTEMPT_CREATION_REQUESTED})
 
 
 def build_task_attempt(role: str = "worker", index: int = 0, **fields: Any) -> TaskAttemptStatus:
@@ -171,7 +171,7 @@ def build_task(
     """A Task in a state; in the first two states it has no Pod."""
     unknown = ("instance_uid", "pod_uid", "pod_node_name", "pod_ip", "pod_host_ip")
     attempt = build_task_attempt(
-        role, index, **(dict.fromkeys(unknown) if state in _BEFORE_POD else {})
+        role, index, **(dict.fromkeys(unknown) if state in BEFORE_POD else {})
     )
     built = TaskStatus(
         index=index,

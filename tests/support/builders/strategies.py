@@ -72,6 +72,7 @@ from framework.api.types import (
     TaskStatus,
 )
 from tests.support.builders import (
+    BEFORE_POD,
     FRAMEWORK,
     Wire,
     at,
@@ -184,7 +185,6 @@ metadatas = st.builds(
 # --- Written by the controller -------------------------------------------------------------------
 
 _CODES = st.sampled_from(sorted(PREDEFINED))
-_BEFORE_POD = frozenset({TaskState.ATTEMPT_CREATION_PENDING, TaskState.ATTEMPT_CREATION_REQUESTED})
 _COMPLETING = frozenset(
     {
         TaskState.ATTEMPT_DELETION_PENDING,
@@ -231,7 +231,7 @@ def task_attempts(
         avoided_nodes=tuple(draw(st.lists(node_names, unique=True))),
         extra=draw(extras),
     )
-    if state not in _BEFORE_POD:
+    if state not in BEFORE_POD:
         uid = draw(uids)
         is_assigned = draw(st.booleans()) or state is TaskState.ATTEMPT_RUNNING
         attempt = replace(
@@ -330,7 +330,7 @@ def attempts(draw: Callable[..., Any], state: FrameworkState) -> FrameworkAttemp
         extra=draw(extras),
     )
     task_state = TaskState(state)
-    if task_state not in _BEFORE_POD:
+    if task_state not in BEFORE_POD:
         uid = draw(uids)
         instance_uid = build_instance_uid(attempt.id, uid)
         attempt = replace(attempt, configmap_uid=uid, instance_uid=instance_uid)

@@ -7,7 +7,6 @@ end, or by the next command if this one was killed: both have names of their own
 holder of the folder's lock reads them.
 """
 
-import ctypes
 import fcntl
 import os
 import shutil
@@ -20,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.machine.prerequisites import MissingPrerequisiteError
+from tests.support.machine.processes import die_with_parent
 
 # Below the top, so that it is never the group of a real node on this machine.
 CGROUP = "frameworkbarrier-node"
@@ -28,11 +28,9 @@ _CGROUPS = Path("/sys/fs/cgroup")
 # Folders to which the programs of a node always write.
 _SHADOWED = ("/run", "/var", "/etc")
 _UNSHARE = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
-_PR_SET_PDEATHSIG = 1
 _EMPTY_SECONDS = 240.0
 # The folder's name inside: short, because names of sockets have at most 108 characters.
 _TEMPORARY = Path("/run/space")
-_LIBC = ctypes.CDLL(None)
 
 
 def is_inside() -> bool:
@@ -60,7 +58,7 @@ def run_inside(command: Sequence[str], home: Path, cgroup: str = CGROUP) -> int:
             [*_UNSHARE, *init],
             env={**os.environ, _INSIDE_ENV: str(folder)},
             check=False,
-            preexec_fn=_die_with_parent,
+            preexec_fn=die_with_parent,
         ).returncode
 
 
@@ -150,11 +148,6 @@ def _shadow(folder: Path) -> None:
 
 def _mount(*arguments: str) -> None:
     subprocess.run(["mount", *arguments], check=True)
-
-
-def _die_with_parent() -> None:
-    """Let the kernel kill this process with its parent. Runs between fork and exec."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":

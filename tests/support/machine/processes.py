@@ -1,6 +1,21 @@
-"""Reads facts about a process from the kernel, by its id."""
+"""Reads facts about a process from the kernel, by its id; ends a process with its parent."""
 
+import ctypes
+import signal
+import sys
 from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def die_with_parent() -> None:
+    """Let the kernel, if it is Linux, kill this process with its parent.
+
+    It may run between fork and exec.
+    """
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def read_stat(pid: int) -> list[str]:

@@ -1,7 +1,6 @@
 """Child processes of tests: ended by their process id, never left behind."""
 
 import contextlib
-import ctypes
 import itertools
 import os
 import signal
@@ -11,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.support.machine.processes import die_with_parent
 from tests.support.waiting import HANG_SECONDS
 
 TAIL_BYTES = 2000
@@ -19,7 +19,6 @@ _PORTS = range(20_000, 29_000)
 # Processes begin at different ports, so few ports are tried by two of them.
 _FIRST = os.getpid() * 97 % len(_PORTS)
 _candidates = itertools.chain(_PORTS[_FIRST:], _PORTS[:_FIRST])
-_PR_SET_PDEATHSIG = 1
 
 
 class ChildError(Exception):
@@ -42,7 +41,7 @@ class ChildProcess:
                 stderr=subprocess.STDOUT,
                 env=None if env is None else dict(env),
                 start_new_session=True,
-                preexec_fn=_die_with_parent if _LIBC is not None else None,  # noqa: PLW1509 one call
+                preexec_fn=die_with_parent,  # noqa: PLW1509 one call
             )
 
     @property
@@ -114,12 +113,3 @@ def build_own_address(number: int) -> str:
     """
     high, low = divmod(os.getpid() % 62_500, 250)
     return f"127.{1 + high}.{1 + low + number // 250}.{1 + number % 250}"
-
-
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-
-
-def _die_with_parent() -> None:
-    """Let the kernel kill the child if the tests are killed. Runs between fork and exec."""
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
