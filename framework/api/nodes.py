@@ -120,7 +120,7 @@ def walk_tolerations(template: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]
     spec = template.get("spec")
     tolerations = spec.get("tolerations") if isinstance(spec, Mapping) else None
     if isinstance(tolerations, (list, tuple)):
-        yield from (each for each in tolerations if isinstance(each, Mapping))
+        yield from (each for each in tolerations if isinstance(each, dict))
 
 
 def parse_toleration(wire: Mapping[str, Any]) -> Toleration | None:
