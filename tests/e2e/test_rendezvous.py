@@ -1,6 +1,5 @@
 """A gang rescaled by its controller, with an agent in each Pod: notifications in their order."""
 
-import asyncio
 import json
 import os
 import signal
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from framework.api import constants
-from framework.kube.resources import EVENTS, FRAMEWORKS, PODS, Object
+from framework.kube.resources import FRAMEWORKS, PODS, Object
 from tests.e2e.steps import (
     AGENT,
     build_agent,
@@ -34,6 +33,7 @@ from tests.support.servers.gang import (
     find_container,
     list_tasks,
 )
+from tests.support.servers.watching import wait_for_event
 from tests.support.slow import keep_first
 from tests.support.waiting import HANG_SECONDS
 
@@ -272,16 +272,6 @@ async def test_drain_waits_for_the_checkpoint_of_the_pod_that_leaves(
     assert early == []
 
 
-async def wait_for_events(world: GangCluster, reason: str) -> list[Object]:
-    """Wait for Events with this reason: they are written behind everything else."""
-    async with asyncio.timeout(HANG_SECONDS):
-        while True:
-            events = await world.client.list(EVENTS, NAMESPACE)
-            if found := [e for e in events["items"] if e["reason"] == reason]:
-                return found
-            await asyncio.sleep(0.05)
-
-
 @pytest.mark.slow
 async def test_drain_without_an_answer_ends_at_its_deadline_and_names_the_pod(
     world: GangCluster,
@@ -297,7 +287,7 @@ async def test_drain_without_an_answer_ends_at_its_deadline_and_names_the_pod(
         await scale(world, 2)
         deleted = await wait_until_deleted(world, "gang-worker-2", seconds=seconds + HANG_SECONDS)
         assert deleted.at - started >= seconds - 1
-        (event,) = await wait_for_events(world, "DrainTimedOut")
+        event = await wait_for_event(world.client, NAMESPACE, "DrainTimedOut")
         assert "worker/2" in event["message"] or "[worker][2]" in event["message"], event
         assert "gang-worker-0" in event["message"]
         assert "gang-worker-1" not in event["message"]

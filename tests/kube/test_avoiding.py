@@ -4,7 +4,6 @@ The controller has its shipped rights only. The fake scheduler prefers the node 
 each Pod fails, and obeys the node affinity of a Pod as the one of Kubernetes does.
 """
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,12 @@ import pytest
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.errors import ApiError
-from framework.kube.resources import EVENTS, FRAMEWORKS, PODS, Object
+from framework.kube.resources import FRAMEWORKS, PODS, Object
 from tests.support.builders import build_role_wire, build_submission, build_template_wire
 from tests.support.fakes.kubelet import FakeKubelet, Script, run_for
 from tests.support.servers.controlplane import Access
 from tests.support.servers.deployed import Deployed, apply_role
-from tests.support.servers.watching import wait_until_completed
-from tests.support.waiting import HANG_SECONDS
+from tests.support.servers.watching import wait_for_event, wait_until_completed
 
 pytestmark = pytest.mark.kube
 
@@ -37,15 +35,6 @@ def list_excluded(pod: Object) -> list[str]:
 
 def choose_node(pod: Object) -> str:
     return SPARE if BROKEN in list_excluded(pod) else BROKEN
-
-
-async def wait_for_event(kube: KubeClient, namespace: str, reason: str) -> str:
-    async with asyncio.timeout(HANG_SECONDS):
-        while True:
-            for event in (await kube.list(EVENTS, namespace))["items"]:
-                if event["reason"] == reason:
-                    return str(event["message"])
-            await asyncio.sleep(0.1)
 
 
 async def test_task_that_fails_on_a_node_runs_on_another_one(
@@ -72,13 +61,13 @@ async def test_task_that_fails_on_a_node_runs_on_another_one(
         ):
             created = await kube.create(FRAMEWORKS, namespace, build_submission(NAME, role))
             ended = await wait_until_completed(kube, namespace, NAME)
-            message = await wait_for_event(kube, namespace, "NodeAvoided")
+            event = await wait_for_event(kube, namespace, "NodeAvoided")
     finally:
         assert child.terminate() == 0
     # The API server adds no defaults: what is left out stays absent in its answer.
     assert created["spec"]["taskRoles"][0]["recovery"] == {"avoidNodes": {"maxNodes": 1}}
     assert bound == [(BROKEN, []), (BROKEN, []), (SPARE, [BROKEN])]
-    assert message == f"worker/0 avoids node {BROKEN}, on which it failed"
+    assert event["message"] == f"worker/0 avoids node {BROKEN}, on which it failed"
     (task,) = ended["status"]["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"]
     assert [failure["node"] for failure in task["nodeFailures"]] == [BROKEN, BROKEN]
     attempt = task["attemptStatus"]

@@ -26,6 +26,7 @@ from tests.support.servers.controlplane import Access
 from tests.support.servers.deployed import Deployed
 from tests.support.servers.frameworkcrd import ROOT, wait_until_kinds_are_served
 from tests.support.servers.rights import Right, apply_kustomization, expand_rules, run_kubectl
+from tests.support.servers.watching import wait_for_event
 from tests.support.waiting import HANG_SECONDS, wait_until_async
 
 pytestmark = pytest.mark.kube
@@ -145,14 +146,7 @@ class LeavingGang:
 
     async def wait_for_reason(self, reason: str) -> dict[str, str]:
         """Wait for an Event of a reason, which comes after the status; give messages by reason."""
-        async with asyncio.timeout(HANG_SECONDS):
-            while True:
-                reasons = await self.list_reasons()
-                if reason in reasons:
-                    return reasons
-                await asyncio.sleep(0.1)
-
-    async def list_reasons(self) -> dict[str, str]:
+        await wait_for_event(self.kube, self.namespace, reason)
         events = (await self.kube.list(EVENTS, self.namespace))["items"]
         return {event["reason"]: event["message"] for event in events}
 

@@ -4,7 +4,6 @@ The controller has its shipped rights only. Requires FRAMEWORKBARRIER_SERVER, se
 tests/support/servers/controlplane.py.
 """
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -14,13 +13,12 @@ import pytest
 
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
-from framework.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, PODS, Object, Resource
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
 from tests.support.builders import FAIL_FAST, build_role_wire, build_submission, build_template_wire
 from tests.support.fakes.kubelet import FakeKubelet, FakePod, Script, run_until_deleted
 from tests.support.servers.controlplane import Access
 from tests.support.servers.deployed import Deployed, apply_role
-from tests.support.servers.watching import watch_until
-from tests.support.waiting import HANG_SECONDS
+from tests.support.servers.watching import wait_for_event, watch_until
 
 pytestmark = pytest.mark.kube
 
@@ -94,14 +92,6 @@ class Gang:
         names = (str(body["metadata"]["name"]) for body in found)
         return sorted(name for name in names if name.startswith(NAME))
 
-    async def wait_for_event(self, reason: str) -> None:
-        async with asyncio.timeout(HANG_SECONDS):
-            while True:
-                found = (await self.kube.list(EVENTS, self.namespace))["items"]
-                if any(event["reason"] == reason for event in found):
-                    return
-                await asyncio.sleep(0.05)
-
 
 @pytest.fixture
 def deployed(
@@ -143,7 +133,7 @@ async def test_gang_is_suspended_and_resumed_without_counting_a_retry(
         counts = resumed["status"]["retryPolicyStatus"]
         assert (counts["totalRetriedCount"], counts["accountableRetriedCount"]) == (1, 0)
         for reason in ("Suspending", "Suspended", "Resumed"):
-            await gang.wait_for_event(reason)
+            await wait_for_event(kube, namespace, reason)
 
 
 async def test_next_controller_resumes_what_was_suspended_under_the_one_before(
@@ -177,7 +167,7 @@ async def test_deadline_ends_the_gang_and_a_ttl_of_zero_deletes_it(
         # In the foreground: the Framework is gone after its objects.
         assert await gang.list_names(PODS) == await gang.list_names(CONFIGMAPS) == []
         for reason in ("DeadlineExceeded", "Expired"):
-            await gang.wait_for_event(reason)
+            await wait_for_event(kube, namespace, reason)
 
 
 async def test_ttl_that_is_set_after_the_end_deletes_the_framework_and_its_retained_pods(

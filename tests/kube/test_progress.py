@@ -18,12 +18,12 @@ from tests.kube.test_restart_in_place import (
     HealedGang,
     deploy,
     run_gang,
-    wait_for_end,
 )
 from tests.support.builders import build_role_wire, build_submission
 from tests.support.servers.controlplane import Access
 from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.servers.policed import Policed, annotate
+from tests.support.servers.watching import wait_until_completed
 from tests.support.waiting import wait_until_async
 
 COUNT = 32
@@ -58,7 +58,7 @@ async def test_gang_of_any_size_takes_two_writes_in_15_seconds_and_shows_its_las
             await wait_for_reports(gang, 3)
             end = clock.now()
             gang.gate.touch()
-            status = await wait_for_end(kube, namespace)
+            status = (await wait_until_completed(kube, namespace, NAME))["status"]
     finally:
         assert child.terminate() == 0
     writes = gang.writes.count_writes(begin, end)
@@ -103,7 +103,7 @@ async def test_pod_that_changes_its_progress_all_the_time_delays_nobody(
                     break
                 report(policed, agent, step)
             gang.gate.touch()
-            await wait_for_end(kube, namespace)
+            await wait_until_completed(kube, namespace, NAME)
     finally:
         assert child.terminate() == 0
     seconds = (end - begin).total_seconds()

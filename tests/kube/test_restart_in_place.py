@@ -34,7 +34,8 @@ from tests.support.servers.frameworkserver import build_env
 from tests.support.servers.policed import ACCOUNT as AGENT
 from tests.support.servers.policed import AGENTS, Policed
 from tests.support.servers.rights import AuditLog, Right, apply_kustomization, write_overlay
-from tests.support.waiting import HANG_SECONDS, wait_until_async
+from tests.support.servers.watching import wait_until_completed
+from tests.support.waiting import wait_until_async
 
 NAME, COUNT = "healed", 4
 ENDED, STARTED = constants.PROCESS_ENDED_ANNOTATION, constants.EPOCH_STARTED_ANNOTATION
@@ -243,7 +244,7 @@ async def test_epoch_takes_four_writes_and_one_per_failed_member(
                 windows.append((begin, clock.now(), gang.count_reports(epoch)))
             assert await list_uids(kube, namespace) == uids
             gang.gate.touch()
-            status = await wait_for_end(kube, namespace)
+            status = (await wait_until_completed(kube, namespace, NAME))["status"]
     finally:
         assert child.terminate() == 0
     assert status["attemptStatus"]["completionStatus"]["code"] == 0
@@ -252,13 +253,3 @@ async def test_epoch_takes_four_writes_and_one_per_failed_member(
         assert reports >= 1
         assert gang.writes.count_writes(begin, end) == {REPORT: 1 + reports, STATUS: 2, ROSTER: 1}
     assert gang.writes.read_refused() == set()
-
-
-async def wait_for_end(kube: KubeClient, namespace: str) -> Object:
-    async with asyncio.timeout(HANG_SECONDS):
-        while True:
-            body = await kube.get(FRAMEWORKS, namespace, NAME)
-            status: Object = body.get("status") or {}
-            if status.get("state") == "Completed":
-                return status
-            await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Waits for an event of a watch on an API server."""
+"""Waits for what a watch on an API server shows."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from framework.kube.client import KubeClient
 from framework.kube.errors import TooManyRequestsError
-from framework.kube.resources import FRAMEWORKS, Object, Resource
+from framework.kube.resources import EVENTS, FRAMEWORKS, Object, Resource
 from tests.support.waiting import HANG_SECONDS, PAUSE_SECONDS
 
 T = TypeVar("T")
@@ -56,3 +56,12 @@ async def wait_until_completed(kube: KubeClient, namespace: str, name: str = "ga
     return await watch_until(
         kube, FRAMEWORKS, namespace, find, field_selector=f"metadata.name={name}"
     )
+
+
+async def wait_for_event(kube: KubeClient, namespace: str, reason: str) -> Object:
+    """Wait for an Event of this reason, which comes after the status; return it."""
+
+    def find(_: str, event: Object) -> Object | None:
+        return event if event["reason"] == reason else None
+
+    return await watch_until(kube, EVENTS, namespace, find)
