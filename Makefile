@@ -14,8 +14,8 @@ TIMED = sh tools/timed $@
 PYTEST := $(BIN)/python -m pytest
 # Processes for the tests: as many as cores, at most 4 (xdist's own start costs more than it gains).
 JOBS ?= auto
-# Of `make test`: its tests wait for programs about half of the time. With 4 processes on 2 cores it
-# took 138 s, with 2 processes 197 s.
+# Of `make test` and `make test-slow`: their tests wait for programs about half of the time. With 4
+# processes on 2 cores `make test` took 138 s, with 2 processes 197 s.
 TEST_JOBS ?= 4
 
 # The scripts in the .venv of a moved checkout have the old paths.
@@ -62,7 +62,7 @@ test: $(STAMP) ## unit, property and local-cluster tests (no real API server)
 
 .PHONY: test-slow
 test-slow: $(STAMP) ## further situations of whole programs, some seconds each
-	@$(TIMED) $(PYTEST) -n $(JOBS) --maxprocesses 4 --dist worksteal -m slow \
+	@$(TIMED) $(PYTEST) -n $(TEST_JOBS) --dist worksteal -m slow \
 		$$(grep -rlE 'mark\.slow|keep_first' tests --include='test_*.py') $(ARGS)
 
 # Processes of `make test-kube`, each with a control plane of its own; 0 runs the tests in one.

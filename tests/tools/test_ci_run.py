@@ -64,10 +64,10 @@ def test_ci_run_with_all_suites_passed_lists_each_and_ends_with_the_summary(chec
         ["docs", "passed"],
         ["test", "passed", *["12", "passed,", "1", "skipped", "in", "3.21s"]],
     ]
-    others = ["test-slow", "fuzz", "test-kube", "difftest local", "difftest kube", "stacks"]
-    others += ["test-release", "test-node", "test-consumers"]
+    others = ["test-slow", "fuzz", "test-kube", "attacks", "difftest local", "difftest kube"]
+    others += ["stacks", "test-release", "test-node", "test-consumers"]
     assert [line[:25].rstrip() for line in lines[5:-1]] == [f"{n:<18} passed" for n in others]
-    assert lines[8].endswith("difftest on local: passed in 60 s")
+    assert lines[9].endswith("difftest on local: passed in 60 s")
     assert lines[-1] == SUMMARY
 
 
