@@ -62,8 +62,7 @@ test: $(STAMP) ## unit, property and local-cluster tests (no real API server)
 
 .PHONY: test-slow
 test-slow: $(STAMP) ## further situations of whole programs, some seconds each
-	@$(TIMED) $(PYTEST) -n $(TEST_JOBS) --dist worksteal -m slow \
-		$$(grep -rlE 'mark\.slow|keep_first' tests --include='test_*.py') $(ARGS)
+	@$(TIMED) $(PYTEST) -n $(TEST_JOBS) --dist worksteal -m slow $(ARGS)
 
 # Processes of `make test-kube`, each with a control plane of its own; 0 runs the tests in one.
 KUBE_JOBS ?= 0
