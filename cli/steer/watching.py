@@ -54,8 +54,7 @@ class Waiter:
         self._random = random
         self._changed = asyncio.Event()
         self._known = ObjectCache(self._changed.set)
-        self._pods = ObjectCache(self._changed.set)
-        self._is_watching_pods = False
+        self._pods: ObjectCache | None = None
         self._watches: list[tuple[ListWatch, asyncio.Task[None]]] = []
         self._outage = Outage()
         self._open: list[Goal] = []
@@ -126,10 +125,9 @@ class Waiter:
     def _judge(self, wait: Wait, *, is_quiet: bool) -> None:
         if self._known.objects is None:
             return
-        for goal in list(self._open):
-            verdict = self._judge_goal(goal)
-            if verdict.needs_pods and not self._is_watching_pods:
-                self._is_watching_pods = True
+        for goal, verdict in self._judge_open():
+            if verdict.needs_pods and self._pods is None:
+                self._pods = ObjectCache(self._changed.set)
                 names = ",".join(goal.name for goal in wait.goals)
                 selector = f"{constants.FRAMEWORK_NAME} in ({names})"
                 self._watch(PODS, self._pods, labels=selector)
@@ -141,13 +139,18 @@ class Waiter:
                 self._shown[goal.name] = verdict.text
                 print_error(f"{goal.name}: {verdict.text}")
 
-    def _judge_goal(self, goal: Goal) -> Verdict:
-        body = (self._known.objects or {}).get(goal.name)
-        return goal.judge(None if body is None else read_gang(body, self._list_live_pods()))
+    def _judge_open(self) -> list[tuple[Goal, Verdict]]:
+        """Judge each open goal by what is known now."""
+        known, live = self._known.objects or {}, self._list_live_pods()
+        bodies = ((goal, known.get(goal.name)) for goal in self._open)
+        return [
+            (goal, goal.judge(None if body is None else read_gang(body, live)))
+            for goal, body in bodies
+        ]
 
     def _list_live_pods(self) -> frozenset[str] | None:
         """List the UIDs of the Pods that have not ended; None if Pods are not known."""
-        if self._pods.objects is None:
+        if self._pods is None or self._pods.objects is None:
             return None
         return frozenset(
             str(pod["metadata"]["uid"])
@@ -156,8 +159,7 @@ class Waiter:
         )
 
     def _give_up(self, wait: Wait) -> ExitCode:
-        for goal in self._open:
-            verdict = self._judge_goal(goal)
+        for goal, verdict in self._judge_open():
             print_error(
                 f"error: {goal.name}: timeout of {wait.timeout_seconds:g} s passed: "
                 f"{verdict.text or 'it could not be read'}; {wait.left}"
