@@ -10,6 +10,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
+from framework.api.podtemplates import walk_objects
 from framework.api.wire import format_time, parse_time
 
 # The API server does not bound the number of taints. Keys are at most 316 characters long (a
@@ -119,8 +120,7 @@ def walk_tolerations(template: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]
     """Walk the tolerations of a Pod template."""
     spec = template.get("spec")
     tolerations = spec.get("tolerations") if isinstance(spec, Mapping) else None
-    if isinstance(tolerations, (list, tuple)):
-        yield from (each for each in tolerations if isinstance(each, dict))
+    return walk_objects(tolerations)
 
 
 def parse_toleration(wire: Mapping[str, Any]) -> Toleration | None:
