@@ -254,10 +254,11 @@ def _find_revived(now: list[Object], was: list[Object], spec: Object, kind: str)
         return []
     sidecars = {c["name"] for c in spec.get(kind) or () if c.get("restartPolicy") == "Always"}
     living = {c["name"] for c in now if objects.get_path(c, "state", "terminated") is None}
+    must_stay_ended = living - sidecars
     found = []
     for index, status in enumerate(was):
         ended = objects.get_path(status, "state", "terminated")
-        if ended is None or status["name"] not in living - sidecars:
+        if ended is None or status["name"] not in must_stay_ended:
             continue
         if policy != "OnFailure" or ended.get("exitCode", 0) == 0:
             found.append(index)

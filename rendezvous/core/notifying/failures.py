@@ -54,18 +54,17 @@ def find_failures(
     members.pop(TaskKey(identity.role, identity.index), None)
     found = []
     for failed in roster.failed:
-        role, index, fingerprint = failed.role, failed.index, failed.fingerprint
-        member = members.get(TaskKey(role, index))
-        if member is not None and member.fingerprint == fingerprint:
+        member = members.get(TaskKey(failed.role, failed.index))
+        if member is not None and member.fingerprint == failed.fingerprint:
             found.append(
                 MemberFailure(
-                    role,
-                    index,
-                    member.address,
-                    fingerprint,
-                    failed.since,
-                    failed.code,
-                    failed.reason,
+                    role=failed.role,
+                    index=failed.index,
+                    address=member.address,
+                    fingerprint=failed.fingerprint,
+                    since=failed.since,
+                    code=failed.code,
+                    reason=failed.reason,
                 )
             )
     return tuple(found)
