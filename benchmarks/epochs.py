@@ -96,9 +96,9 @@ async def measure(access: Access, size: int, runs: int, folder: Path) -> list[Ro
             async with FakeKubelet(kube, clock, namespace, choose_script=lambda _: gang.run_pod):
                 await kube.create(FRAMEWORKS, namespace, gang.build())
                 # A thousand Pods take minutes on a busy machine.
-                while not all(index in gang.members for index in range(1, size)):  # noqa: ASYNC110
+                while not all(index in gang.members for index in range(1, size)):  # noqa: ASYNC110  no event shows it
                     await asyncio.sleep(_SETTLE_SECONDS)
-                while not all(member.starts for member in gang.members.values()):  # noqa: ASYNC110
+                while not all(member.starts for member in gang.members.values()):  # noqa: ASYNC110  no event shows it
                     await asyncio.sleep(_SETTLE_SECONDS)
                 await gang.wait_for_epoch(0)
                 rounds = []

@@ -97,8 +97,7 @@ class Ranks:
 
     async def wait_for_starts(self, known: list[int]) -> None:
         """Wait until each rank has more starts than the known ones."""
-        # Other processes write the files.
-        while any(map(ge, known, map(len, self.list_starts()))):  # noqa: ASYNC110
+        while any(map(ge, known, map(len, self.list_starts()))):  # noqa: ASYNC110  on files
             await asyncio.sleep(_POLL_SECONDS)
 
 

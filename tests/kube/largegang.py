@@ -109,5 +109,5 @@ class Controller:
 
 async def wait_until_ended(child: ChildProcess) -> None:
     # Nothing tells the event loop of the end of a ChildProcess.
-    while child.is_running():  # noqa: ASYNC110
+    while child.is_running():  # noqa: ASYNC110  on a process
         await asyncio.sleep(PAUSE_SECONDS)

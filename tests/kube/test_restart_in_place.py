@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -149,6 +150,9 @@ class HealedGang:
     def read_log(self, pod: str) -> str:
         return (self.folder / pod / "log").read_text()
 
+    def has_started(self, pod: str, epoch: int) -> bool:
+        return f"runs in {epoch}\n" in self.read_log(pod)
+
     def read_annotation(self, index: int, name: str) -> str:
         pod = self.policed.read(f"{NAME}-worker-{index}")
         return str((pod["metadata"].get("annotations") or {}).get(name, ""))
@@ -197,10 +201,8 @@ class HealedGang:
     async def wait_for_epoch(self, epoch: int) -> None:
         for index in range(self.count):
             pod = f"{NAME}-worker-{index}"
-            await wait_until_async(
-                lambda pod=pod: f"runs in {epoch}\n" in self.read_log(pod),  # type: ignore[misc]
-                lambda pod=pod: self.read_log(pod),  # type: ignore[misc]
-            )
+            started = partial(self.has_started, pod, epoch)
+            await wait_until_async(started, partial(self.read_log, pod))
         await wait_until_async(lambda: self.read_annotation(0, STARTED).endswith(f" {epoch}"))
         await wait_until_async(lambda: self.read_recovery("startBarrier", "startedEpoch") == epoch)
 

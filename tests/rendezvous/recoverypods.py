@@ -96,7 +96,7 @@ class Pod:
         wanted = members if wanted is None else wanted
         role = build_role("worker", members)._replace(running=running, wanted=wanted)
         recovery = RosterRecovery(epoch, 1, ("worker",), refused)
-        self.recovery.observe(build_roster(role)._replace(recovery=recovery), True)  # noqa: FBT003
+        self.recovery.observe(build_roster(role)._replace(recovery=recovery), is_ready=True)
 
     def publish_incomplete(self, since: int, failed_role: str, *lost: int) -> None:
         """Publish that a Pod failed; ``lost`` are the workers that are no members."""
@@ -107,7 +107,7 @@ class Pod:
         recovery = RosterRecovery(0, since, ("worker",))
         self.recovery.observe(
             roster._replace(complete=False, failed=(failed,), recovery=recovery),
-            False,  # noqa: FBT003
+            is_ready=False,
         )
 
     def turn(self, seconds: float = 0.0) -> None:

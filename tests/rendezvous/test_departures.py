@@ -160,7 +160,7 @@ def test_generation_without_a_number_is_not_acknowledged() -> None:
 
 
 @pytest.mark.parametrize("complete", [True, False])
-def test_wait_keeps_the_process_until_the_deadline(complete: bool) -> None:  # noqa: FBT001
+def test_wait_keeps_the_process_until_the_deadline(*, complete: bool) -> None:
     plan = look(leave(2, complete=complete), own=2, on_leaving=WAIT)
     assert list_events(plan) == [("leaving", [], SOON)]
     assert list_acknowledged(plan) == []

@@ -31,7 +31,7 @@ def test_next_rank_0_knows_that_the_members_have_changed(
     clock = VirtualClock()
     member = hangs.Member(("worker", 1), "", lambda: (1, 0), lambda _: None)
     watcher = build_watcher(member, clock)
-    watcher._link = NoLink()  # type: ignore[assignment]
+    watcher._link = NoLink()  # type: ignore[assignment]  # a fake
     clock.now = gang.now
     show_roster(monkeypatch, build_roster(1, range(RANKS)))
     watcher.turn()
@@ -142,7 +142,7 @@ def test_rank_0_acts_once_though_an_answer_is_lost(
     watcher = build_watcher(member, VirtualClock())
     acting = (("worker", 0, pod),)
     verdict = Verdict(5, (1, 0), ("worker/0",), 1, ("worker/1",), 1, 9, 70.0, acting)
-    watcher._link = Link(verdict)  # type: ignore[assignment]
+    watcher._link = Link(verdict)  # type: ignore[assignment]  # a fake
     for _ in range(5):
         watcher.turn()
     assert acted == ended
@@ -162,7 +162,7 @@ def test_pod_that_leaves_does_not_warn_of_a_watch_without_it(
     member = hangs.Member(("worker", 0), "own", lambda: (1, 0), lambda _: None)
     clock = VirtualClock()
     watcher = build_watcher(member, clock)
-    watcher._link = NoLink()  # type: ignore[assignment]
+    watcher._link = NoLink()  # type: ignore[assignment]  # a fake
     for _ in range(100):
         watcher.turn()
         clock.now += 5.0

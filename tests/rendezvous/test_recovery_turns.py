@@ -240,7 +240,8 @@ def test_shared_memory_is_not_cleaned_before_the_first_process(pod: Pod, tmp_pat
 )
 def test_report_that_is_refused_is_repeated_with_longer_pauses(
     monkeypatch: pytest.MonkeyPatch,
-    repeats_refused: bool,  # noqa: FBT001
+    *,
+    repeats_refused: bool,
     expected: int,
 ) -> None:
     head = SimpleNamespace(status=403, retry_after_seconds=None)
@@ -312,7 +313,7 @@ def publish_waiting(pod: Pod, since: int, *leaving: Leaving, complete: bool = Fa
     recovery = RosterRecovery(0, since, ("worker",))
     roster = build_roster(build_role("worker", 2), generation=since)
     roster = roster._replace(complete=complete, leaving=leaving, recovery=recovery)
-    pod.recovery.observe(roster, False)  # noqa: FBT003
+    pod.recovery.observe(roster, is_ready=False)
     pod.turn()
 
 
@@ -367,8 +368,8 @@ def test_report_of_the_start_comes_before_the_process_and_is_sent_before_the_end
 ) -> None:
     """The success of a process must not be seen before the start of its epoch."""
     order: list[str] = []
-    pod.start = lambda env: order.append("process " + env["FB_EPOCH"])  # type: ignore[method-assign]
-    pod.report_start = lambda report: order.append("report " + report)  # type: ignore[method-assign]
+    pod.start = lambda env: order.append("process " + env["FB_EPOCH"])  # type: ignore[method-assign]  # of this Pod
+    pod.report_start = lambda report: order.append("report " + report)  # type: ignore[method-assign]  # of this Pod
     pod.publish(0)
     pod.turn()
     pod.barrier.release(BarrierKey(1, 0), is_serving=True)

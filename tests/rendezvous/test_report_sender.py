@@ -89,7 +89,7 @@ def test_finish_ends_although_the_report_is_not_sent(
 def test_report_that_failed_is_sent_again_before_the_end(reports: Acknowledger) -> None:
     reports.answers.set()
     reports.is_pending = True
-    sender = ReportSender(reports, LineReporter("test", is_json=False))  # type: ignore[arg-type]
+    sender = ReportSender(reports, LineReporter("test", is_json=False))  # type: ignore[arg-type]  # a fake
     sender.report_start("1 4")
     sender.turn()
     assert not sender._is_finished()

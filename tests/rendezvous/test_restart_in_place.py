@@ -385,7 +385,8 @@ def test_shared_memory_is_cleaned_only_where_it_is_that_of_the_pod(
     monkeypatch: pytest.MonkeyPatch,
     pid: int,
     namespace: str | None,
-    is_found: bool,  # noqa: FBT001
+    *,
+    is_found: bool,
 ) -> None:
     monkeypatch.setattr(os, "getpid", lambda: pid)
     link = tmp_path / "ipc"

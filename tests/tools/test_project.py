@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,28 @@ def test_tests_have_no_time_limits_of_their_own() -> None:
         if "looptime" not in text and OWN_LIMIT.search(text)
     }
     assert found == {}
+
+
+# Each must be followed by its reason.
+IGNORED = re.compile(r"type: ignore\[[a-z, -]+\]|noqa: ?[A-Z]+[0-9]+(?:, ?[A-Z]+[0-9]+)*")
+IGNORES = re.compile(r"\b(?:type: ?ignore|noqa)\b")
+
+
+def find_unexplained(path: Path) -> list[str]:
+    """List the comments of a file that switch a check off without a reason."""
+    with path.open("rb") as file:
+        comments = [t for t in tokenize.tokenize(file.readline) if t.type == tokenize.COMMENT]
+    return [
+        f"{path.relative_to(ROOT)}:{comment.start[0]}"
+        for comment in comments
+        if IGNORES.search(comment.string)
+        if not re.search(r"\w", IGNORED.split(comment.string)[-1])
+        or not IGNORED.search(comment.string)
+    ]
+
+
+def test_each_ignored_check_has_a_reason() -> None:
+    listed = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, check=True)
+    paths = [ROOT / name for name in listed.stdout.decode().split()]
+    some = [path for path in paths if IGNORES.search(path.read_text(encoding="utf-8"))]
+    assert [found for path in some for found in find_unexplained(path)] == []

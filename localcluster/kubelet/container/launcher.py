@@ -13,8 +13,7 @@ dies, kills the whole tree.
 Single-threaded and standard library only, because it changes namespaces and must start fast. The
 log's form is that of the container runtime interface: ``TIME STREAM F|P TEXT``.
 """
-# pathlib would double the start-up time:
-# ruff: noqa: PTH103, PTH123, PTH208
+# ruff: noqa: PTH103, PTH123, PTH208  pathlib starts slowly
 
 import errno
 import marshal

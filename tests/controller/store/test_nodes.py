@@ -74,7 +74,7 @@ def test_only_nodes_that_are_to_be_left_are_kept() -> None:
     other_effect=(Taint("maintenance", "NoSchedule"), False),
     other_key=(Taint("node.kubernetes.io/unreachable", "NoExecute"), False),
 )
-def test_taint_counts_if_a_rule_names_it(taint: Taint, expected: bool) -> None:  # noqa: FBT001
+def test_taint_counts_if_a_rule_names_it(taint: Taint, *, expected: bool) -> None:
     nodes = Nodes()
     nodes.apply(node("n1", taint))
     assert bool(nodes.notices) is expected

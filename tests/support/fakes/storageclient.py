@@ -4,7 +4,7 @@ A ``Network`` draws the time and the fate of each request: the request or its an
 the server may refuse it. Without a Network, each request is answered at once.
 """
 
-# ruff: noqa: ARG002
+# ruff: noqa: ARG002  the methods take the arguments of the real transport
 import asyncio
 import random
 from collections import deque

@@ -339,7 +339,7 @@ def get_recovery(gang: Gang) -> RecoveryStatus:
 
 
 @pytest.mark.parametrize("has_ended", [False, True])
-def test_failed_processes_of_peers_are_neither_counted_nor_refused(has_ended: bool) -> None:  # noqa: FBT001
+def test_failed_processes_of_peers_are_neither_counted_nor_refused(*, has_ended: bool) -> None:
     gang = Gang(in_place=InPlaceSpec(1, 3600))
     gang.notice(1)
     if has_ended:
