@@ -1,16 +1,13 @@
-"""The environment of a container, and the ConfigMaps and Secrets that a Pod refers to.
+"""The environment of a container. Pure.
 
-``list_env_references`` names the objects to read, and ``fetch_sources`` reads them. Later sources
-win: the machine's base, the cluster's variables, ``envFrom``, ``env``.
+``list_env_references`` names the ConfigMaps and Secrets to read first. Later sources win: the
+machine's base, the cluster's variables, ``envFrom``, ``env``.
 """
 
-import asyncio
 import base64
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from framework.kube.client import KubeClient
-from framework.kube.errors import NotFoundError
 from framework.kube.resources import CONFIGMAPS, SECRETS, Object, Resource
 from localcluster.kubelet.fields import (
     FieldError,
@@ -36,23 +33,6 @@ def list_env_references(container: Object) -> set[Reference]:
             if field in value_from:
                 found.add((resource, value_from[field]["name"]))
     return found
-
-
-async def fetch_sources(
-    client: KubeClient, namespace: str, references: Iterable[Reference]
-) -> Sources:
-    """Read the objects, all at the same time; None for an object that does not exist."""
-
-    async def fetch(reference: Reference) -> Object | None:
-        resource, name = reference
-        try:
-            return await client.get(resource, namespace, name)
-        except NotFoundError:
-            return None
-
-    wanted = sorted(references, key=lambda reference: (reference[0].plural, reference[1]))
-    found = await asyncio.gather(*map(fetch, wanted))
-    return dict(zip(wanted, found, strict=True))
 
 
 def build_environment(

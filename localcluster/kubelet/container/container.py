@@ -8,11 +8,12 @@ import contextlib
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from framework.kube.errors import KubeError
+from framework.kube.client import KubeClient
+from framework.kube.errors import KubeError, NotFoundError
 from framework.kube.resources import Object
 from localcluster.kubelet.container import launcher
 from localcluster.kubelet.container.launch import (
@@ -23,7 +24,7 @@ from localcluster.kubelet.container.launch import (
 from localcluster.kubelet.container.path_replacement import PathReplacement
 from localcluster.kubelet.container.process import ContainerProcess, LaunchSpec
 from localcluster.kubelet.container.restarts import CrashBackoff, RestartPolicy
-from localcluster.kubelet.environment import fetch_sources, list_env_references
+from localcluster.kubelet.environment import Reference, Sources, list_env_references
 from localcluster.kubelet.events import EventReason
 from localcluster.kubelet.fields import FieldError
 from localcluster.kubelet.probes import ProbeResult, follow_probe, probe_once
@@ -370,3 +371,20 @@ class ContainerRunner:
         grace = self._pod["spec"].get("terminationGracePeriodSeconds", 30)
         if self._process is not None:
             await self._stop_process(self._process, grace, asyncio.Event())
+
+
+async def fetch_sources(
+    client: KubeClient, namespace: str, references: Iterable[Reference]
+) -> Sources:
+    """Read the objects, all at the same time; None for an object that does not exist."""
+
+    async def fetch(reference: Reference) -> Object | None:
+        resource, name = reference
+        try:
+            return await client.get(resource, namespace, name)
+        except NotFoundError:
+            return None
+
+    wanted = sorted(references, key=lambda reference: (reference[0].plural, reference[1]))
+    found = await asyncio.gather(*map(fetch, wanted))
+    return dict(zip(wanted, found, strict=True))

@@ -13,13 +13,12 @@ from typing import Any
 from localcluster.descriptors import INITIAL_SOFT_LIMIT
 from localcluster.kubelet.container import launcher
 from localcluster.kubelet.container.forkserver_process import ForkServerProcess, Supervisor
+from localcluster.kubelet.container.security import Privileges
 from localcluster.stdio import StartError, Stdio
 
 logger = logging.getLogger(__name__)
 
 _KILL_TIMEOUT_SECONDS = 5.0
-UNCHANGED = -1
-"""Stands for the user or group of the kubelet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,29 +28,6 @@ class Namespaces:
     private_root: bool
     pid: bool
     user: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Privileges:
-    """The privileges of a container's processes."""
-
-    user: int = UNCHANGED
-    """The user id; -1 keeps the kubelet's."""
-    group: int = UNCHANGED
-    """The group id; -1 keeps the kubelet's."""
-    groups: tuple[int, ...] | None = None
-    """The supplementary groups; None for the kubelet's."""
-    dropped_capabilities: tuple[int, ...] = ()
-    """Numbers of the capabilities to drop."""
-    no_new_privileges: bool = False
-    """Whether exec may not add privileges."""
-    read_only_root: bool = False
-    """Whether the private root is read-only."""
-
-    @property
-    def changes_user(self) -> bool:
-        """Return whether the container runs as another user than the kubelet."""
-        return self.user != UNCHANGED
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from framework.kube.resources import Object
-from localcluster.kubelet.container.process import UNCHANGED, Privileges
 from localcluster.kubelet.fields import FieldError
 
+UNCHANGED = -1
+"""Stands for the user or group of the kubelet."""
 DEFAULT_USER = 65532
 """The user of this project's images, and of most images that have a user without rights."""
 _ALL = "ALL"
@@ -41,6 +42,29 @@ _NEEDS_A_RUNTIME = (
     "windowsOptions",
     "sysctls",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Privileges:
+    """The privileges of a container's processes."""
+
+    user: int = UNCHANGED
+    """The user id; -1 keeps the kubelet's."""
+    group: int = UNCHANGED
+    """The group id; -1 keeps the kubelet's."""
+    groups: tuple[int, ...] | None = None
+    """The supplementary groups; None for the kubelet's."""
+    dropped_capabilities: tuple[int, ...] = ()
+    """Numbers of the capabilities to drop."""
+    no_new_privileges: bool = False
+    """Whether exec may not add privileges."""
+    read_only_root: bool = False
+    """Whether the private root is read-only."""
+
+    @property
+    def changes_user(self) -> bool:
+        """Return whether the container runs as another user than the kubelet."""
+        return self.user != UNCHANGED
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,11 @@ from typing import TypeVar
 
 from framework.kube.errors import KubeError
 from framework.kube.resources import Object
-from localcluster.kubelet.container.container import ContainerRunner
+from localcluster.kubelet.container.container import ContainerRunner, fetch_sources
 from localcluster.kubelet.container.launch import PodSetup, get_hostname
 from localcluster.kubelet.container.machine import HOST_IP, Machine
 from localcluster.kubelet.container.restarts import RestartPolicy
 from localcluster.kubelet.container.security import get_volume_group, list_ignored
-from localcluster.kubelet.environment import fetch_sources
 from localcluster.kubelet.events import EventReason
 from localcluster.kubelet.fields import FieldError, PodFacts
 from localcluster.kubelet.pod.status_channel import StatusChannel

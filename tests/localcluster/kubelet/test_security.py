@@ -2,11 +2,12 @@ from typing import Any
 
 import pytest
 
-from localcluster.kubelet.container.process import UNCHANGED, Privileges
 from localcluster.kubelet.container.security import (
     CAPABILITIES,
     DEFAULT_USER,
+    UNCHANGED,
     Host,
+    Privileges,
     get_volume_group,
     list_ignored,
     plan_privileges,
