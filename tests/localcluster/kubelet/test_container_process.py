@@ -270,12 +270,13 @@ asyncio.run(main())
 
 @pytest.fixture
 def public_copy() -> Iterator[Path]:
-    """A copy of the package that every user may read, in a directory that every user may enter."""
+    """A copy of the packages that every user may read, in a directory that every user may enter."""
     directory = Path(tempfile.mkdtemp())
     directory.chmod(0o777)
     try:
         ignore = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / "localcluster", directory / "localcluster", ignore=ignore)
+        for package in ("framework", "localcluster"):
+            shutil.copytree(ROOT / package, directory / package, ignore=ignore)
         yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
