@@ -58,12 +58,21 @@ class Agent:
 
     async def play(self) -> None:
         """Do what is to be done, until cancelled."""
+        # Without a change there is nothing to be done, and the reads copy two objects.
+        seen = None
         while True:
-            pod = self.jobs.find(PODS, LAUNCHER)
-            configmap = self.jobs.find(CONFIGMAPS, "elastic-attempt")
-            if pod and configmap and (pod.get("status") or {}).get("phase") == "Running":
-                await self._step(configmap)
+            version = self.jobs.world.storage.resource_version
+            current = (version, self.is_silent, self.is_busy, self.can_report)
+            if current != seen:
+                seen = current
+                await self._observe()
             await asyncio.sleep(0.2)
+
+    async def _observe(self) -> None:
+        pod = self.jobs.find(PODS, LAUNCHER)
+        configmap = self.jobs.find(CONFIGMAPS, "elastic-attempt")
+        if pod and configmap and (pod.get("status") or {}).get("phase") == "Running":
+            await self._step(configmap)
 
     async def _step(self, configmap: Object) -> None:
         roster = read_roster(configmap)
