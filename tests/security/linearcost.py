@@ -6,6 +6,7 @@ gangs of twice the size.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from controller.core.decide import decide
 from controller.core.settings import Settings
 from controller.core.snapshot import Snapshot
+from controller.store.packed_templates import pack_templates
 from tests.support.builders.largegangs import LargeGang
 from tests.support.measuring.cost import Operation, assert_costs_at_most, assert_grows_at_most
 from tests.support.slow import keep_first
@@ -39,6 +41,12 @@ def assert_decision_is_linear(small: int, large: int, stage: Stage, roles: int) 
     """Check the cost of the decision about a gang of ``roles`` roles in a stage of its life."""
 
     def prepare(size: int) -> Operation:
-        return partial(decide, stage(LargeGang(size, roles)), SETTINGS)
+        return partial(decide, _pack_templates(stage(LargeGang(size, roles))), SETTINGS)
 
     assert_linear(small, large, prepare)
+
+
+def _pack_templates(snapshot: Snapshot) -> Snapshot:
+    """Give each role its template as the store does: it was read before the decision."""
+    spec = pack_templates(snapshot.framework.spec)
+    return replace(snapshot, framework=replace(snapshot.framework, spec=spec))
