@@ -91,7 +91,7 @@ class Wait(NamedTuple):
     probes: tuple[Probe, ...] = ()
     """The connections to try before the next decision."""
     grace_start: GraceStart | None = None
-    """For the next observation: once it is known, it is kept."""
+    """The grace start of the next observation. Once known, it stays in all further decisions."""
 
 
 class Pass(NamedTuple):

@@ -17,7 +17,7 @@ _LONG_IN_GO = ("b", "f")
 
 
 class _Omitted:
-    """The default of a field that is omitted if it is empty."""
+    """Stands for the default of a field that is omitted if it is empty, or only if it is null."""
 
 
 _OMIT = _Omitted()

@@ -213,7 +213,10 @@ class Controller:
         )
 
     def _find_namespace_limit(self, namespace: str) -> int:
-        """Find how many workers a namespace may keep busy: each sends a request of its own."""
+        """Find how many workers a namespace may keep busy.
+
+        Not more than the executor may send requests, because each worker sends a request, too.
+        """
         limit = select_namespace_limit(self._worker_number)
         return min(limit, self._executor.get_window(namespace))
 
@@ -223,7 +226,7 @@ class Controller:
         Raises:
             CrdError: the CRD is missing or not usable at the start.
             HealthError: the health endpoint cannot listen.
-            LeadershipLostError: another controller leads now, alone or among others in a group.
+            LeadershipLostError: the Lease is lost. It may be raised inside an ExceptionGroup.
         """
         health = HealthServer(
             self._options.health_host,

@@ -205,7 +205,8 @@ class Agent:
         return decide(observation, self._memory, self._context, self._setup.clock.monotonic())
 
     def _probe(self, probes: Sequence[Probe]) -> None:
-        # A port that was open once may belong to another Pod by now.
+        # Forget the results of all other probes: when such a probe is wanted again, its address may
+        # belong to another Pod.
         self._prober.reached.intersection_update(probes)
         missing = [probe for probe in probes if probe not in self._prober.reached]
         self._prober.try_once(missing, _PROBE_SECONDS)

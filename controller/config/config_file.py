@@ -55,13 +55,13 @@ class ControllerConfig:
     kube_config_file_path: str | None = None
     """None: see load_kube_config."""
     kube_client_qps: float | None = 1000.0
-    """Requests a second, of (0, 10000]; None for no limit. Above what thousands of busy Frameworks
-    need, below what an API server answers (the original: 80)."""
+    """Requests a second, of (0, 10000]; None for no limit. The default is more than thousands of
+    busy Frameworks need, and less than an API server can answer. In the original it is 80."""
     kube_client_burst: int = 1500
-    """Requests without a pause before the rate applies; in a file that has only the rate, 1.5 times
-    the rate (the original: 120, which is the same for its rate)."""
+    """Requests that are sent without a pause before the rate applies. If a file has only the rate,
+    it is 1.5 times this rate, as the default of the original: 120 for a rate of 80."""
     worker_number: int = 200
-    """Most Frameworks that are decided at the same time."""
+    """Most Frameworks that are decided at the same time. ``controller.MAX_WORKERS`` limits it."""
     large_framework_compression: bool = True
     """Whether a large status is stored compressed: without it a gang of some hundred Tasks can
     outgrow the limit of the server (the original: off)."""
@@ -207,7 +207,8 @@ def _read_config(reader: FieldReader) -> ControllerConfig:
         log_object_snapshot=_read_snapshot_switches(reader.read_section("logObjectSnapshot")),
         pod_failure_rules=read_rules(reader),
     )
-    # Accepted and unused: an own object that no watch shows is requested by name.
+    # Accepted for files of the original, and unused: a live GET by name decides whether a created
+    # object exists that no watch has shown.
     reader.read_int("objectLocalCacheCreationTimeoutSec", 300, 60, INT64_MAX)
     reader.report_unknown_keys()
     return config

@@ -114,7 +114,8 @@ class Operations:
                 created = await self._client.create(
                     RESOURCES[key.kind],
                     entry.namespace,
-                    # No variable keeps the body: while it waits for its answer, it is JSON.
+                    # Not in a variable, so that the client can free the body before it waits for
+                    # the answer.
                     self._build(action),
                     timeout_seconds=ACTION_TIMEOUT_SECONDS,
                 )

@@ -202,7 +202,7 @@ class Writer:
         if not entry.observed.lacks_roster:
             return True
         await self._reread_configmap(entry, entry.observed.configmap.name)
-        # The live GET may have shown another ConfigMap of ours, without a roster that was kept.
+        # The live GET may have shown another ConfigMap of ours, whose roster was not kept, either.
         self._store.settle(entry)
         return not entry.observed.lacks_roster
 

@@ -59,7 +59,8 @@ from framework.api.types import FrameworkStatus
 
 logger = logging.getLogger(__name__)
 
-# After an outage, the keys that wait are spread over this time, or have this step if they are few.
+# After an outage, the keys that wait are queued one after the other: all of them within the first
+# time, and at most the second time apart.
 _RETRY_SPREAD_SECONDS = 1.0
 _RETRY_STEP_SECONDS = 0.005
 _LAST_WRITERS = 16

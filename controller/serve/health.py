@@ -23,7 +23,7 @@ ReadinessCheck = Callable[[], Sequence[str]]
 _TEXT = "text/plain; charset=utf-8"
 _METHODS = ("GET", "HEAD")
 _RENDER_SHARE = 20
-"""Rendered metrics are served again for this many times the duration of their rendering.
+"""Metrics are rendered once, then served for this many times as long as the rendering took.
 
 So any number of scrapes costs at most a twentieth of the event loop's time.
 """

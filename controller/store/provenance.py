@@ -49,7 +49,8 @@ def record_created(entry: Entry, name: Name, view: PodView | ConfigMapView) -> N
     if known is not None and known.uid == view.uid:
         entry.observed.proven.add(view.uid)
     else:
-        # A list that was newer than the answer showed another object, perhaps with the same proof.
+        # A list that was newer than the answer showed another object, or none. Another object may
+        # have a copy of the proof, so remember the UID to which the proof belongs.
         _spend(entry, view)
 
 

@@ -46,9 +46,11 @@ _READS_PER_FALLBACK_TIME = 5.0
 # With a healthy watch, a read without a change only detects lost events.
 _PRECAUTION_SECONDS = 15.0
 _SHORTEST_READ_SECONDS = 0.1
-# Minimum between two reads per Task: reading a large Framework is expensive for the server.
+# Least time between two reads, times the number of Tasks: to read a large Framework is expensive
+# for the server.
 _SECONDS_PER_TASK = 0.01
-# All agents of a gang see a change at the same time; their reads are spread over this per Task.
+# All agents of a gang see a change at the same time. Their reads are spread over this time, times
+# the number of Tasks.
 _SPREAD_SECONDS_PER_TASK = 0.0005
 _NO_API = "no API server is configured"
 

@@ -217,7 +217,8 @@ class FrameworkSource:
 
         The previous result is removed if the Framework is not found, and kept on other failures.
         """
-        # Another server may lag behind the watched version and refuse it. The next read takes "0".
+        # A server that lags behind the watched version refuses the read. Then the health is not
+        # HEALTHY, and the next read asks for "0": any version in the cache.
         is_version_known = self.state.health is Health.HEALTHY and self._watched_version.isdigit()
         version = self._watched_version if is_version_known else "0"
         query = f"?resourceVersion={version}" if is_cached else ""

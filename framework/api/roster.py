@@ -103,7 +103,7 @@ class RoleRoster(NamedTuple):
     minimum: int
     """Quorum of the role."""
     running: bool
-    """Whether the Pods of all members are Running."""
+    """Whether no wanted Task is missing, and the Pods of all members are Running."""
     members: Tuple[Member, ...]
     """Members, in order of their index."""
     completed: Tuple[CompletedTask, ...]

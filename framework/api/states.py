@@ -3,8 +3,9 @@
 The core uses these transitions only. The diagrams in docs/design/state-machines.md are generated
 from the tables. Several transitions may share one write, so an observer may not see every state.
 
-Example: the Pod of a Task disappears. The Task goes from AttemptRunning to AttemptCompleted, and,
-with a retry, to AttemptCreationPending; both transitions may be in the same status write. Rules:
+Example: the Pod of a Task disappears. The Task goes from AttemptRunning to AttemptCompleted and,
+without a retry, to Completed, both in the same status write. With a retry, AttemptCompleted is
+stored first, and a later decision moves the Task to AttemptCreationPending. Rules:
 docs/design/state-machines.md, "Rules of both machines".
 """
 

@@ -56,7 +56,7 @@ def choose_generation(situation: Situation, memory: GenerationMemory) -> Choice:
         waiting = _await_members(situation, memory, current.roster)
         if waiting is not None:
             return waiting
-        # Also if showing fails: the wait was for this generation, not for the next one.
+        # The wait is over, also if showing fails: the next generation has a wait of its own.
         memory = memory._replace(waiting_since=None)
     return _show(situation, memory)
 

@@ -239,10 +239,12 @@ def _follow_roster(memory: RecoveryMemory, seen: RosterSeen, now: float) -> Reco
         return _leave(memory, memory.code, REFUSED)
     if seen.barrier < memory.newest or seen.barrier.epoch < memory.newest.epoch:
         return RecoverySteps((), memory)
-    # Only members that succeed after the start change at a start barrier: it has released this one.
+    # At one start barrier, the members change only because some succeed, and these have started. So
+    # the start barrier has released this agent, too, and it does not wait for the new members.
     is_ready = seen.is_ready or (seen.is_complete and seen.barrier == memory.gathering)
     memory = memory._replace(newest=seen.barrier, is_ready=is_ready, is_member=seen.is_member)
-    # A complete generation is shown in a moment.
+    # A complete generation that is not shown yet will be shown in a moment. Until then, the peer
+    # counts as leaving.
     is_awaited = memory.has_leaving_peer and seen.is_complete and not seen.is_ready
     memory = memory._replace(has_leaving_peer=seen.has_leaving_peer or is_awaited)
     if memory.phase in {Phase.RUNNING, Phase.HUNG}:

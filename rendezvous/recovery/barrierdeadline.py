@@ -26,7 +26,7 @@ from framework.api.roster import RoleRoster
 from rendezvous.core.recovery import BarrierKey, RecoveryMemory
 from rendezvous.recovery.startbarrier import StartBarrier
 
-# After a restart, only processes are ended.
+# A restart in place needs less time than START_SECONDS: it ends processes, and starts no Pod.
 _RESTART_SECONDS = 30.0
 _GIVE_UP_SECONDS = 1200.0
 _LAST_REPORTING_RANK = 10
@@ -38,7 +38,7 @@ class RunningPods(NamedTuple):
     all_run: bool = False
     """Whether all wanted Pods run."""
     all_may_run: bool = False
-    """Whether all members may run: some wanted Pods are no members, so the roster does not say."""
+    """Whether all members may run. The roster does not show it while wanted Pods are no members."""
     deadline_since: int = 0
     """The generation from which the deadlines count: members have only succeeded since then."""
 
@@ -84,7 +84,8 @@ class BarrierDeadline:
             self._target = BarrierKey(0, 0)
             return ""
         if not pods.all_may_run:
-            # A pause does not count. The time before it counts if the same members continue.
+            # The time in which a member does not run does not count. The time before still counts
+            # if the same members continue.
             self._began_at += passed
             self._reported_at += passed
             return ""

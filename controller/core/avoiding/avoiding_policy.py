@@ -93,7 +93,7 @@ def _is_counted(pod: PodView, completion: TaskAttemptCompletionStatus) -> bool:
 def _keep_recent(
     draft: Draft, failures: Sequence[NodeFailure], spec: AvoidNodesSpec
 ) -> tuple[NodeFailure, ...]:
-    """Keep the latest failures of the window, and no more of a node than make it avoided."""
+    """Keep the latest failures in the window; of each node, at most as many as make it avoided."""
     # A failure in the future is from before the clock was set back: it is recent.
     window_start = draft.now - timedelta(seconds=spec.within_seconds)
     most = _find_most(draft.task_count, spec)

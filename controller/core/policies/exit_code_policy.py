@@ -131,7 +131,8 @@ def _is_decided(completion: TaskAttemptCompletionStatus) -> bool:
 def _is_agent_end(ended: Terminated) -> bool:
     """Return whether an agent of this project ended by its own decision.
 
-    A hang needs no message: a report of a restart in place has none.
+    Most codes count only with the message of an agent. The code of a hang counts without it,
+    because the report of a process that restarts in place has no message.
     """
     if ended.code not in AGENT_CODES:
         return False

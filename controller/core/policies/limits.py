@@ -41,7 +41,7 @@ _PLAIN_BYTES = 640, 512
 # Most bytes of a Task in the controller: its status, the fields of its Pod that are kept, and its
 # share of the memory of a decision and a write.
 TASK_MEMORY_BYTES = 10 * 1024
-# Of these, the fields of the Pod.
+# The part of TASK_MEMORY_BYTES for the fields of the Pod.
 POD_MEMORY_BYTES = 4 * 1024
 _MIB = 1024 * 1024
 

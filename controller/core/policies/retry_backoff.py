@@ -7,7 +7,7 @@ maxRetryCount -1 would keep the API server, the scheduler and a Node busy.
 2. The status counts the quick ends in a row (``RetryPolicyStatus.quick_end_count``, of the attempts
    before the current one), so a new controller continues the count. An attempt that lasts longer
    resets it to zero.
-3. The first three quick ends in a row are retried at once. After the third, the retry waits one
+3. The first two quick ends in a row are retried at once. The retry after the third waits one
    second, and each further pause is twice as long, up to ``Settings.max_pause_seconds``.
 
 Example: quick ends 1 to 6 are followed by pauses of 0, 0, 1, 2, 4 and 8 s.

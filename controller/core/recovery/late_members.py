@@ -62,7 +62,7 @@ REFUSED_SECONDS = 600.0
 
 
 class _Chooser(Enum):
-    """A source of choices, with its own trust: see the table."""
+    """Who chooses late Pods. The table shows after which time and which Pods each may choose."""
 
     FIRST_MEMBERS = auto()
     OTHER_MEMBERS = auto()
@@ -93,7 +93,8 @@ class _StartBarrier(NamedTuple):
     roles: Sequence[RoleRoster]
     """The roles that take part."""
     deadline_since: int
-    """The ``since`` from which the deadlines count: members have only succeeded since then."""
+    """The ``since`` from which the deadlines count. The only changes of the members after it are
+    that some succeeded."""
 
     @property
     def firsts(self) -> list[str]:
@@ -111,7 +112,7 @@ class _Reports(NamedTuple):
 
     has_released: bool
     choices: Mapping[_Chooser, Collection[str]]
-    """Fingerprints of the Pods that agents choose, as far as they may."""
+    """By chooser, the fingerprints of the Pods that its agents chose and may choose."""
 
 
 def follow_start(draft: Draft, recovery: RecoveryStatus) -> RecoveryStatus:
@@ -138,7 +139,10 @@ def follow_start(draft: Draft, recovery: RecoveryStatus) -> RecoveryStatus:
 def _build_status(
     barrier: _StartBarrier, before: StartBarrierStatus | None, now: datetime
 ) -> StartBarrierStatus:
-    """Build the status of a new start barrier, at which the gang may wait since the one before."""
+    """Build the status of a new start barrier.
+
+    If members have only succeeded since the start barrier before, the time of that one stays.
+    """
     if before is None:
         return StartBarrierStatus(barrier.since, now)
     begin = before.begin_time if before.since >= barrier.deadline_since else now
@@ -148,7 +152,7 @@ def _build_status(
 def is_late(draft: Draft, pod: PodView) -> bool:
     """Return whether a live Pod is late for the current epoch."""
     late = draft.compute_once(_find_late)
-    # Usually no Pod is late, and a fingerprint is a hash.
+    # Usually no Pod is late. Then save the time for the fingerprint, which is a hash.
     return bool(late) and fingerprint_uid(pod.uid) in late
 
 
@@ -215,7 +219,7 @@ def _keep_wait(draft: Draft) -> None:
 
 
 def _has_quorum(role: RoleRoster, tasks: Iterable[TaskStatus]) -> bool:
-    """Return whether a role is complete if Tasks count as soon as they succeed."""
+    """Return whether a role has its minimum if a Task counts as ready as soon as it succeeds."""
     ready = {member.index for member in role.members}
     ready.update(completed.index for completed in role.completed)
     ready.update(task.index for task in tasks if _has_succeeded(task))

@@ -12,10 +12,11 @@ Steps of ``build_recovery``:
 2. The epoch and the refused Pods are those of the drafted status.
 3. ``since`` is 1 in the first roster. Later it stays if these roles have the members of the
    published roster. Otherwise it is the number of the next generation.
-4. It also stays without members that succeeded, if the current epoch is stored as started. While
-   the gang waits at the start barrier, some agents may have the ranks with that member, and some
-   those without it, so a success changes it. If no agent of the attempt has reported, the
-   controller does not know whether the gang waits, and a success does not change it.
+4. If the only change is that members have succeeded, ``since`` stays once the current epoch is
+   stored as started. Before that, the gang may wait at the start barrier. Some agents there may
+   have the ranks with these members, others the ranks without them. So then ``since`` changes. If
+   no agent of the attempt has reported, the controller does not know whether the gang waits, and
+   ``since`` stays.
 5. If only successes have changed it, the deadlines of the start barrier still count from the
    ``since`` before (``waits_since``). Otherwise each success would postpone them.
 
@@ -89,7 +90,10 @@ def _find_since(
 def _have_same_members(
     roles: Sequence[RoleRoster], published: Roster, drafts: Mapping[str, RoleDraft]
 ) -> bool:
-    """Return whether the roles have the former members; those with a draft, without successes."""
+    """Return whether the roles have the members of the published roster.
+
+    In a role of ``drafts``, published members that have succeeded may be missing.
+    """
     return all(
         _has_same_members(role, published.find_role(role.name), drafts.get(role.name))
         for role in roles
@@ -109,7 +113,10 @@ def _is_starting(draft: Draft, since: int) -> bool:
 
 
 def _has_same_members(role: RoleRoster, before: RoleRoster | None, draft: RoleDraft | None) -> bool:
-    """Return whether the members are the former ones, with a draft without some that succeeded."""
+    """Return whether a role has the members that it had before.
+
+    With ``draft``, former members that have succeeded may be missing.
+    """
     if before is None:
         return False
     if role.members == before.members:

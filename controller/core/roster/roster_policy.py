@@ -143,7 +143,7 @@ def _decide_readiness(
     text = encode_readiness(readiness)
     is_known = text == published.readiness and published.has_version_annotation
     publication = None
-    # At the first check, Pods may have no Node yet, and so no barrier that reads the readiness.
+    # At the first check, Pods may have no Node yet: then no barrier could read the readiness.
     is_first_check = last_check <= base + timedelta(seconds=READINESS_AGES_SECONDS[0])
     if not is_known and (_is_any_pod_started(draft) or not is_first_check):
         publication = _publish(configmap, None, text)

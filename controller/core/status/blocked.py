@@ -37,12 +37,12 @@ from framework.api.wire import format_time
 BLOCKED = constants.BLOCKED_CONDITION
 # Failures of one create after which the user must act.
 _BLOCKED_AFTER_FAILURES = 3
-# Time after its grace period at which a terminating Pod has a finalizer, or its Node is lost.
+# A Pod that still exists so long after its grace period has a finalizer, or its Node is lost.
 _STUCK_SECONDS = 30.0
 _CREATING = (FrameworkState.ATTEMPT_PREPARING, FrameworkState.ATTEMPT_RUNNING)
 MAX_MESSAGE = 512
 _CONFLICT = 409
-# Text of the API server's authorizers; a quota has another one.
+# In the message of a 403 for a missing right. A 403 because of a quota has another message.
 _LACKS_RIGHT = "cannot create resource"
 _BACKOFF_REMEDY = "read the logs of the Pods, and correct the program or the spec"
 _SECRETS_REMEDY = (

@@ -96,7 +96,7 @@ def find_end(status: ScalerStatus) -> Condition | None:
 
 
 def find_phase(status: ScalerStatus) -> str:
-    """Return the phase: the last condition, but Scaling after the script, as in the original."""
+    """Return the phase, as in the original: the last condition; for ScriptExecuted, Scaling."""
     last = status.conditions[-1].type if status.conditions else ""
     return SCALING if last == SCRIPT_EXECUTED else last
 

@@ -57,7 +57,8 @@ from framework.kinds.tfjob.types import (
 )
 
 _LOGS = f"{constants.WORKING_DIR}/agent/site/peers_logs"
-# Before the PYTHONPATH of the image, which a variable of the Pod would replace.
+# The shell puts the folder before the PYTHONPATH of the image. A variable of the Pod would replace
+# that PYTHONPATH.
 _WITH_JSON_LOGS = f'export PYTHONPATH="{_LOGS}${{PYTHONPATH:+:$PYTHONPATH}}"; exec "$@"'
 _SERVER = f"{constants.WORKING_DIR}/agent/site/peers_tensorflow_server.py"
 # Images of TensorFlow before 1.14 have Python 2.7 by the name python, newer ones Python 3.

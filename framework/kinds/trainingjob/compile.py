@@ -67,7 +67,8 @@ _SSH_DIR = "/root/.ssh"
 _SSH_FOLDER = ".ssh"
 _KEY, _PUBLIC_KEY, _CONFIG = "id_rsa", "id_rsa.pub", "config"
 _SSH_MODE = 0o600
-# As the original's, but it ends at SIGTERM: the first process of a container ignores it otherwise.
+# The command of the original, with a handler of SIGTERM: without a handler, the first process of a
+# container ignores this signal.
 _SSH_SERVER = "trap 'exit 0' TERM; /usr/sbin/sshd && { sleep 365d & wait; }"
 _GENERATED = f"{constants.WORKING_DIR}/current"
 _SCRIPT = f"{constants.WORKING_DIR}/discover_hosts.sh"
@@ -82,7 +83,8 @@ _LINKS = {
 }
 _KUBEXEC = "/etc/mpi/kubexec.sh"
 _KUBEXEC_TARGET = f"{constants.WORKING_DIR}/{images.RSH_SCRIPT}"
-# With these, Open MPI (up to 4, from 5) and Hydra start it in place of ssh.
+# With these variables, Open MPI up to 4, Open MPI from 5 on, and Hydra start kubexec.sh in place of
+# ssh.
 _KUBEXEC_ENV = {
     "OMPI_MCA_plm_rsh_agent": _KUBEXEC,
     "PRTE_MCA_plm_ssh_agent": _KUBEXEC,

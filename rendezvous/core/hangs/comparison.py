@@ -24,7 +24,7 @@ class _ComparedRank(NamedTuple):
 def list_ranks(gang: ObservedGang) -> List[Tuple[str, ProcessReport]]:
     """List the names of the ranks, with their newest reports.
 
-    ``busy_seconds`` is 0 for ranks that have waited for others in a declared pause.
+    ``busy_seconds`` is 0 for ranks that cannot be compared (``_compare``).
     """
     return [
         (name, report if is_comparable else report._replace(busy_seconds=0.0))
@@ -70,10 +70,11 @@ def list_without_processes(gang: ObservedGang, first_seconds: float, now: float)
 
 
 def _compare(gang: ObservedGang) -> List[_ComparedRank]:
-    """List the ranks.
+    """List the ranks, each with whether its own part of a step can be compared.
 
-    While ranks are in a declared pause, the others wait for them, which counts as their own part of
-    a step. If most ranks wait, that is usual; else it cannot be compared.
+    While ranks are in a declared pause, the others wait for them, and this wait counts as their own
+    part of a step. If most ranks have waited, all can be compared. Otherwise, only the ranks that
+    have paused can be.
     """
     processes = gang.list_processes()
     paused = [

@@ -153,11 +153,12 @@ class ObservedGang:
 
 
 def describe_ranks(processes: Sequence[ObservedProcess], now: float) -> List[RankProgress]:
-    """Describe the progress of all ranks; their numbers are the positions in ``processes``.
+    """Describe the progress of all ranks; the number of a rank is its position in ``processes``.
 
-    Nothing is known of a rank without a step if another one has reported two since it was started,
-    or if most ranks have none: often only rank 0 prints its steps. The step of a silent rank is
-    outdated if another one has reported two since its last report.
+    The progress of a rank without a step is not known if another rank has reported two steps since
+    the first one was started, or if most ranks have no step: often only rank 0 prints its steps.
+    The step of a silent rank is outdated if another rank has reported two steps since the last
+    report of the silent one.
     """
     reporting = sum(process.report.step is not None for process in processes)
     are_few = 0 < reporting < len(processes) - reporting

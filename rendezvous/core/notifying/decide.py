@@ -74,7 +74,8 @@ def notify_departures(situation: Situation, memory: Memory) -> Steps:
 def notify_generation(situation: Situation, memory: Memory, shown: Optional[Roster]) -> Steps:
     """Notify of the generation that is shown, and of the drain of this Pod.
 
-    Without ``shown``, of the drain only: this event has the difference, if there is one.
+    If ``shown`` is None, notify only of the drain. If both are due, the event of the drain has the
+    difference, and there is no event for the generation.
     """
     before, leaving = memory.notifications.last, situation.assessment.leaving
     last, diff = before, _build_empty_diff(memory)

@@ -71,7 +71,7 @@ class Round(NamedTuple):
     size: int
     """How many Pods take part."""
     gangs: Tuple[str, ...]
-    """The gangs for which it was started: they do not end it."""
+    """The gang as rank 0 saw it at the start, and as this member saw it: neither ends the round."""
     members: FrozenSet[str]
     """The names of its members."""
     address: str

@@ -44,7 +44,8 @@ from .protocol import (
 
 # At most this many addresses are logged, so that foreign clients do not fill the log.
 _NAMED_STRANGERS = 8
-# A member that joins the gang may have the next generation earlier than rank 0, which may hold it.
+# A refused address is logged after this time: a member that joins the gang may have the next
+# generation earlier than rank 0, whose agent may hold that generation back (FB_REACH).
 _JOIN_SECONDS = 60.0
 _MAX_TOKEN_LENGTH = 64
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -163,7 +164,7 @@ class Hub(threading.Thread):
         self._arrived: Dict[str, Dict[_Connection, None]] = {}
         # Tokens of released processes, which may have missed the answer, with the released mark.
         self._released: Dict[str, Optional[str]] = {}
-        # By address, when a connection was refused first; inf: it is logged.
+        # By address, when its first connection was refused; infinity once the address is logged.
         self._strangers: Dict[str, float] = {}
         self._former: Dict[Tuple[str, int, str], Tuple[str, ...]] = {}
         self._gang = gang
