@@ -105,7 +105,10 @@ async def _copy_output(socket: aiohttp.ClientWebSocketResponse) -> dict[str, Any
 
 def _read_exit_code(status: dict[str, Any] | None) -> int:
     if status is None:
-        raise CliError(ExitCode.UNREACHABLE, "the connection broke before the program ended")
+        raise CliError(
+            ExitCode.UNREACHABLE,
+            "the connection broke before the program ended; it may still run in the container",
+        )
     if status.get("status") == "Success":
         return 0
     causes = (status.get("details") or {}).get("causes") or ()
@@ -115,7 +118,7 @@ def _read_exit_code(status: dict[str, Any] | None) -> int:
                 # It did not start.
                 print_error(f"error: {status.get('message')}")
             return int(cause["message"])
-    raise CliError(ExitCode.FAILED, str(status.get("message")))
+    raise CliError(ExitCode.FAILED, status.get("message") or "the server gives no reason")
 
 
 async def _send_sizes(socket: aiohttp.ClientWebSocketResponse) -> None:

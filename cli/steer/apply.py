@@ -63,7 +63,8 @@ async def change_framework(
         if uid and gang.uid != uid:
             raise CliError(
                 ExitCode.FAILED,
-                f"{name}: nothing was changed: it was deleted and created again meanwhile",
+                f"{name}: nothing was changed: it was deleted and created again meanwhile; if the "
+                "new one is meant, try again",
             )
         uid = gang.uid
         change = compute(gang)

@@ -80,7 +80,8 @@ def _check_runs(gang: Gang) -> None:
         )
     if gang.is_completing:
         raise CliError(
-            ExitCode.USAGE, f"{gang.name}: its attempt ends, and all of its Tasks with it"
+            ExitCode.USAGE,
+            f"{gang.name}: its attempt ends, and all of its Tasks with it; wait for its end",
         )
 
 

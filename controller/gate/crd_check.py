@@ -93,7 +93,7 @@ async def find_problem(client: KubeClient) -> str:
     try:
         answer = await client.get_raw(f"/apis/{GROUP}/{VERSION}")
     except ForbiddenError:
-        logger.info("may not read the discovery: CRD not checked")
+        logger.info("the CRD is not checked: the discovery may not be read; bind system:discovery")
         return ""
     except NotFoundError:
         return f"the CRD {FRAMEWORK_CRD_NAME} is not installed, or does not serve {VERSION}"

@@ -273,7 +273,7 @@ def _read_document(path: Path) -> Mapping[str, Any]:
         mark = getattr(e, "problem_mark", None)
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         problem = f"not valid YAML{where}: {getattr(e, 'problem', None) or 'cannot parse it'}"
-        raise ConfigError(str(path), problem, "repair the file") from e
+        raise ConfigError(str(path), problem, "write valid YAML or JSON") from e
     if document is None:
         return {}
     if not isinstance(document, dict):
@@ -285,14 +285,14 @@ def _read_section(document: Mapping[str, Any], section: str, key: str, path: Pat
     entries: list[Entry] = []
     items = document.get(section) or []
     if not isinstance(items, list):
-        raise ConfigError(f"{path}: {section}", "not a list", "repair the file")
+        raise ConfigError(f"{path}: {section}", "not a list", "write a list")
     for index, item in enumerate(items):
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
-            raise ConfigError(f"{path}: {section}[{index}]", "has no name", "repair the file")
+            raise ConfigError(f"{path}: {section}[{index}]", "has no name", "add one")
         fields = item.get(key) or {}
         if not isinstance(fields, dict):
             raise ConfigError(
-                f"{path}: {section}[{item['name']}].{key}", "not a mapping", "repair the file"
+                f"{path}: {section}[{item['name']}].{key}", "not a mapping", "write a mapping"
             )
         entries.append(Entry(item["name"], fields, path))
     return entries
@@ -378,7 +378,7 @@ def _parse_exec(entry: Entry) -> ExecPlugin | None:
     if not spec:
         return None
     if not isinstance(spec, dict):
-        raise ConfigError(entry.at("users", "exec"), "not a mapping", "repair the file")
+        raise ConfigError(entry.at("users", "exec"), "not a mapping", "write a mapping")
     for key in ("command", "apiVersion"):
         if not isinstance(spec.get(key), str) or not spec[key]:
             raise ConfigError(entry.at("users", f"exec.{key}"), "not set", "set it")

@@ -49,7 +49,7 @@ def build_command_notifier(
             text = f"killed after {timeout_seconds:g} s"
             reporter.say(f"the command of FB_NOTIFY_COMMAND was {text}", "warning")
         elif code != 0:
-            reporter.say(f"the command of FB_NOTIFY_COMMAND: exit {code}", "warning")
+            reporter.say(f"the command of FB_NOTIFY_COMMAND ended with {code}", "warning")
 
     return notify
 
@@ -94,7 +94,8 @@ def build_signal_notifier(
         for pid in found:
             signaller.signal(pid)
         if not found:
-            reporter.say(f"{signal.Signals(number).name}: there is no process {name}", "warning")
+            missing = f"there is no process {name} (FB_NOTIFY_PROCESS)"
+            reporter.say(f"{signal.Signals(number).name}: {missing}", "warning")
 
     return notify
 

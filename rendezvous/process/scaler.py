@@ -121,7 +121,8 @@ class Scaler:
             try:
                 request = decode_request(stored)
             except ScaleRequestError as e:
-                self._reporter.say_once(f"the request of a scaler is not readable: {e}", "warning")
+                problem = "the request of a scaler in the attempt's ConfigMap cannot be read"
+                self._reporter.say_once(f"{problem}: {e}", "warning")
         if request is None or self._request is None or request.uid != self._request.uid:
             self._seen_at = self._clock.monotonic()
         if request is not None:

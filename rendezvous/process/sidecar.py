@@ -26,10 +26,10 @@ def run_sidecar(agent: Agent, ending: Ending, reporter: LineReporter, clock: Age
         try:
             agent.turn()
         except OSError as e:
-            reporter.say_once(f"the volume cannot be written: {e}", "error")
+            reporter.say_once(f"the volume cannot be written, trying again: {e}", "error")
             clock.sleep(_PAUSE_SECONDS)
         except Exception as e:  # noqa: BLE001  (a bug here must not fail the Pod)
-            reporter.say_once(f"fault: {type(e).__name__}: {e}", "error")
+            reporter.say_once(f"a bug of the agent, trying again: {type(e).__name__}: {e}", "error")
             clock.sleep(_PAUSE_SECONDS)
 
 
@@ -37,5 +37,5 @@ def _is_over(ending: Ending, reporter: LineReporter) -> bool:
     try:
         return ending.is_over()
     except OSError as e:
-        reporter.say_once(f"whether to end is not known now: {e}", "warning")
+        reporter.say_once(f"cannot find out whether to end, trying again: {e}", "warning")
         return False

@@ -301,4 +301,6 @@ class Wrapper:
         try:
             self._files.mark_ended()
         except OSError as e:
-            self._reporter.say_once(f"a sidecar does not learn of the end: {e}", "warning")
+            self._reporter.say_once(
+                f"cannot write that this program ends, for sidecars: {e}", "warning"
+            )

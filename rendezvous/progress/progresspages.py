@@ -158,7 +158,9 @@ class ProgressPages:
             if _is_stopped(pid):
                 self._reporter.say(f"stacks of process {pid}: none, it is stopped")
             elif not each.page.signal or not is_caught(pid, each.page.signal):
-                self._reporter.say(f"stacks of process {pid}: none, it has another handler")
+                self._reporter.say(
+                    f"stacks of process {pid}: none, it has another handler of the signal"
+                )
             elif not empty_stacks(path, pid):
                 self._reporter.say(f"stacks of process {pid}: none, their file is not its own")
             else:

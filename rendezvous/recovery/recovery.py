@@ -162,7 +162,9 @@ class Recovery:
             while True:
                 self.turn(_TICK_SECONDS)
         except Exception as e:  # noqa: BLE001  (a thread's fault would be lost)
-            self._reporter.say(f"restart in place: {type(e).__name__}: {e}", "error")
+            self._reporter.say(
+                f"a bug of the restart in place ends the program: {type(e).__name__}: {e}", "error"
+            )
             self._wrapper.give_up(ExitCode.UNKNOWN)
 
     def turn(self, wait_seconds: float = 0.0) -> None:

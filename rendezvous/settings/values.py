@@ -85,7 +85,7 @@ def parse_plain_port(text: str) -> int:
     """Parse ``PORT``."""
     port = parse_port(text)
     if port.per_index:
-        raise ValueError("there is one such port in the gang, so +index means nothing")
+        raise ValueError("there is one such port in the gang, so +index has no meaning: remove it")
     return port.base
 
 
@@ -121,7 +121,7 @@ def parse_conf(text: str) -> str:
         if not _CONF.match(pair):
             raise ValueError(f"{pair!r:.80} is not KEY=VALUE")
         if pair.startswith("is_host="):
-            raise ValueError("is_host differs from Pod to Pod and is added by the renderer")
+            raise ValueError("is_host differs from Pod to Pod, and the agent adds it: remove it")
     return text
 
 

@@ -301,7 +301,7 @@ def test_signal_reaches_a_process_found_by_its_script(tmp_path: Path, log: Log) 
         notify(first, {})
         assert child.process.wait(HANG_SECONDS) == 9
     notify(first, {})
-    assert log.lines == [f"warning: SIGUSR1: there is no process {name}"]
+    assert log.lines == [f"warning: SIGUSR1: there is no process {name} (FB_NOTIFY_PROCESS)"]
 
 
 @pytest.mark.usefixtures("hangup_by_default")

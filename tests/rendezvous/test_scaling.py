@@ -387,7 +387,10 @@ def test_unreadable_request_is_reported_in_the_log_and_nothing_runs(
     launcher.scaler.turn(LEFT)
     assert launcher.reports == []
     assert not launcher.scaler.has_open_scale_in
-    assert "the request of a scaler is not readable" in capfd.readouterr().err
+    assert (
+        "the request of a scaler in the attempt's ConfigMap cannot be read"
+        in capfd.readouterr().err
+    )
 
 
 def test_acknowledgements_are_held_while_workers_leave(launcher: Launcher) -> None:
