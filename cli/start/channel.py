@@ -71,7 +71,7 @@ async def run_remote(config: KubeConfig, command: Command) -> int:
         if command.has_stdin:
             sending = asyncio.create_task(_copy_input(socket), name="exec input")
             stack.callback(sending.cancel)
-        return _read_exit_code(await _copy_output(socket))
+        return read_exit_code(await _copy_output(socket))
 
 
 def _build_path(command: Command) -> str:
@@ -103,7 +103,12 @@ async def _copy_output(socket: aiohttp.ClientWebSocketResponse) -> dict[str, Any
     return status
 
 
-def _read_exit_code(status: dict[str, Any] | None) -> int:
+def read_exit_code(status: dict[str, Any] | None) -> int:
+    """Return the exit code of a program by its final Status; None: the connection broke.
+
+    Raises:
+        CliError: the program did not end, or did not start.
+    """
     if status is None:
         raise CliError(
             ExitCode.UNREACHABLE,
@@ -111,14 +116,15 @@ def _read_exit_code(status: dict[str, Any] | None) -> int:
         )
     if status.get("status") == "Success":
         return 0
+    message = str(status.get("message") or "the server gives no reason")
     causes = (status.get("details") or {}).get("causes") or ()
     for cause in causes:
         if cause.get("reason") == "ExitCode":
             if status.get("reason") != _EXITED:
                 # It did not start.
-                print_error(f"error: {status.get('message')}")
+                print_error(f"error: {message}")
             return int(cause["message"])
-    raise CliError(ExitCode.FAILED, status.get("message") or "the server gives no reason")
+    raise CliError(ExitCode.FAILED, message)
 
 
 async def _send_sizes(socket: aiohttp.ClientWebSocketResponse) -> None:

@@ -6,7 +6,7 @@ them, so that other waits need no right to read Pods.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cli.exitcodes import CliError, ExitCode
@@ -139,14 +139,15 @@ class Waiter:
                 self._shown[goal.name] = verdict.text
                 print_error(f"{goal.name}: {verdict.text}")
 
-    def _judge_open(self) -> list[tuple[Goal, Verdict]]:
-        """Judge each open goal by what is known now."""
+    def _judge_open(self) -> Iterator[tuple[Goal, Verdict]]:
+        """Judge each open goal by what is known now, one after the other.
+
+        So a Framework that cannot be read does not hide the ends of those before it.
+        """
         known, live = self._known.objects or {}, self._list_live_pods()
-        bodies = ((goal, known.get(goal.name)) for goal in self._open)
-        return [
-            (goal, goal.judge(None if body is None else read_gang(body, live)))
-            for goal, body in bodies
-        ]
+        for goal in tuple(self._open):
+            body = known.get(goal.name)
+            yield goal, goal.judge(None if body is None else read_gang(body, live))
 
     def _list_live_pods(self) -> frozenset[str] | None:
         """List the UIDs of the Pods that have not ended; None if Pods are not known."""

@@ -91,7 +91,7 @@ def test_command_that_reads_nothing_is_not_waited_for(
 def test_command_that_fails_or_hangs_is_logged(log: Log, run_command: Callable[..., None]) -> None:
     run_command("exit 3", build_notification())
     run_command("sleep 1000", build_notification(), 0.1)
-    assert "exit 3" in log.lines[0]
+    assert "ended with 3" in log.lines[0]
     assert "killed after 0.1 s" in log.lines[1]
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cli.exitcodes import ExitCode
+from cli.exitcodes import CliError, ExitCode
 from cli.steer.conditions import parse_wanted
 from cli.steer.effects import Goal, Stopped, Verdict
 from cli.steer.watching import Wait, Waiter
@@ -101,6 +101,19 @@ async def test_wait_ends_when_all_have_the_condition(
         assert await waiting.wait() is ExitCode.SUCCEEDED
     assert set(waiting.reported) == set(names)
     assert asyncio.get_running_loop().time() == pytest.approx(100 * len(names), abs=1)
+
+
+async def test_framework_that_cannot_be_read_does_not_hide_the_end_of_another(
+    client: StorageClient,
+) -> None:
+    waiting = Waiting(client, "condition=Succeeded", "a", "b")
+    rt = find_type(client.storage, FRAMEWORKS)
+    body = client.storage.get(rt, "default", "b") | {"status": {"state": "Unknown"}}
+    client.storage.update(rt, "default", "b", body, subresource="status")
+    write_condition(client, "a", "Succeeded")
+    with pytest.raises(CliError, match="b: "):
+        await waiting.wait()
+    assert set(waiting.reported) == {"a"}
 
 
 async def test_condition_that_can_never_come_ends_the_wait_with_an_error(

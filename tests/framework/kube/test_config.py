@@ -208,7 +208,7 @@ def plugin(**fields: object) -> dict[str, Any]:
 @cases(
     "content expected",
     {
-        "bad YAML": ("a: [", r"not valid YAML at line \d+.*repair"),
+        "bad YAML": ("a: [", r"not valid YAML at line \d+.*write valid YAML or JSON"),
         "list": ("- a", "no mapping at the top"),
         "empty": ("", r"current-context: not set; run `kubectl config"),
         "context not found": (

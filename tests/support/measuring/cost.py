@@ -3,17 +3,19 @@
 Other programs can make a try dearer, never cheaper, so the cheapest of several tries counts. If a
 limit in seconds is exceeded, a reference loop measures how much slower this machine is than the
 machine of the limits. A virtual machine whose neighbours share its cores is at one moment twice as
-slow as at the next, so the loop runs before and after a try, and a failure needs many tries.
+slow as at the next, so the loop runs before and after a try, and a failure needs up to 20 tries.
 """
 
 import gc
 import math
 import time
 from collections.abc import Callable
+from statistics import fmean
 
 Operation = Callable[[], object]
 
-_TRIES = 20
+# After the least tries, more follow only if they are cheap, so that a failure comes soon.
+_LEAST_TRIES, _MOST_TRIES, _TRIES_SECONDS = 3, 20, 10.0
 _REFERENCE_SECONDS = 0.015
 # A shorter time is not meaningful.
 _LEAST_SECONDS = 0.005
@@ -32,17 +34,25 @@ def measure(operation: Operation) -> float:
 
 def assert_costs_at_most(seconds: float, operation: Operation) -> float:
     """Fail if an operation costs more CPU seconds in every try; return its cost."""
+    costs: list[float] = []
     tries: list[str] = []
-    slowness = 1.0
-    for _ in range(_TRIES):
-        cost = measure(operation)
+    before = None
+    while _may_try(len(costs), sum(costs)):
+        costs.append(cost := measure(operation))
         if cost <= seconds:
             return cost
-        before, slowness = slowness, max(1.0, measure(_compute) / _REFERENCE_SECONDS)
-        if cost <= seconds * max(before, slowness):
+        after = measure(_compute) / _REFERENCE_SECONDS
+        # The mean, because the machine may have changed its speed during the try.
+        slowness = fmean([after if before is None else before, after])
+        if cost <= seconds * slowness:
             return cost
+        before = after
         tries.append(f"{cost:.2f} s ({slowness=:.1f})")
     raise AssertionError(f"it costs more than {seconds} s of the processor: {tries}")
+
+
+def _may_try(tries: int, spent_seconds: float) -> bool:
+    return tries < _LEAST_TRIES or (tries < _MOST_TRIES and spent_seconds < _TRIES_SECONDS)
 
 
 def assert_grows_at_most(
@@ -55,7 +65,7 @@ def assert_grows_at_most(
     """
     smalls: list[float] = []
     larges = [large_seconds]
-    for _ in range(_TRIES):
+    while _may_try(len(smalls), sum(smalls) + sum(larges[1:])):
         smalls.append(measure(small))
         limit = factor * max(_LEAST_SECONDS, min(smalls))
         if min(larges) <= limit:
