@@ -45,14 +45,14 @@ _LIMITED_MEMBERS, _LIMIT_SECONDS = 1000, 2.0
 
 
 class Round(NamedTuple):
-    """One failure; seconds."""
+    """Seconds from one failure, or CPU seconds that were used after it."""
 
     seen_first: float
-    """Until the first of the other members has seen the next epoch."""
+    """Until the first light member has seen the next epoch."""
     seen_last: float
-    """Until all other members have seen it, so that all their processes have ended."""
+    """Until all light members have seen the next epoch, so that all their processes have ended."""
     agreed: float
-    """Until the start barrier has released all."""
+    """Until the start barrier has released all light members."""
     agent_cpu: float
     """CPU time of the agent of rank 0."""
     controller_cpu: float

@@ -244,7 +244,11 @@ class FakeNode:
         )
 
     async def _insist(self, send: Callable[[], Awaitable[object]]) -> None:
-        """Send until success, or until the Pod is gone: with a stuck Pod, the run would not end."""
+        """Send again after an error, at most ten times: without the request, the run would hang.
+
+        Raises:
+            NotFoundError: the Pod is gone.
+        """
         for _ in range(_TRIES):
             try:
                 async with self._limit:

@@ -57,7 +57,7 @@ class Round(NamedTuple):
     up: float
     """Until all processes run again."""
     stop: float
-    """Until cluster and Pods are gone."""
+    """From SIGTERM until the program of the cluster has ended."""
     cpu: float
     """CPU seconds of everything that the round started."""
 

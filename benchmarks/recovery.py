@@ -29,8 +29,8 @@ _POLL_SECONDS = 0.01
 _SETTLE_SECONDS = 1.0
 _MAX_RESTARTS = 100
 _NANOSECONDS = 1e9
-# A command has `$$` for `$`. Each start adds a line with its time. A rank that dies writes the time
-# before; a rank that is ended writes the time of the signal.
+# In the command of a container, `$$` means `$`. Each start of a rank adds a line with the time. A
+# rank writes the time before it kills itself; a rank that others end writes the time of SIGTERM.
 _SCRIPT = """
 me=/gate/$FC_FRAMEWORK_NAME-$FC_TASK_INDEX
 trap 'date +%s%N >"$me.ended"; exit 143' TERM

@@ -70,7 +70,8 @@ class Release:
         """Run a barrier to its end."""
         env = self._bench.build_env(pod, self._mode)
         async with self._limit:
-            # With subprocess, because asyncio checks all of its children at the end of each.
+            # Not by asyncio, which would reap the process at its end: then its CPU time could
+            # no longer be read.
             child = await asyncio.to_thread(
                 subprocess.Popen,
                 self._bench.build_command(),

@@ -94,7 +94,10 @@ class Kubelet:
         self._serve_api = serve_api
         self._names = ClusterNames()
         self.network_limits = ""
-        """Set before ``synced``: the limits of the Pods' network, if they were not requested."""
+        """The limits of the Pods' network; empty if it has none, or if it was requested.
+
+        Set before ``synced``.
+        """
         self._capacity = capacity or Capacity(extended={})
         self._backoff = backoff or BackoffBounds()
         self._random = random or SystemRandom()

@@ -149,7 +149,10 @@ class LogStore:
                     return
 
     def _compute_cutoff(self, options: LogReadOptions) -> bytes:
-        """Return the start of the first line to read, with which older lines compare as less."""
+        """Return the time before which lines are not read, in the form of a line's start.
+
+        So lines can be compared with it as bytes, without being parsed.
+        """
         since = options.since_time
         if options.since_seconds is not None:
             since = self._clock.now() - timedelta(seconds=options.since_seconds)

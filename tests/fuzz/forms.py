@@ -1,4 +1,4 @@
-"""From bytes to what decoders are given, and the other way for seeds."""
+"""Converts the bytes of an input into the argument of a decoder, and objects into seeds."""
 
 import base64
 import gzip

@@ -49,7 +49,10 @@ def _pump_fully(data: bytes, rng: random.Random, size: int) -> bytes:
 
 
 def _measure_one(target: Target, data: bytes) -> tuple[float, float, float, float] | None:
-    """Measure a variant, if it is large enough for a share of it to mean anything."""
+    """Measure a variant: its costs for each MiB, then its whole costs.
+
+    Return None if it is too small for costs for each MiB, never reaches the decoder, or hangs it.
+    """
     if len(data) < min(_LEAST_BYTES, target.max_bytes // 2):
         return None
     try:

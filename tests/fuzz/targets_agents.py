@@ -154,7 +154,7 @@ def _load_kubeconfig(path: str) -> object:
 
 
 def _read_frames(data: bytes) -> object:
-    """Do what an endpoint does with what comes in parts, and with a request."""
+    """Decode frames from pieces of bytes, then their requests, like the endpoint of commands."""
     decoder = Decoder(FROM_CLIENT)
     frames: list[Frame] = []
     for start in range(0, len(data), 16384):

@@ -157,7 +157,10 @@ def _fuzz_guided(atheris: Any, session: Session, options: argparse.Namespace) ->
 
 
 def _fuzz_seeded(session: Session, options: argparse.Namespace) -> None:
-    """Mutate inputs of a pool; in a search by time, the costly results join the pool."""
+    """Mutate inputs of a pool, and add one in a hundred results to the pool.
+
+    A search by time also adds each result that is more costly than all results before it.
+    """
     target = session.target
     rng = random.Random(f"{target.name} {options.seed}")
     pool = list_inputs(target)

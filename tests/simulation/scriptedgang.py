@@ -28,7 +28,7 @@ def at_each_write(writes: int, share: int) -> Callable[[Any], Any]:
 
     Args:
         writes: at least as many as the gang takes; see ``check_writes``.
-        share: ``make test`` tries one of so many writes, spread over the script.
+        share: ``make test`` tries every write whose number is a multiple of this one.
     """
     spread = sorted(range(1, writes + 1), key=lambda write: write % share)
     at_write = pytest.mark.parametrize("write", keep_first(spread, writes // share))
@@ -101,7 +101,7 @@ class ScriptedGang(Simulation):
         assert len(self.auditor.created) == count, "Pods that were created"
 
     def check_writes(self, most: int) -> None:
-        """Check that a test with so many writes tries each write of this gang."""
+        """Check that a test that tries the writes 1 to ``most`` tries all writes of this gang."""
         assert most - 10 < self.writes <= most, f"{self.writes} writes"
 
     def read_framework(self) -> Object:

@@ -43,7 +43,8 @@ class LeavingGang(ScriptedGang):
             self.acknowledge(pod)
         await self._rest()
         self._evict("gang-worker-1")
-        # If its Pod went while no controller runs, its condition would never be seen.
+        # Wait for the next controller: if the evicted Pod were removed while no controller runs, no
+        # controller would ever see the condition of this Pod.
         await asyncio.sleep(10.0)
         await self._rest()
         for index in range(3):

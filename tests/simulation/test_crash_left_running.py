@@ -1,7 +1,8 @@
 """The controller is killed at each of its writes while a gang ends that leaves Pods running.
 
-Whether or not it had the answer: no Pod is created twice, the workers of the last attempt run on,
-those of the first attempt end before its retry, and the deletion of the Framework ends all.
+Whether or not the controller had the answer to that write: no Pod is created twice, the workers of
+the last attempt run on, those of the first attempt end before the retry, and the deletion of the
+Framework ends all Pods.
 """
 
 import pytest

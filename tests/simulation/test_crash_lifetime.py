@@ -1,7 +1,7 @@
 """The controller is killed at each of its writes while a gang is suspended, resumed and ended.
 
-Whether or not it had the answer: no Pod is created twice, the suspension is not counted, and the
-Framework is deleted in the end.
+Whether or not the controller had the answer to that write: no Pod is created twice, the suspension
+is not counted, and the Framework is deleted in the end.
 """
 
 import pytest

@@ -1,6 +1,7 @@
 """The controller is killed at each of its writes for one gang, in turn.
 
-Whether or not it had the answer, the end is the same, and no Pod is created twice.
+Whether or not the controller had the answer to that write, the gang ends in the same way, and no
+Pod is created twice.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""How often a Framework's status is written from start to end, without a conflict with its cache.
+"""Counts the writes of a Framework's status in its life, and checks that none is a conflict.
 
 The Pods change one by one, at several paces. A plain gang is like those of the benchmarks: a Pod
 has its address and is Running soon after it was created. In a slow gang each step takes long.

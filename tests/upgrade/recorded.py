@@ -1,7 +1,7 @@
-"""Finds objects that were recorded while the original ran, where a checkout has them beside it.
+"""Finds objects that were recorded while the original ran, in a folder beside the checkout.
 
-They are no part of this project: a test that wants them is skipped without, and
-``tests.upgrade.situations`` stands for them.
+They are no part of this project. Without them, a test that needs them is skipped, and the objects
+of ``tests.upgrade.situations`` replace them.
 """
 
 import json

@@ -42,7 +42,10 @@ class Ledger:
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def wait_for(self, is_met: Callable[[Object], bool], count: int = 0) -> None:
-        """Wait until something holds for all Frameworks, at least so many, as long as any moves."""
+        """Wait until ``is_met`` holds for all Frameworks, and there are at least ``count`` of them.
+
+        Fail if no object changes for IDLE_SECONDS.
+        """
 
         def list_late() -> list[str]:
             return [name for name, body in self.bodies.items() if not is_met(body)]
@@ -151,7 +154,10 @@ class TakeOver:
             raise ExceptionGroup("the take-over went wrong", errors)
 
     def _is_seen(self, body: Object, ledger: Ledger) -> bool:
-        """Return whether the ledger has the new Pods of the statuses: its two watches are apart."""
+        """Return whether the ledger has each new Pod that a status of the Framework names.
+
+        The watch of the Pods may be behind the watch of the Frameworks.
+        """
         name = body["metadata"]["name"]
         seen = {uid for uids in ledger.pods.values() for uid in uids}
         return _list_pod_uids(*ledger.statuses[name]) - _list_pod_uids(self._status(name)) <= seen

@@ -1,4 +1,4 @@
-"""Our own situations have the shape of what the original was recorded to store."""
+"""The objects of our situations have the same keys as the recorded objects of the original."""
 
 import os
 from collections.abc import Iterator
@@ -41,11 +41,11 @@ def test_situation_has_the_keys_of_the_recorded_one(name: str) -> None:
         open_status(objects[0])
     kinds = [[b["kind"] for b in objects if b["kind"] != "Pod"] for objects in (ours, recorded)]
     assert kinds[0] == kinds[1]
-    # Theirs were moved by a scheduler of that name.
+    # Only the recorded Frameworks name a scheduler: a program of that name moved their Pods.
     scheduler = {"Framework.taskRoles[].task.pod.spec.schedulerName"}
     assert list_keys(ours[:1], "spec") == list_keys(recorded[:1], "spec") - scheduler
     status = list_keys(ours[:1], "status")
-    # In our long one some Tasks have ended.
+    # In our situation `compressed`, unlike in the recorded one, some Tasks have ended.
     ended = {key for key in status if ".completionStatus." in key and name == "compressed"}
     assert status - ended == list_keys(recorded[:1], "status")
     metadata = list_keys(ours[1:], "metadata") ^ list_keys(recorded[1:], "metadata")

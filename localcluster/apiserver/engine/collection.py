@@ -45,7 +45,8 @@ class Collector:
             reference = next(iter(self._state.collection_queue))
             if self._check(reference):
                 return True
-            # Remove an object only if it needed no write: a written object is checked again.
+            # Only an object that needed no write leaves the queue: a written object is checked
+            # again.
             self._state.collection_queue.pop(reference, None)
         return False
 

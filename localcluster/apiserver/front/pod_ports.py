@@ -184,7 +184,7 @@ class _Session:
     async def run(self) -> None:
         """Handle frames until the client closes the WebSocket; then end all connections."""
         try:
-            # The end of the WebSocket is the only answer to such a client.
+            # A client that breaks the protocol, or is gone, gets only the end of the WebSocket.
             with contextlib.suppress(ProtocolError, ConnectionError):
                 await self._receive()
         finally:
@@ -201,7 +201,8 @@ class _Session:
                 if isinstance(frame, Goodbye):
                     return
                 await self._take(frame)
-                # A message can have many frames, and a wait for room may return at once.
+                # Let other tasks run: a message can have many frames, and ``_take`` may return
+                # without a wait.
                 await asyncio.sleep(0)
 
     async def _take(self, frame: Frame) -> None:

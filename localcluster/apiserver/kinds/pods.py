@@ -226,7 +226,11 @@ def _default_field_refs(items: Any) -> None:
 
 
 def _default_addresses(status: Object) -> None:
-    """Make the first of several addresses equal to the single field, which decides."""
+    """Make the single address and the list of addresses agree.
+
+    If the list does not begin with the single address, that address becomes the whole list. If
+    only the list is set, its first address becomes the single address.
+    """
     for single, several in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
         first = status.get(single)
         listed = status.get(several)

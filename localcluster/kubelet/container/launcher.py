@@ -134,7 +134,8 @@ def _supervise(spec: Spec) -> int:
         _join_container(spec)
     else:
         _make_namespaces(spec)
-    # After the namespaces: new privileges in a user namespace clear the setting.
+    # Not earlier: the kernel clears this setting when a process enters a user namespace, because
+    # the process gets new privileges there.
     syscalls.set_parent_death_signal(KILL_SIGNAL)
     if os.getppid() != spec.parent:
         return _KILLED
@@ -325,7 +326,7 @@ def _enter(spec: Spec) -> None:
     if spec.join:
         return
     if spec.private_root:
-        # A new mount namespace: pivot_root moves every process of its namespace.
+        # In a new mount namespace, because pivot_root moves all processes of its mount namespace.
         syscalls.unshare(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWUTS)
         syscalls.set_hostname(spec.hostname)
         rootfs.enter_private_root(
@@ -340,7 +341,7 @@ def _enter(spec: Spec) -> None:
 
 
 def _run_command(spec: Spec, output: int, errors: int) -> None:
-    """Become the container's command; returns only by an OSError."""
+    """Become the container's command. This never returns, but it may raise OSError."""
     os.setsid()
     if spec.terminal:
         _take_terminal()

@@ -91,7 +91,8 @@ def _mount_sys(target: str) -> None:
     try:
         syscalls.mount("sysfs", target, kind="sysfs", flags=_KERNEL_FLAGS | syscalls.MS_RDONLY)
     except OSError:
-        # This process is in a container that hides parts of /sys. Its devices are the wrong ones.
+        # The kernel refuses a new sysfs if this process is in a container that hides parts of /sys.
+        # The /sys of the host replaces it, although it lists the devices of another network.
         _bind(_OLD + "/sys", target)
         return
     groups = "/fs/cgroup"
@@ -108,7 +109,7 @@ def _resolve(target: str) -> str:
 
 
 def _build_tree(paths: "list[str]") -> Tree:
-    """Build the tree of paths that must exist, without those inside of a mounted volume."""
+    """Build the tree of the names in these paths: a name in a path -> the names below it."""
     tree: Tree = {}
     for path in paths:
         node = tree

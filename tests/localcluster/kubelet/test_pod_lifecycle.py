@@ -205,6 +205,17 @@ async def test_pod_that_ignores_sigterm_is_killed_after_its_grace(node: Node) ->
     assert (get_ended(last)["exitCode"], get_ended(last)["reason"]) == (137, "Error")
 
 
+async def test_pod_deleted_again_with_a_shorter_grace_is_killed_after_it(node: Node) -> None:
+    container = build_container(f"trap '' TERM; {LOOP}")
+    await node.create(build_pod("p", container, terminationGracePeriodSeconds=86400))
+    await node.wait_for("p", is_running())
+    await node.wait_for_log("p", "up")
+    for grace_seconds in (None, 43200, 1):
+        await node.delete("p", grace_seconds=grace_seconds)
+    last = await node.wait_until_deleted("p")
+    assert get_ended(last)["exitCode"] == 137
+
+
 async def test_pod_force_deleted_is_killed_at_once(node: Node) -> None:
     marker = f"{86400 + os.getpid()}.4"
     await node.create(build_pod("p", build_container(f"trap '' TERM; sleep {marker}")))

@@ -67,7 +67,7 @@ PACKAGES |= {"iptables": "iptables", "nsenter": "util-linux", "openssl": "openss
 PACKAGES |= {"sysctl": "procps", "unshare": "util-linux"}
 # The bridge and host-local plugins; the package has no program on the PATH.
 CNI_PACKAGE = "containernetworking-plugins"
-# Static token of each -> user name and group. CoreDNS would need a role of its own; it is not
+# Program -> user name and group of its static token. CoreDNS gets all rights: its own role is not
 # under test here.
 USERS = {
     "kubelet": (f"system:node:{NODE_NAME}", "system:nodes"),

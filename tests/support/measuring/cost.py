@@ -14,7 +14,8 @@ from statistics import fmean
 
 Operation = Callable[[], object]
 
-# After the least tries, more follow only if they are cheap, so that a failure comes soon.
+# After the minimum of tries, more follow only while all of them together took less CPU time than
+# _TRIES_SECONDS, so that a failure is reported soon.
 _LEAST_TRIES, _MOST_TRIES, _TRIES_SECONDS = 3, 20, 10.0
 _REFERENCE_SECONDS = 0.015
 # A shorter time is not meaningful.
