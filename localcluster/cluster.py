@@ -216,8 +216,7 @@ class LocalCluster:
     def _build_controller(self) -> Supervisor:
         command = [sys.executable, "-P", "-m", "controller"]
         command += ["--kubeconfig", str(self.kubeconfig_path)]
-        # This address has no token, unlike that of the kubeconfig: the controller sends the token
-        # in a header, so that no log contains it.
+        # Without the token: the controller sends it in a header, so that no log contains it.
         command += ["--address", self.kube_config.server, *CONTROLLER_ARGUMENTS]
         command += KINDS_ARGUMENTS if self.options.with_kinds else ()
         # Variables of this user's shell for another cluster must not override the kubeconfig.
@@ -318,8 +317,7 @@ async def _stop_kubelet(kubelet: Kubelet, task: "asyncio.Task[None]") -> None:
             return_when=asyncio.FIRST_COMPLETED,
         )
         stopping.cancel()
-    # A kubelet that is not synced ignores ``stop``, and may wait for the API server without a
-    # limit.
+    # A kubelet that is not synced ignores ``stop``, and may wait for the API server for ever.
     task.cancel()
 
 

@@ -94,10 +94,7 @@ class Kubelet:
         self._serve_api = serve_api
         self._names = ClusterNames()
         self.network_limits = ""
-        """The limits of the Pods' network; empty if it has none, or if it was requested.
-
-        Set before ``synced``.
-        """
+        """The limits of the Pods' network, if it was not requested. Set before ``synced``."""
         self._capacity = capacity or Capacity(extended={})
         self._backoff = backoff or BackoffBounds()
         self._random = random or SystemRandom()

@@ -149,10 +149,7 @@ class LogStore:
                     return
 
     def _compute_cutoff(self, options: LogReadOptions) -> bytes:
-        """Return the time before which lines are not read, in the form of a line's start.
-
-        So lines can be compared with it as bytes, without being parsed.
-        """
+        """Return the least start of lines to read: lines are compared with it as bytes."""
         since = options.since_time
         if options.since_seconds is not None:
             since = self._clock.now() - timedelta(seconds=options.since_seconds)

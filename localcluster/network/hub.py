@@ -1,12 +1,11 @@
 """The program that owns the network of all Pods: a router in a network namespace of its own.
 
-``namespaces`` starts it and sends requests, which it answers one by one. No program has to remove
-the network: the kernel removes it when this process and the Pods' processes have ended and the
-sockets that this process handed out are closed. The host's own network is never changed.
+``namespaces`` starts it and sends requests, which it answers one by one. The kernel removes the
+network when this process and the Pods' processes have ended and the sockets that this process
+handed out are closed. The host's own network is never changed.
 
-A pair of devices connects the router to each Pod, and each of the two knows the MAC of the other
-one. There is no bridge: a bridge has at most a thousand ports, and with a bridge each Pod would
-have to ask for the MAC of each other Pod.
+A pair of devices connects the router to each Pod, and each knows the MAC of the other. There is no
+bridge: it has at most a thousand ports, and each Pod would ask for the MAC of each other Pod.
 
 Single-threaded and standard library only, because it makes namespaces and must start fast. The
 kubelet gets sockets that are made here: a socket belongs to the namespace in which it was made.

@@ -45,8 +45,7 @@ class Collector:
             reference = next(iter(self._state.collection_queue))
             if self._check(reference):
                 return True
-            # Only an object that needed no write leaves the queue: a written object is checked
-            # again.
+            # Only an object without a write leaves the queue: a written one is checked again.
             self._state.collection_queue.pop(reference, None)
         return False
 

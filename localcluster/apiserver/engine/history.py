@@ -92,10 +92,7 @@ class Watch:
         self.initial_count = len(self._pending)
 
     def offer(self, change: Change) -> None:
-        """Collect a change of an object that this watch selects before or after the change.
-
-        An object that enters the selection is ADDED; an object that leaves it is DELETED.
-        """
+        """Collect a change of a selected object; one that enters or leaves is ADDED or DELETED."""
         if change.resource_version <= self.after:
             return
         event = self._select(change)

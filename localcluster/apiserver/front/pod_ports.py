@@ -201,8 +201,7 @@ class _Session:
                 if isinstance(frame, Goodbye):
                     return
                 await self._take(frame)
-                # Let other tasks run: a message can have many frames, and ``_take`` may return
-                # without a wait.
+                # Let other tasks run: a message can have many frames, and ``_take`` may not wait.
                 await asyncio.sleep(0)
 
     async def _take(self, frame: Frame) -> None:

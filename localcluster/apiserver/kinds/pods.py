@@ -226,11 +226,7 @@ def _default_field_refs(items: Any) -> None:
 
 
 def _default_addresses(status: Object) -> None:
-    """Make the single address and the list of addresses agree.
-
-    If the list does not begin with the single address, that address becomes the whole list. If
-    only the list is set, its first address becomes the single address.
-    """
+    """Make the single address and the list agree: the single address, if set, decides."""
     for single, several in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
         first = status.get(single)
         listed = status.get(several)

@@ -134,8 +134,7 @@ def _supervise(spec: Spec) -> int:
         _join_container(spec)
     else:
         _make_namespaces(spec)
-    # Not earlier: the kernel clears this setting when a process enters a user namespace, because
-    # the process gets new privileges there.
+    # Not earlier: the kernel clears the setting at the entry into a user namespace.
     syscalls.set_parent_death_signal(KILL_SIGNAL)
     if os.getppid() != spec.parent:
         return _KILLED

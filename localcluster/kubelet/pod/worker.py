@@ -87,7 +87,6 @@ class PodWorker:
         self._grace_seconds: float = self._read_grace()
         self._stopping = asyncio.Event()
         self._kill_now = asyncio.Event()
-        self._killing: asyncio.TimerHandle | None = None
         self._conditions: Sequence[Object] = ()
         self._status: Object | None = None
         spec = pod["spec"]
@@ -115,15 +114,10 @@ class PodWorker:
             self._grace_seconds = grace_seconds
         elif grace_seconds < self._grace_seconds:
             self._grace_seconds = grace_seconds
-            self._cancel_kill()
-            self._killing = asyncio.get_running_loop().call_later(grace_seconds, self._kill_now.set)
+            asyncio.get_running_loop().call_later(grace_seconds, self._kill_now.set)
         self._stopping.set()
         if grace_seconds <= 0:
             self._kill_now.set()
-
-    def _cancel_kill(self) -> None:
-        if self._killing is not None:
-            self._killing.cancel()
 
     @property
     def is_deleted(self) -> bool:
@@ -150,7 +144,6 @@ class PodWorker:
         finally:
             # Only a cancelled worker still has processes here.
             self._kill_now.set()
-            self._cancel_kill()
             await self._stop_containers()
             writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)
