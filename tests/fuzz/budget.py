@@ -76,7 +76,7 @@ def judge(target: Target, data: bytes, *, slack: float = 1.0, with_memory: bool 
     Args:
         target: the decoder.
         data: the input.
-        slack: how much more time than the budget is allowed, for slower, instrumented code.
+        slack: factor by which the time may exceed the budget, for slower, instrumented code.
         with_memory: whether memory is measured; that takes some times as long.
     """
     try:

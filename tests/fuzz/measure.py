@@ -4,6 +4,7 @@ Decodes large variants of the seeds and of the kept inputs, and prints the highe
 of CPU and MiB of memory for each MiB of input. docs/security.md has the figures.
 """
 
+import math
 import random
 import sys
 
@@ -51,15 +52,18 @@ def _pump_fully(data: bytes, rng: random.Random, size: int) -> bytes:
 def _measure_one(target: Target, data: bytes) -> tuple[float, float, float, float] | None:
     """Measure a variant: its costs for each MiB, then its whole costs.
 
-    Return None if it is too small for costs for each MiB, never reaches the decoder, or hangs it.
+    Return None if it is too small for costs for each MiB, or never reaches the decoder. All costs
+    are infinite if the decoder hangs.
     """
     if len(data) < min(_LEAST_BYTES, target.max_bytes // 2):
         return None
     try:
         argument = target.prepare(data)
         seconds, mib = measure_seconds(target, argument), measure_mib(target, argument)
-    except (SkipInputError, HangError):
+    except SkipInputError:
         return None
+    except HangError:
+        return (math.inf,) * 4
     share = len(data) / MIB
     return seconds / share, mib / share, seconds, mib
 

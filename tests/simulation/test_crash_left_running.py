@@ -19,7 +19,7 @@ WORKERS = ["gang-worker-0", "gang-worker-1"]
 CREATED_PODS = 6
 
 
-class LeavingGang(ScriptedGang):
+class LeftRunningGang(ScriptedGang):
     """A launcher that fails, is retried and succeeds, and two workers that are left running."""
 
     async def play(self) -> Object:
@@ -74,7 +74,7 @@ class LeavingGang(ScriptedGang):
         return running
 
 
-async def check_gang(gang: LeavingGang) -> None:
+async def check_gang(gang: LeftRunningGang) -> None:
     status = (await gang.run_script())["status"]
     assert (status["state"], status["attemptStatus"]["id"]) == ("Completed", 1)
     assert status["attemptStatus"]["completionStatus"]["code"] == 0
@@ -91,11 +91,11 @@ async def check_gang(gang: LeavingGang) -> None:
 async def test_crash_while_a_gang_ends_that_leaves_pods_running_changes_nothing(
     write: int, when: str
 ) -> None:
-    await check_gang(LeavingGang({write: when}))
+    await check_gang(LeftRunningGang({write: when}))
 
 
 @pytest.mark.looptime
 async def test_gang_that_leaves_pods_running_without_a_crash_ends_as_expected() -> None:
-    gang = LeavingGang({})
+    gang = LeftRunningGang({})
     await check_gang(gang)
     gang.check_writes(WRITES)

@@ -50,7 +50,7 @@ class Watch:
         on_close: Callable[["Watch"], None],
         after: int = 0,
     ) -> None:
-        """Made by ``History.open``; ``limit`` bounds the events not yet taken."""
+        """Made by ``History.open``; ``limit`` bounds the changes not yet taken."""
         self.rt = rt
         self.on_ready: Callable[[], None] | None = None
         self.initial_count = 0

@@ -1,6 +1,6 @@
 """The small built-in kinds, for example ConfigMap, Secret, Service, Event and Deployment.
 
-It has only the rules that matter for clients of this project.
+Only the rules that matter for clients of this project.
 """
 
 import base64

@@ -248,7 +248,7 @@ def _drop_container_policies(spec: Object) -> None:
 
 
 def _find_revived(now: list[Object], was: list[Object], spec: Object, kind: str) -> list[int]:
-    """Return the indexes of containers that had ended for good, but now run in the status."""
+    """Return the indexes of containers that had ended for good, but in the status no longer."""
     policy = spec.get("restartPolicy")
     if policy == "Always":
         return []

@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 _KILLED = 128 + signal.SIGKILL
 
 
-class Supervisor:
+class ContainerSupervisor:
     """A supervisor, from the request that starts it."""
 
     def __init__(self, program: ChildProgram, request: Request) -> None:
@@ -54,7 +54,7 @@ class ForkServerProcess:
         """The process; None if it is not started."""
         return None if self._program is None else self._program.pid
 
-    def start(self, descriptors: Sequence[int]) -> Supervisor:
+    def start(self, descriptors: Sequence[int]) -> ContainerSupervisor:
         """Start a supervisor with the open files of ``launcher.run_supervisor``."""
         if self._program is not None and self._program.has_ended:
             logger.warning("fork server ended, starting it again")
@@ -62,7 +62,9 @@ class ForkServerProcess:
             self._program = None
         if self._program is None:
             self._program = ChildProgram("localcluster.kubelet.container.forkserver")
-        return Supervisor(self._program, self._program.request("start", descriptors=descriptors))
+        return ContainerSupervisor(
+            self._program, self._program.request("start", descriptors=descriptors)
+        )
 
     async def stop(self) -> None:
         """End it, and all containers with it."""

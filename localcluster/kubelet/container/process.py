@@ -12,7 +12,7 @@ from typing import Any
 
 from localcluster.descriptors import INITIAL_SOFT_LIMIT
 from localcluster.kubelet.container import launcher
-from localcluster.kubelet.container.forkserver_process import ForkServerProcess, Supervisor
+from localcluster.kubelet.container.forkserver_process import ContainerSupervisor, ForkServerProcess
 from localcluster.kubelet.container.security import Privileges
 from localcluster.stdio import StartError, Stdio
 
@@ -163,7 +163,7 @@ class ContainerProcess:
 
 def _start_supervisor(
     server: ForkServerProcess, spec: LaunchSpec, report: int, stdio: Stdio
-) -> Supervisor:
+) -> ContainerSupervisor:
     # A file instead of a message: an environment may exceed the limit of a message.
     memory, null = os.memfd_create("launch-spec"), os.open(os.devnull, os.O_RDWR)
     try:
