@@ -27,6 +27,8 @@ _TICK_SECONDS = 1.0
 _ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 # Goals that are reached within this time need no line about missing parts.
 _QUIET_SECONDS = 2.0
+# Of the names of a selector; the address of a request has at most 8190 bytes.
+_MAX_NAMES_CHARS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +130,7 @@ class Waiter:
         for goal, verdict in self._judge_open():
             if verdict.needs_pods and self._pods is None:
                 self._pods = ObjectCache(self._changed.set)
-                names = ",".join(goal.name for goal in wait.goals)
-                selector = f"{constants.FRAMEWORK_NAME} in ({names})"
-                self._watch(PODS, self._pods, labels=selector)
+                self._watch(PODS, self._pods, labels=_select_pods(wait.goals))
             if verdict.is_final:
                 self._open.remove(goal)
                 self._has_failed |= bool(verdict.failure)
@@ -182,3 +182,11 @@ class Waiter:
         if alert is not None and alert != self._shown.get(""):
             self._shown[""] = alert
             print_error(f"warning: {alert}")
+
+
+def _select_pods(goals: Sequence[Goal]) -> str:
+    """Select the Pods of the Frameworks; those of all, if the names are too long for an address."""
+    names = ",".join(goal.name for goal in goals)
+    if len(names) > _MAX_NAMES_CHARS:
+        return constants.FRAMEWORK_NAME
+    return f"{constants.FRAMEWORK_NAME} in ({names})"

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
@@ -190,6 +191,18 @@ async def test_stop_waits_for_the_pods_that_were_left_running(
     assert waiting.reported["a"].text == "the Pods that were left running have ended"
     missing = "a: waits for 1 Pods that were left running: worker/0\n"
     assert capsys.readouterr().err == missing
+
+
+async def test_stop_of_many_frameworks_waits_for_their_pods(client: StorageClient) -> None:
+    names = ["a", *(f"{number:040}" for number in range(250))]
+    waiting = Waiting(client, STOP, *names)
+    leave_pod(client, "a")
+    for name in names[1:]:
+        write_condition(client, name, "Failed")
+    delete = partial(client.storage.delete, find_type(client.storage, PODS), "default", "left")
+    asyncio.get_running_loop().call_later(100, delete)
+    assert await waiting.wait(1000) is ExitCode.SUCCEEDED
+    assert asyncio.get_running_loop().time() == pytest.approx(100, abs=1)
 
 
 class Refusal(Network):

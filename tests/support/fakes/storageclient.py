@@ -22,7 +22,7 @@ from framework.kube import resources, transport
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
 from framework.kube.errors import KubeError, UnreachableError, build_api_error
-from framework.kube.resources import Object, Resource
+from framework.kube.resources import FRAMEWORKS, Object, Resource
 from localcluster.apiserver.engine.history import Watch
 from localcluster.apiserver.engine.selectors import Selector
 from localcluster.apiserver.front.targets import Target, parse_target
@@ -45,6 +45,8 @@ _RESOURCES = {
 _VERBS = {"POST": "create", "PUT": "replace", "PATCH": "patch", "DELETE": "delete"}
 # Number of last events that a watch may repeat.
 _REPEATABLE_EVENTS = 8
+# Of a request, as the local API server (aiohttp) allows.
+_MAX_PATH_CHARS = 8190
 
 
 class LoopClock:
@@ -181,6 +183,7 @@ class StorageTransport(transport.Transport):
         return self._client.storage
 
     async def send(self, request: transport.Request) -> bytes:
+        _check_length(request)
         call, asked = self._parse(request)
         self._client.sent.append(asked)
         if self._client.is_dead:
@@ -205,6 +208,7 @@ class StorageTransport(transport.Transport):
         if "watch" not in query:
             yield await self.send(request)
             return
+        _check_length(request)
         target = parse_target(request.bare_path)
         assert target is not None
         resource = _find_resource(target)
@@ -373,6 +377,13 @@ def _take_lines(watch: Watch) -> list[bytes]:
         return [event_line(event.type, event.object) for event in watch.pop()]
     except StatusError as e:
         return [event_line("ERROR", e.to_status())]
+
+
+def _check_length(request: transport.Request) -> None:
+    """Refuse an address that is too long, as the local API server does."""
+    if len(request.path) > _MAX_PATH_CHARS:
+        refusal = StatusError(400, "BadRequest", "Got more than 8190 bytes", {})
+        raise _translate(Request("GET", FRAMEWORKS, ""), refusal)
 
 
 def _translate(request: Request, error: StatusError) -> KubeError:
