@@ -67,6 +67,10 @@ test-slow: $(STAMP) ## further situations of whole programs, some seconds each
 # Processes of `make test-kube`, each with a control plane of its own; 0 runs the tests in one.
 KUBE_JOBS ?= 0
 
+.PHONY: test-exhaustive
+test-exhaustive: $(STAMP) ## crashes of the controller at all moments of each write; `make test` has a share
+	@$(TIMED) $(PYTEST) -n $(TEST_JOBS) --dist worksteal -m exhaustive $(ARGS)
+
 .PHONY: test-kube
 test-kube: $(STAMP) ## contract suite and gang on etcd + kube-apiserver + kube-controller-manager
 	@$(TIMED) $(BIN)/python -m tests.support.servers.controlplane build -- \

@@ -89,6 +89,7 @@ COVERED: Mapping[str, Mapping[str, How]] = {
         "make init": CI,
         "make test": CI,
         "make test-slow": CI,
+        "make test-exhaustive": ByTest("tests/docs/test_commands.py::test_targets_of_make_exist"),
         "make lint": CI,
         "make docs": CI,
     },

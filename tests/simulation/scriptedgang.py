@@ -5,34 +5,13 @@ The tests of crashes derive their gangs from it, and kill the controller at each
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
-
-import pytest
 
 from framework.kube.resources import FRAMEWORKS, Object
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_role_wire, build_submission
+from tests.support.crashmoments import build_fate, crash
 from tests.support.fakes.storageclient import Fate, Request
 from tests.support.simulator.simulation import Simulation
 from tests.support.simulator.specs import GANG_KEY
-from tests.support.slow import keep_first
-
-BEFORE, UNHEARD, HEARD = "before_it_is_applied", "before_its_answer", "after_its_answer"
-PAUSE_SECONDS = 3.0
-
-# Parametrizes a test by the moment of the crash.
-at_each_moment = pytest.mark.parametrize("when", keep_first([UNHEARD, BEFORE, HEARD]))
-
-
-def at_each_write(writes: int, share: int) -> Callable[[Any], Any]:
-    """Parametrize a test by the write and the moment of the crash.
-
-    Args:
-        writes: at least as many as the gang takes; see ``check_writes``.
-        share: ``make test`` tries every write whose number is a multiple of this one.
-    """
-    spread = sorted(range(1, writes + 1), key=lambda write: write % share)
-    at_write = pytest.mark.parametrize("write", keep_first(spread, writes // share))
-    return lambda test: at_each_moment(at_write(test))
 
 
 class ScriptedGang(Simulation):
@@ -48,16 +27,13 @@ class ScriptedGang(Simulation):
     def _draw_fate(self, request: Request) -> Fate:
         self._check_request(request)
         if request.verb in {"get", "list"} or request.resource.plural == "events":
-            return Fate(0.001, 0.001)
+            return build_fate()
         self.writes += 1
         when = self.crashes.get(self.writes)
-        if when is not None:
-            self.note(f"killed {when}: {request}")
-            loop = asyncio.get_running_loop()
-            # Each way takes a millisecond; between them, the request is applied but not answered.
-            loop.call_later({BEFORE: 0.0, UNHEARD: 0.0015, HEARD: 0.0025}[when], self.crash)
-            loop.call_later(PAUSE_SECONDS, self.start)
-        return Fate(0.001, 0.001, is_lost=when == BEFORE)
+        if when is None:
+            return build_fate()
+        self.note(f"killed {when}: {request}")
+        return crash(when, self.crash, self.start)
 
     def build_role(self) -> Object:
         worker = build_role_wire("worker", 3)

@@ -8,7 +8,8 @@ import pytest
 
 from framework.api import constants
 from framework.kube.resources import Object
-from tests.simulation.scriptedgang import ScriptedGang, at_each_write, get_code, summarize
+from tests.simulation.scriptedgang import ScriptedGang, get_code, summarize
+from tests.support.crashmoments import at_each_moment
 
 WRITES = 44
 FAILURES = 2
@@ -61,7 +62,7 @@ async def test_gang_that_avoids_a_node_ends_as_expected() -> None:
 
 
 @pytest.mark.looptime
-@at_each_write(WRITES, share=4)
+@at_each_moment("write", range(1, WRITES + 1), share=4)
 async def test_crash_at_a_write_neither_loses_nor_repeats_a_failure(write: int, when: str) -> None:
     gang = AvoidingGang({write: when})
     assert shape(await gang.run_script()) == END

@@ -12,7 +12,8 @@ from controller.config.nodes import NodesConfig
 from framework.api import constants
 from framework.kube.resources import PODS, Object
 from localcluster.apiserver.model.options import DeleteOptions
-from tests.simulation.scriptedgang import ScriptedGang, at_each_write, get_code, summarize
+from tests.simulation.scriptedgang import ScriptedGang, get_code, summarize
+from tests.support.crashmoments import at_each_moment
 
 WRITES = 72
 
@@ -84,7 +85,7 @@ async def test_gang_that_leaves_its_nodes_ends_as_expected() -> None:
 
 
 @pytest.mark.looptime
-@at_each_write(WRITES, share=8)
+@at_each_moment("write", range(1, WRITES + 1), share=8)
 async def test_crash_at_a_write_neither_loses_nor_repeats_a_leave(write: int, when: str) -> None:
     gang = LeavingGang({write: when})
     assert shape(await gang.run_script()) == END

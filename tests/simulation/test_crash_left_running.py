@@ -9,8 +9,9 @@ import pytest
 
 from framework.kube.resources import FRAMEWORKS, PODS, Object
 from localcluster.apiserver.storage import DeleteOptions
-from tests.simulation.scriptedgang import ScriptedGang, at_each_write
+from tests.simulation.scriptedgang import ScriptedGang
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_role_wire
+from tests.support.crashmoments import at_each_moment
 
 WRITES = 38
 LAUNCHER = "gang-launcher-0"
@@ -87,7 +88,7 @@ async def check_gang(gang: LeftRunningGang) -> None:
 
 
 @pytest.mark.looptime
-@at_each_write(WRITES, share=5)
+@at_each_moment("write", range(1, WRITES + 1), share=5)
 async def test_crash_while_a_gang_ends_that_leaves_pods_running_changes_nothing(
     write: int, when: str
 ) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from framework.api.naming import build_configmap_name
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
-from tests.simulation.scriptedgang import ScriptedGang, at_each_write
+from tests.simulation.scriptedgang import ScriptedGang
 from tests.support.builders import FRAMEWORK, NAMESPACE
+from tests.support.crashmoments import at_each_moment
 
 WRITES = 36
 DEADLINE_SECONDS = 60
@@ -69,7 +70,7 @@ async def check_gang(gang: SuspendedGang) -> None:
 
 
 @pytest.mark.looptime
-@at_each_write(WRITES, share=3)
+@at_each_moment("write", range(1, WRITES + 1), share=3)
 async def test_crash_while_a_gang_is_suspended_or_ended_changes_nothing(
     write: int, when: str
 ) -> None:

@@ -7,14 +7,8 @@ Pod is created twice.
 import pytest
 
 from framework.kube.resources import Object
-from tests.simulation.scriptedgang import (
-    UNHEARD,
-    ScriptedGang,
-    at_each_moment,
-    at_each_write,
-    get_code,
-    summarize,
-)
+from tests.simulation.scriptedgang import ScriptedGang, get_code, summarize
+from tests.support.crashmoments import UNHEARD, at_each_moment
 
 WRITES = 54
 # The writes around the Secret and the Pods that mount it; the others are as without a key.
@@ -42,7 +36,7 @@ CREATED_PODS = 5
 
 
 @pytest.mark.looptime
-@at_each_write(WRITES, share=4)
+@at_each_moment("write", range(1, WRITES + 1), share=4)
 async def test_crash_at_a_write_changes_neither_end_nor_count(write: int, when: str) -> None:
     gang = ScriptedGang({write: when})
     assert shape(await gang.run_script()) == END
@@ -66,8 +60,7 @@ async def test_crash_in_the_recovery_from_a_crash_changes_nothing(first: int, se
 
 
 @pytest.mark.looptime
-@at_each_moment
-@pytest.mark.parametrize("write", range(1, KEYED_WRITES + 1))
+@at_each_moment("write", range(1, KEYED_WRITES + 1))
 async def test_crash_changes_nothing_for_a_gang_with_a_key(write: int, when: str) -> None:
     """The auditor checks that each Secret exists before its Pods; here, that it is deleted."""
     gang = ScriptedGang({write: when}, is_keyed=True)

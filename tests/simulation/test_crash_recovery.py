@@ -8,7 +8,8 @@ import pytest
 from framework.api import constants
 from framework.api.epochreports import ProcessEnd, encode_end
 from framework.kube.resources import PODS, Object
-from tests.simulation.scriptedgang import ScriptedGang, at_each_write, summarize
+from tests.simulation.scriptedgang import ScriptedGang, summarize
+from tests.support.crashmoments import at_each_moment
 
 WRITES = 44
 
@@ -68,7 +69,7 @@ async def test_gang_that_restarts_in_place_ends_as_expected() -> None:
 
 
 @pytest.mark.looptime
-@at_each_write(WRITES, share=4)
+@at_each_moment("write", range(1, WRITES + 1), share=4)
 async def test_crash_at_a_write_neither_loses_nor_repeats_a_restart(write: int, when: str) -> None:
     gang = RestartedGang({write: when})
     assert shape(await gang.run_script()) == END

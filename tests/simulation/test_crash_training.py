@@ -7,7 +7,8 @@ import pytest
 
 from framework.api import constants
 from framework.kube.resources import PODS, Object
-from tests.simulation.scriptedgang import ScriptedGang, at_each_write
+from tests.simulation.scriptedgang import ScriptedGang
+from tests.support.crashmoments import at_each_moment
 
 WRITES = 26
 LAST_STEP = 900
@@ -48,7 +49,7 @@ async def test_gang_that_reports_its_progress_ends_as_expected() -> None:
 
 
 @pytest.mark.looptime
-@at_each_write(WRITES, share=4)
+@at_each_moment("write", range(1, WRITES + 1), share=4)
 async def test_crash_at_a_write_loses_no_last_step(write: int, when: str) -> None:
     gang = TrainedGang({write: when})
     assert shape(await gang.run_script()) == END

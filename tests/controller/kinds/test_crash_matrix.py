@@ -12,12 +12,16 @@ import pytest
 from framework.kube.resources import FRAMEWORKS, Object
 from tests.controller.kinds.jobworlds import ENDING_PODS, KINDS, Jobs, open_jobs
 from tests.support.builders import NAMESPACE
+from tests.support.crashmoments import (
+    HEARD,
+    PAUSE_SECONDS,
+    at_each_moment,
+    build_fate,
+    crash,
+)
 from tests.support.fakes.storageclient import Fate, Request
 from tests.support.simulator.controllers import Program
-from tests.support.slow import keep_first
 
-BEFORE, UNHEARD, HEARD = "before_it_is_applied", "before_its_answer", "after_its_answer"
-PAUSE_SECONDS = 3.0
 REST_SECONDS = 8.0
 # Writes of the engine, which tests/simulation/test_crash_matrix.py covers.
 ENGINE = {"configmaps", "events"}
@@ -25,12 +29,7 @@ ENGINE = {"configmaps", "events"}
 WRITES = {"TfJob": 20, "TrainingJob": 24}
 # The same with cleanPodPolicy None, which deletes neither workers nor Services.
 LEFT_WRITES = 20
-LEFT_CASES = sorted(range(1, LEFT_WRITES + 1), key=lambda write: write % 4)
-# Every fourth comes first.
-CASES = sorted(
-    ((kind, write) for kind in KINDS for write in range(1, WRITES[kind] + 1)),
-    key=lambda case: (case[1] % 4, case[1], case[0]),
-)
+CASES = [(kind, write) for kind in KINDS for write in range(1, WRITES[kind] + 1)]
 
 
 def is_for_job(request: Request) -> bool:
@@ -62,19 +61,15 @@ class Crashes:
 
     def _draw(self, program: Program, request: Request) -> Fate:
         if request.is_dry_run:
-            return Fate(0.001, 0.001)
+            return build_fate()
         if request.verb == "create" and request.resource.plural in {"pods", "frameworks"}:
             self.created.append(str(request))
         if not self.is_counted(request):
-            return Fate(0.001, 0.001)
+            return build_fate()
         self.writes += 1
         if self.writes != self.at:
-            return Fate(0.001, 0.001)
-        loop = asyncio.get_running_loop()
-        delays = {BEFORE: 0.0, UNHEARD: 0.0015, HEARD: 0.0025}
-        loop.call_later(delays[self.when], program.kill)
-        loop.call_later(PAUSE_SECONDS, self.start)
-        return Fate(0.001, 0.001, is_lost=self.when == BEFORE)
+            return build_fate()
+        return crash(self.when, program.kill, self.start)
 
 
 @asynccontextmanager
@@ -155,8 +150,7 @@ async def find_end(kind: str, most_writes: int, **spec: str) -> object:
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize("when", keep_first([UNHEARD, BEFORE, HEARD]))
-@pytest.mark.parametrize(("kind", "write"), keep_first(CASES, len(CASES) // 4))
+@at_each_moment("kind,write", CASES, share=4)
 async def test_crash_at_a_write_for_a_job_changes_neither_end_nor_count(
     kind: str, write: int, when: str
 ) -> None:
@@ -177,8 +171,7 @@ async def test_job_without_a_crash_takes_as_many_writes_as_the_matrix_has(kind: 
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize("when", keep_first([UNHEARD, BEFORE, HEARD]))
-@pytest.mark.parametrize("write", keep_first(LEFT_CASES, LEFT_WRITES // 4))
+@at_each_moment("write", range(1, LEFT_WRITES + 1), share=4)
 async def test_crash_at_a_write_for_a_job_that_leaves_its_workers_changes_nothing(
     write: int, when: str
 ) -> None:

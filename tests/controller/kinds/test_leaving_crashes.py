@@ -10,13 +10,12 @@ import pytest
 
 from framework.kube.resources import EVENTS
 from tests.controller.kinds.leaveworlds import PlacedJob, open_placed_job
-from tests.controller.kinds.test_crash_matrix import BEFORE, HEARD, PAUSE_SECONDS, UNHEARD, Crashes
+from tests.controller.kinds.test_crash_matrix import Crashes
+from tests.support.crashmoments import HEARD, PAUSE_SECONDS, at_each_moment
 from tests.support.fakes.storageclient import Request
-from tests.support.slow import keep_first
 
 # At least as many as a worker takes to leave; a test asserts it.
 WRITES = 14
-CASES = sorted(range(1, WRITES + 1), key=lambda write: (write % 4, write))
 BUSY_SECONDS = 10
 READ_VERBS = {"get", "list"}
 
@@ -73,8 +72,7 @@ async def find_end() -> object:
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize("when", keep_first([UNHEARD, BEFORE, HEARD]))
-@pytest.mark.parametrize("write", keep_first(CASES, WRITES // 4))
+@at_each_moment("write", range(1, WRITES + 1), share=4)
 async def test_crash_while_a_worker_leaves_changes_neither_end_nor_count(
     write: int, when: str
 ) -> None:

@@ -10,16 +10,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.controller.kinds.scalerworlds import LAUNCHER, ScaledJob, open_scaled_job
-from tests.controller.kinds.test_crash_matrix import (
-    BEFORE,
-    HEARD,
-    PAUSE_SECONDS,
-    UNHEARD,
-    Crashes,
-    rest,
-)
+from tests.controller.kinds.test_crash_matrix import Crashes, rest
+from tests.support.crashmoments import HEARD, PAUSE_SECONDS, at_each_moment
 from tests.support.fakes.storageclient import Request
-from tests.support.slow import keep_first
 
 CODES = {"works": 0, "fails": 3}
 # At least as many as a scaler takes, with the status of its job and the change of its Framework.
@@ -29,11 +22,7 @@ WRITES = {
     ("ScaleOut", "works"): 18,
     ("ScaleOut", "fails"): 28,
 }
-EVERY = 8
-CASES = sorted(
-    ((*story, write) for story, count in WRITES.items() for write in range(1, count + 1)),
-    key=lambda case: (case[2] % EVERY, case[2], case[0], case[1]),
-)
+CASES = [(*story, write) for story, count in WRITES.items() for write in range(1, count + 1)]
 
 
 class ScalerCrashes(Crashes):
@@ -94,8 +83,7 @@ async def find_end(kind: str, outcome: str) -> object:
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize("when", keep_first([UNHEARD, BEFORE, HEARD]))
-@pytest.mark.parametrize(("kind", "outcome", "write"), keep_first(CASES, len(CASES) // EVERY))
+@at_each_moment("kind,outcome,write", CASES, share=8)
 async def test_crash_at_a_write_for_a_scaler_changes_neither_end_nor_count(
     kind: str, outcome: str, write: int, when: str
 ) -> None:
