@@ -68,7 +68,7 @@ test-slow: $(STAMP) ## further situations of whole programs, some seconds each
 KUBE_JOBS ?= 0
 
 .PHONY: test-exhaustive
-test-exhaustive: $(STAMP) ## crashes of the controller at all moments of each write; `make test` has a share
+test-exhaustive: $(STAMP) ## crashes at all moments of each write, and more seeds: what make test-slow leaves out
 	@$(TIMED) $(PYTEST) -n $(TEST_JOBS) --dist worksteal -m exhaustive $(ARGS)
 
 .PHONY: test-kube

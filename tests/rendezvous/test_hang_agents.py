@@ -197,8 +197,7 @@ def test_hang_is_found_after_rank_0_has_moved_to_a_process_that_waits(open_train
         gang.agents[1].wait_for("after step 4: worker/1, worker/2 do not differ")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", keep_first(range(20), 0, slow_count=4))
 def test_each_of_eight_ranks_is_named(open_training: Open, seed: int) -> None:
     choice = random.Random(seed)
     how, rank = choice.choice(["sleep", "lock", "stopped"]), choice.randrange(8)
@@ -212,8 +211,7 @@ def test_each_of_eight_ranks_is_named(open_training: Open, seed: int) -> None:
             agent.wait_for(STACKS[how] if index == rank else "in all_reduce\n")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", keep_first(range(20), 0, slow_count=4))
 def test_declared_pause_of_each_of_eight_ranks_is_no_hang(open_training: Open, seed: int) -> None:
     choice = random.Random(seed)
     rank, step = choice.randrange(8), choice.randint(1, 8)

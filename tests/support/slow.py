@@ -1,4 +1,4 @@
-"""Marks the cases of a table that ``make test`` leaves to ``make test-slow``."""
+"""Marks the cases of a table that ``make test`` leaves to other suites."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,10 +6,19 @@ from typing import Any
 import pytest
 
 
-def keep_first(cases: Iterable[Any], count: int = 1) -> list[Any]:
-    """Mark all cases after the first ``count`` as slow: each runs whole programs for seconds."""
-    values = [case if isinstance(case, tuple) else (case,) for case in cases]
-    return [
-        pytest.param(*value, marks=pytest.mark.slow if number >= count else ())
-        for number, value in enumerate(values)
-    ]
+def keep_first(cases: Iterable[Any], count: int = 1, *, slow_count: int | None = None) -> list[Any]:
+    """Mark all cases after the first ``count``, each of which runs whole programs for seconds.
+
+    ``make test-slow`` runs the next ``slow_count`` cases (None: all), ``make test-exhaustive`` the
+    rest.
+    """
+    marked = []
+    for number, case in enumerate(cases):
+        values = case if isinstance(case, tuple) else (case,)
+        marks: Any = ()
+        if number >= count:
+            marks = pytest.mark.slow
+        if slow_count is not None and number >= count + slow_count:
+            marks = pytest.mark.exhaustive
+        marked.append(pytest.param(*values, marks=marks))
+    return marked
