@@ -69,7 +69,7 @@ KUBE_JOBS ?= 0
 
 .PHONY: test-exhaustive
 test-exhaustive: $(STAMP) ## crashes at all moments of each write, and more seeds: what make test-slow leaves out
-	@$(TIMED) $(PYTEST) -n $(TEST_JOBS) --dist worksteal -m exhaustive $(ARGS)
+	@$(TIMED) $(PYTEST) -n $(TEST_JOBS) --dist worksteal -m 'exhaustive and not node and not consumers' $(ARGS)
 
 .PHONY: test-kube
 test-kube: $(STAMP) ## contract suite and gang on etcd + kube-apiserver + kube-controller-manager
@@ -83,7 +83,7 @@ CONSUMERS_JOBS ?= 0
 
 .PHONY: test-node
 test-node: $(STAMP) ## build the images and run a gang on a real node: kubelet, containerd, DNS (root)
-	@$(TIMED) $(BIN)/python -m tests.support.machine.realnode run -- $(PYTEST) -m node tests/node $(ARGS)
+	@$(TIMED) $(BIN)/python -m tests.support.machine.realnode run -- $(PYTEST) -m 'node and not exhaustive' tests/node $(ARGS)
 
 .PHONY: test-release
 test-release: $(STAMP) ## build the images, sign them with cosign into a registry on loopback, verify
@@ -93,7 +93,7 @@ test-release: $(STAMP) ## build the images, sign them with cosign into a registr
 .PHONY: test-consumers
 test-consumers: $(STAMP) ## the stacks' own parsers, and examples that train (STACKS=all: 10 GB)
 	@$(TIMED) sh -eu -c '$(BIN)/python -m tests.consumers.install $(STACKS) && \
-		$(PYTEST) -n $(CONSUMERS_JOBS) --dist worksteal -m consumers tests/consumers $(ARGS)'
+		$(PYTEST) -n $(CONSUMERS_JOBS) --dist worksteal -m "consumers and not exhaustive" tests/consumers $(ARGS)'
 
 .PHONY: test-hostile
 test-hostile: $(STAMP) ## many more hostile values, and examples of properties, than `make test`

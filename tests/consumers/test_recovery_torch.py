@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.consumers.examples import Example, run_example
+from tests.support.slow import keep_first
 
 RANKS, KILLED_STEP = 8, 4
 
@@ -40,7 +41,8 @@ def test_killed_rank_of_eight_continues_with_all_from_the_checkpoint(tmp_path: P
     assert len(pods) == RANKS, f"Pods were created: {pods}"
 
 
-@pytest.mark.parametrize(("pods", "slots"), [(1, RANKS), (RANKS, 1)])
+# A real node has the second one: tests/node/test_recovery_torch.py.
+@pytest.mark.parametrize(("pods", "slots"), keep_first([(1, RANKS), (RANKS, 1)], slow_count=0))
 def test_killed_worker_of_torchrun_continues_with_all_from_the_checkpoint(
     tmp_path: Path, pods: int, slots: int
 ) -> None:

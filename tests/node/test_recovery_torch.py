@@ -35,6 +35,7 @@ from tests.support.ddpexample import (
 from tests.support.machine.nodeimages import TRAINING_IMAGE, find_mismatch, find_packages
 from tests.support.machine.processends import ProcessEnds
 from tests.support.machine.realnode import FOLDER_ENV, IMAGES_ENV
+from tests.support.slow import keep_first
 
 pytestmark = pytest.mark.node
 
@@ -122,7 +123,7 @@ def find_pods(notes: list[Note], epoch: int) -> set[str]:
     return {note.pod for note in notes if note.epoch == epoch}
 
 
-@pytest.mark.parametrize("pods", [1, RANKS])
+@pytest.mark.parametrize("pods", keep_first([RANKS, 1], slow_count=0))
 def test_killed_rank_of_torchrun_continues_with_all_from_the_checkpoint(
     cluster: Cluster, namespace: str, checkpoints: Path, tmp_path: Path, pods: int
 ) -> None:
@@ -148,6 +149,7 @@ def test_killed_rank_of_torchrun_continues_with_all_from_the_checkpoint(
     print(f"{pods} Pods: in place {in_place}, by another Pod {by_pod}")
 
 
+@pytest.mark.exhaustive
 def test_plain_restart_of_torchrun_continues_from_the_checkpoint(
     cluster: Cluster, namespace: str, checkpoints: Path, tmp_path: Path
 ) -> None:
