@@ -77,7 +77,7 @@ def test_ci_run_with_a_failed_suite_runs_the_others_and_fails(failed: str, check
     code, lines = run(checkout)
     assert code == 1
     assert f"{failed:<18} failed   1 failed, 39 passed in 70.00s" in lines
-    assert "attacks            passed" in [line.rstrip() for line in lines]
+    assert "test-consumers     passed" in [line.rstrip() for line in lines]
     assert lines[-1] == SUMMARY
 
 
