@@ -122,6 +122,7 @@ class RestartedGang:
         wait_until(lambda: self.read(0, STARTED) == f"1 {epoch}")
 
     def kill(self, index: int) -> None:
+        """Kill the process of an agent, which must have started: its output tells that."""
         (pid,) = list_children(self.agents[index].process.pid)
         os.kill(pid, signal.SIGKILL)
 
@@ -215,7 +216,8 @@ def test_success_and_a_later_failure_restart_the_others(open_restarted: Open) ->
     command = "echo runs in $FB_EPOCH of $FB_SIZE; [ $FC_TASK_INDEX = 0 ] || exec sleep 1000"
     with open_restarted(3, command) as gang:
         assert gang.agents[0].wait() == 0
-        gang.agents[2].wait_for("runs in 0 of 3\n")
+        for index in (1, 2):
+            gang.agents[index].wait_for("runs in 0 of 3\n")
         gang.kill(1)
         wait_until(lambda: gang.read(1, ENDED) == "0 137")
         gang.publish_without(2, 0, epoch=1, since=1)
@@ -233,12 +235,14 @@ def test_all_start_with_the_size_without_a_member_that_succeeded(
         "echo runs in $FB_EPOCH of $FB_SIZE; [ $FC_TASK_INDEX$FB_EPOCH = 21 ] || exec sleep 1000"
     )
     with open_restarted(3, command, FB_DEBOUNCE_SEC="5") as gang:
-        gang.agents[0].wait_for("runs in 0 of 3\n")
+        for agent in gang.agents:
+            agent.wait_for("runs in 0 of 3\n")
         gang.kill(1)
         wait_until(lambda: gang.read(1, ENDED) == "0 137")
         gang.publish(2, 1)
         assert gang.agents[2].wait() == 0
         wait_until(lambda: gang.read(0, STARTED) == "1 1")
+        gang.agents[1].wait_for("runs in 1 of 3\n")
         gang.kill(1)
         wait_until(lambda: gang.read(1, ENDED) == "1 137")
         if is_success_alone:
