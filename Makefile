@@ -14,7 +14,7 @@ TIMED = sh tools/timed $@
 PYTEST := $(BIN)/python -m pytest
 # Processes for the tests: as many as cores, at most 4 (xdist's own start costs more than it gains).
 JOBS ?= auto
-# Of `make test` and `make test-slow`: their tests wait for programs about half of the time. With 4
+# Of `make test`, `test-slow` and `test-exhaustive`: their tests wait for programs about half of the time. With 4
 # processes on 2 cores `make test` took 138 s, with 2 processes 197 s.
 TEST_JOBS ?= 4
 
@@ -64,12 +64,13 @@ test: $(STAMP) ## unit, property and local-cluster tests (no real API server)
 test-slow: $(STAMP) ## further situations of whole programs, some seconds each
 	@$(TIMED) $(PYTEST) -n $(TEST_JOBS) --dist worksteal -m slow $(ARGS)
 
+.PHONY: test-exhaustive
+test-exhaustive: $(STAMP) ## crashes at the other moments of each write, and more seeds of hangs
+	@$(TIMED) $(PYTEST) -n $(TEST_JOBS) --dist worksteal \
+		-m 'exhaustive and not node and not consumers' $(ARGS)
+
 # Processes of `make test-kube`, each with a control plane of its own; 0 runs the tests in one.
 KUBE_JOBS ?= 0
-
-.PHONY: test-exhaustive
-test-exhaustive: $(STAMP) ## crashes at all moments of each write, and more seeds: what make test-slow leaves out
-	@$(TIMED) $(PYTEST) -n $(TEST_JOBS) --dist worksteal -m 'exhaustive and not node and not consumers' $(ARGS)
 
 .PHONY: test-kube
 test-kube: $(STAMP) ## contract suite and gang on etcd + kube-apiserver + kube-controller-manager

@@ -41,7 +41,8 @@ def test_killed_rank_of_eight_continues_with_all_from_the_checkpoint(tmp_path: P
     assert len(pods) == RANKS, f"Pods were created: {pods}"
 
 
-# A real node has the second one: tests/node/test_recovery_torch.py.
+# The second form also runs on a real node (tests/node/test_recovery_torch.py); here, only with
+# make test-consumers STACKS=torch ARGS="-m consumers -k recovery_torch".
 @pytest.mark.parametrize(("pods", "slots"), keep_first([(1, RANKS), (RANKS, 1)], slow_count=0))
 def test_killed_worker_of_torchrun_continues_with_all_from_the_checkpoint(
     tmp_path: Path, pods: int, slots: int

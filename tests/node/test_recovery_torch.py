@@ -1,8 +1,9 @@
 """Eight ranks of PyTorch DDP (gloo) under torchrun on a real node; one of them is killed.
 
 examples/stacks/recovery-ddp.yaml, with the checkpoints in a volume that outlives the Pods. The
-first death restarts all ranks in their Pods. It uses up the budget: the second one ends a Pod. The
-figures that this prints are beside those of a plain restart, which torchrun makes alone.
+first death restarts all ranks in their Pods. It uses up the budget: the second one ends a Pod. With
+ARGS='-m node -k recovery_torch -s', the test also runs with one Pod and as a plain restart, which
+torchrun makes alone, and prints the figures of all.
 """
 
 import json

@@ -122,7 +122,7 @@ class RestartedGang:
         wait_until(lambda: self.read(0, STARTED) == f"1 {epoch}")
 
     def kill(self, index: int) -> None:
-        """Kill the process of an agent, which must have started: its output tells that."""
+        """Kill the process of an agent, after the caller has waited for a line of its output."""
         (pid,) = list_children(self.agents[index].process.pid)
         os.kill(pid, signal.SIGKILL)
 

@@ -23,7 +23,7 @@ _DELAY_SECONDS = {BEFORE: 0.0, UNHEARD: 0.0015, HEARD: 0.0025}
 
 
 def build_fate() -> Fate:
-    """Build the fate of a write without a crash."""
+    """Build the fate of a request without a crash."""
     return Fate(_WAY_SECONDS, _WAY_SECONDS)
 
 
@@ -55,7 +55,7 @@ def _assign_suites(cases: Iterable[Any], share: int) -> Iterator[Any]:
     for number, case in enumerate(cases, start=1):
         values = case if isinstance(case, tuple) else (case,)
         quotient, rest = divmod(number, share)
-        # The moments take turns in each suite.
+        # By the case's number in its suite: in each suite, the moments take turns.
         turn = (number - quotient if rest else quotient) % len(MOMENTS)
         for when in MOMENTS:
             if when != MOMENTS[turn]:

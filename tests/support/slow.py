@@ -7,10 +7,11 @@ import pytest
 
 
 def keep_first(cases: Iterable[Any], count: int = 1, *, slow_count: int | None = None) -> list[Any]:
-    """Mark all cases after the first ``count``, each of which runs whole programs for seconds.
+    """Mark the cases after the first ``count``: each case runs whole programs for seconds.
 
-    ``make test-slow`` runs the next ``slow_count`` cases (None: all), ``make test-exhaustive`` the
-    rest.
+    ``make test-slow`` runs the next ``slow_count`` cases (None: all others), and
+    ``make test-exhaustive`` the rest. In tests/node and tests/consumers, give ``slow_count=0``: the
+    rest runs only with ARGS='-m node' or ARGS='-m consumers'.
     """
     marked = []
     for number, case in enumerate(cases):

@@ -5,8 +5,12 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
+from typing import IO
 
 import pytest
+
+from tests.support.machine.processes import is_running
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
 SUMMARY = "====== 12 passed, 1 skipped in 3.21s ======"
@@ -15,6 +19,7 @@ FAKE_MAKE = """\
 #!/bin/sh
 if [ -e "answers/$1" ]; then cat "answers/$1"; fi
 if [ -e "answers/$1.stays" ]; then sleep 300 & echo $! >"answers/$1.stays"; fi
+if [ -e "answers/$1.waits" ]; then echo $$ >"answers/$1.waits"; exec sleep 300; fi
 if [ -e "answers/$1.fails" ]; then exit 2; fi
 """
 FAKE_PYTHON = '#!/bin/sh\nexec ./make "$2${4:+-$5}"\n'
@@ -44,14 +49,19 @@ def answer(checkout: Path, target: str, text: str, *, fails: bool = False) -> No
 
 def run(checkout: Path, **env: str) -> tuple[int, list[str]]:
     """Run it; return the exit code and the lines after those of the suites."""
+    with start(checkout, subprocess.PIPE, **env) as script:
+        output, _ = script.communicate()
+    *_, results = output.partition("=== results\n")
+    return script.returncode, results.splitlines()
+
+
+def start(checkout: Path, output: int | IO[str], **env: str) -> subprocess.Popen[str]:
     inherited = {key: value for key, value in os.environ.items() if key != "CI"}
     path = f"{checkout}:{os.environ['PATH']}"
     env = {**inherited, "PATH": path, "DIFFTEST_DIR": "difftest", **env}
-    done = subprocess.run(
-        [".ci/run"], cwd=checkout, env=env, capture_output=True, text=True, check=False
+    return subprocess.Popen(
+        [".ci/run"], cwd=checkout, env=env, stdout=output, stderr=subprocess.STDOUT, text=True
     )
-    *_, results = done.stdout.partition("=== results\n")
-    return done.returncode, results.splitlines()
 
 
 def test_ci_run_with_all_suites_passed_lists_each_and_ends_with_the_summary(checkout: Path) -> None:
@@ -115,6 +125,25 @@ def test_ci_run_does_not_wait_for_a_process_that_a_suite_left_behind(checkout: P
         os.kill(int(left_behind.read_text()), signal.SIGKILL)
     assert code == 0
     assert lines[-1] == SUMMARY
+
+
+def test_ci_run_that_is_ended_ends_the_suite_beside_the_others_and_shows_its_output(
+    checkout: Path, tmp_path: Path
+) -> None:
+    answer(checkout, "test-node", "node Ready after 40 s")
+    waiting = [checkout / "answers" / f"{name}.waits" for name in ("test-kube", "test-node")]
+    for path in waiting:
+        path.touch()
+    output = tmp_path / "output"
+    with output.open("w") as stream, start(checkout, stream) as script:
+        kube, node = (int(wait_until(path.read_text)) for path in waiting)
+        script.terminate()
+        assert script.wait() != 0
+    try:
+        wait_until(lambda: not is_running(node))
+        assert "=== test-node did not end: its output so far\nnode Ready" in output.read_text()
+    finally:
+        os.kill(kube, signal.SIGKILL)
 
 
 @pytest.mark.slow
