@@ -121,7 +121,17 @@ async def _attempt(api: Api, **metadata: Any) -> tuple[Object, Object]:
     """Return a ConfigMap and a scheduled Pod that it owns."""
     owner = (await api.create("configmaps", config_map("owner", **metadata))).ok()
     body = pod("dependent", node="n1", ownerReferences=owned_by(owner))
-    return owner, (await api.create("pods", body)).ok()
+    dependent = (await api.create("pods", body)).ok()
+    await _wait_for_collector(api)
+    return owner, dependent
+
+
+async def _wait_for_collector(api: Api) -> None:
+    """Wait until the collector, which sees Pods in their order, knows those created so far."""
+    gone = (await api.create("configmaps", config_map("gone"))).ok()
+    (await api.delete("configmaps", "gone")).ok()
+    (await api.create("pods", pod("canary", ownerReferences=owned_by(gone)))).ok()
+    await api.wait_gone("pods", "canary")
 
 
 async def test_foreground_finalizer_set_at_creation_holds_the_owner(api: Api) -> None:

@@ -17,7 +17,7 @@ from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkcrd import CRD_FILE, CRDS, ROOT
 from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.servers.rights import run_kubectl, run_until_no_conflict
-from tests.support.waiting import wait_until
+from tests.support.waiting import HANG_SECONDS, wait_until
 from tests.upgrade.situations import SITUATIONS
 
 
@@ -88,7 +88,7 @@ async def test_remedy_for_a_crd_of_another_field_manager_makes_it_fit(
         await check_crd(kube, 0)
     printed = re.findall(r"\(kubectl (.+) crd\.yaml\)", str(refused.value))
     run_kubectl(audited_plane, *shlex.split(printed[0]), str(CRD_FILE))
-    await check_crd(kube, 30)
+    await check_crd(kube, HANG_SECONDS)
     assert await find_problem(kube) == ""
 
 

@@ -32,7 +32,8 @@ async def test_hung_rank_is_restarted_with_its_gang_in_five_writes(
     numbers = [str(number) for number in (HUNG, HUNG_STEP, COUNT)]
     command = [sys.executable, "-c", TRAINING, str(tmp_path), "sleep", *numbers]
     # What the progress costs in the status is counted in test_progress.py.
-    settings = {**SETTINGS, "FB_PROGRESS_STATUS": "off"}
+    # The limit is longer than a busy machine takes until the gang is settled.
+    settings = {**SETTINGS, "FB_PROGRESS_STATUS": "off", "FB_PROGRESS_TIMEOUT_SEC": "15"}
     gang = HealedGang(policed, kube, tmp_path, command, settings)
     clock = SystemClock()
     child = deployed.launch()

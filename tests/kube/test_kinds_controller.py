@@ -300,6 +300,8 @@ async def test_workers_of_a_job_that_cleans_nothing_run_until_it_is_deleted(
     stage = Stage(kube, namespace, audited_plane)
     await stage.create(TRAININGJOBS, build_trainingjob(cleanPodPolicy="None"))
     await watch_until(kube, TRAININGJOBS, namespace, find_phase("Running", "elastic"))
+    # No barrier holds the launcher of a fake kubelet, so it may run before the workers.
+    await wait_for_workers(kube, namespace, 2)
     ends.is_told.set()
     await watch_until(kube, TRAININGJOBS, namespace, find_phase("Succeeded", "elastic"))
     framework = await kube.get(FRAMEWORKS, namespace, "elastic")

@@ -11,6 +11,7 @@ from cli.exitcodes import ExitCode
 from framework.version import VERSION
 from tests.support.servers.controlplane import Access
 from tests.support.servers.jsonhttp import JsonHttp
+from tests.support.waiting import wait_until
 
 PROGRAMS = Path(sys.executable).parent
 
@@ -81,10 +82,11 @@ def test_kubectl_completes_commands_and_names(control_plane: Access, pod: str) -
         return run_kubectl(control_plane, "__complete", "framework", *words).splitlines()
 
     assert "logs\tPrint the logs of a Framework's Tasks." in complete("lo")
-    assert complete("logs", "-n", pod, "ga")[0] == "gang"
-    assert complete("exec", "-n", pod, "gang", "")[:2] == ["worker/0", "worker/1"]
-    assert complete("exec", "gang", "worker/0", "-n", pod, "-c", "")[0] == "train"
-    assert pod in complete("logs", "-n", pod[:5])
+    # Nothing is offered if the API server needs more than a second.
+    wait_until(lambda: complete("logs", "-n", pod, "ga")[0] == "gang")
+    wait_until(lambda: complete("exec", "-n", pod, "gang", "")[:2] == ["worker/0", "worker/1"])
+    wait_until(lambda: complete("exec", "gang", "worker/0", "-n", pod, "-c", "")[0] == "train")
+    wait_until(lambda: pod in complete("logs", "-n", pod[:5]))
 
 
 def test_exec_leaves_the_rest_to_kubectl(control_plane: Access, pod: str, tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ async def test_delete_that_a_finalizer_holds_names_it_at_the_timeout(
     held = {"metadata": {"finalizers": ["lab.example/quota"]}}
     await kube.patch(FRAMEWORKS, namespace, "gang", held)
     try:
-        answer = await user.call("delete", "gang", "--cascade=background", "--timeout=3s", code=4)
+        answer = await user.call("delete", "gang", "--cascade=background", "--timeout=10s", code=4)
         assert "lab.example/quota" in answer.err
         assert "the deletion goes on" in answer.err
     finally:

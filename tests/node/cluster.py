@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 
 SYSTEM_NAMESPACE = "frameworkbarrier-system"
 # The longest wait, which only ends a hang. On a busy machine, Pods take minutes to start.
-NODE_SECONDS = 800
+NODE_SECONDS = 1600
 T = TypeVar("T")
 
 

@@ -106,4 +106,3 @@ def test_killed_process_restarts_in_its_pod_then_in_a_new_one(
     assert recovery["firstFailed"]["index"] == 2
     assert [len(entry["times"]) for entry in recovery["restarts"]] == [MAX_RESTARTS]
     print(f"in place {in_place / 1e9:.2f} s, by a new Pod {by_pod / 1e9:.2f} s")
-    assert in_place < by_pod

@@ -51,7 +51,7 @@ def grandchild() -> Iterator[Any]:
             "import subprocess,sys;"
             "p=subprocess.Popen([sys.executable,'-c','import time;print(1,flush=True);"
             "time.sleep(1000)',*sys.argv[1:]],stdout=subprocess.PIPE);p.stdout.readline();"
-            "print(p.pid,flush=True);sys.stdin.read();p.kill()"
+            "print(p.pid,flush=True);sys.stdin.read();p.kill();p.wait()"
         )
         parent = subprocess.Popen(
             [sys.executable, "-c", code, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE

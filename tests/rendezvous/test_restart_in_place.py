@@ -177,7 +177,7 @@ def test_killed_process_leads_to_one_restart_of_all(open_restarted: Open) -> Non
 def test_nothing_starts_before_all_have_come(open_restarted: Open, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     slow = f"trap 'sleep 0.5; touch {gone}; exit 0' TERM; ls {gone} && echo all are gone; {COMMAND}"
-    with open_restarted(2, slow) as gang:
+    with open_restarted(2, slow, FB_STOP_GRACE_SEC="60") as gang:
         gang.wait_for_epoch(0)
         gang.kill(0)
         wait_until(lambda: gang.read(0, ENDED) == "0 137")

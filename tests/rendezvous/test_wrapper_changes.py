@@ -173,7 +173,7 @@ def test_wrapper_asks_its_command_to_end_once(gang: Gang, first: str) -> None:
             wait_until(file.exists)
         gang.publisher.publish(completing)
         wait_until(file.with_name("signals.completing").exists)
-        wait_until(file.exists)
+        wait_until(lambda: file.exists() and file.read_text())
         if first == "roster":
             agent.signal(signal.SIGTERM)
             agent.signal(signal.SIGUSR2)  # forwarded after it, and ends the command

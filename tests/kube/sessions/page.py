@@ -17,6 +17,10 @@ _VARIABLE = (
     # Columns are as wide as their widest value.
     (re.compile(r" {2,}"), "  "),
 )
+_CREATED = re.compile(
+    r"^(.*PodCreated .*Created the Pods of )(.*)\n.*PodCreated .*Created the Pods of (.*)\n",
+    re.MULTILINE,
+)
 _TASK_PROGRESS = re.compile(r" +\d+\.\d+s  (\w+/\d+)  (.*)\n")
 
 
@@ -32,7 +36,13 @@ def normalize(page: str) -> str:
     """Replace times, UIDs, ports and addresses by words."""
     for pattern, word in _VARIABLE:
         page = pattern.sub(word, page)
-    return page
+    # Pods whose creates are answered at different times have an Event each.
+    return _CREATED.sub(_join_created, page)
+
+
+def _join_created(found: re.Match[str]) -> str:
+    begin, *names = found.groups()
+    return f"{begin}{', '.join(sorted(', '.join(names).split(', ')))}\n"
 
 
 def _sort_progress(text: str) -> str:

@@ -130,12 +130,12 @@ class Stage:
 
         await watch_until(self._kube, EVENTS, self._namespace, find)
 
-    async def wait_for_state(self, framework: str, state: str) -> None:
-        """Wait until the controller has written this state of a Framework."""
+    async def wait_for_state(self, framework: str, state: str, field: str = "state") -> None:
+        """Wait until the controller has written this state, or other field, of a Framework."""
 
         def find(_: str, body: Object) -> Object | None:
             is_named = body["metadata"].get("name") == framework
-            return body if is_named and (body.get("status") or {}).get("state") == state else None
+            return body if is_named and (body.get("status") or {}).get(field) == state else None
 
         await watch_until(self._kube, FRAMEWORKS, self._namespace, find)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from framework.api.constants import READY_TASKS_FIELD
 from tests.kube.sessions.stage import Stage
 from tests.kube.sessions.terminal import Terminal
 from tests.support.servers.remedies import list_remedies
@@ -139,6 +140,7 @@ async def repair_gang(terminal: Terminal, stage: Stage) -> None:
     terminal.say("Version 1 of the image exists:")
     await terminal.type(*(line.replace("IMAGE", "registry.example/train:1") for line in commands))
     await stage.restart(*WORKERS)
+    await stage.wait_for_state("train", "3/3", READY_TASKS_FIELD)
     await terminal.type("framework wait train --for=condition=Running", "framework why train")
 
 
@@ -191,6 +193,7 @@ async def repeat(terminal: Terminal, stage: Stage) -> None:
     await terminal.type("framework get train -o wide", "framework resume train")
     async with terminal.open("framework wait train --for=condition=Running", PROGRESS):
         await stage.start(*names)
+    await stage.wait_for_state("train", "4/4", READY_TASKS_FIELD)
 
 
 async def type_less(terminal: Terminal) -> None:
@@ -212,7 +215,8 @@ async def end_gang(terminal: Terminal, stage: Stage) -> None:
     async with terminal.open("framework stop train --wait", PROGRESS):
         stage.remove(*WORKERS, "train-worker-3")
     await terminal.type("framework wait train", code=1)
-    await terminal.type("framework delete train digits", "framework get")
+    progress = ("train: ", "digits: ")
+    await terminal.type("framework delete train digits", "framework get", progress=progress)
 
 
 async def convert(terminal: Terminal) -> None:

@@ -90,14 +90,21 @@ class Terminal:
         (self._shell.folder / name).write_text(content, encoding="utf-8")
         self.page.append(f"```yaml\n{content}```\n")
 
-    async def type(self, *lines: str, code: int = 0) -> str:
-        """Type lines into one session, of which the last ends with ``code``; return the output."""
+    async def type(self, *lines: str, code: int = 0, progress: tuple[str, ...] = ()) -> str:
+        """Type lines into one session, of which the last ends with ``code``; return the output.
+
+        ``progress``: begins of the lines that are left out, those that the program prints only if
+        the machine is slow.
+        """
         session, output = "", ""
         for line in lines:
             running = await self._start(line)
             ended = await running.end()
             expected = code if line == lines[-1] else 0
             assert ended == expected, f"{line}: exit code {ended}\n{running.output}"
+            if progress:
+                kept = running.output.splitlines(keepends=True)
+                running.output = "".join(text for text in kept if not text.startswith(progress))
             output = running.output
             session += self._render(running, ended)
         self._write(session)
@@ -130,10 +137,14 @@ class Terminal:
         """Press Tab after each line, and write the candidates that bash offers."""
         session = ""
         for line in lines:
-            child = await self._launch("bash", "-c", _COMPLETE, "bash", line)
-            running = Running(line, child)
-            assert await running.end() == 0, running.output
-            session += f"$ {line}<Tab>\n{'  '.join(running.output.split())}\n"
+            words: list[str] = []
+            # Nothing is offered if the API server needs more than a second.
+            while not words:
+                child = await self._launch("bash", "-c", _COMPLETE, "bash", line)
+                running = Running(line, child)
+                assert await running.end() == 0, running.output
+                words = running.output.split()
+            session += f"$ {line}<Tab>\n{'  '.join(words)}\n"
         self._write(session)
 
     async def _start(self, line: str) -> Running:
