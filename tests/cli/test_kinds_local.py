@@ -362,8 +362,8 @@ async def apply_until(kube: KubeClient, resource: Resource, text: str, **status:
     return await watch_until(kube, resource, "default", check)
 
 
-def read_logs(kubeconfig: Path, name: str) -> str:
-    code, output = call("logs", name, "--kubeconfig", str(kubeconfig))
+def read_logs(kubeconfig: Path, name: str, *task: str) -> str:
+    code, output = call("logs", name, *task, "--kubeconfig", str(kubeconfig))
     assert code == ExitCode.SUCCEEDED, output
     return output
 
@@ -461,13 +461,15 @@ async def test_worker_leaves_after_its_process_in_the_launcher_has_ended(kubecon
         await apply_until(kube, TRAININGJOBS, build_following_job(), phase="Running")
         pod = await kube.get(PODS, "default", name)
         uid, host = pod["metadata"]["uid"], pod["status"]["podIP"]
-        await wait_until_async(lambda: f"starts {host}" in read_logs(kubeconfig, JOB_NAME))
+        launcher = JOB_NAME, "launcher/0"
+        await wait_until_async(lambda: f"starts {host}" in read_logs(kubeconfig, *launcher))
         # A Pod that has acknowledged nothing is not waited for.
         await watch_until(kube, PODS, "default", find_agent)
         status = {"status": {"conditions": [notice]}}
         await kube.patch(PODS, "default", name, status, subresource="status")
         await watch_until(kube, PODS, "default", find_change(uid, is_next=False))
-        assert f"has ended {host}" in read_logs(kubeconfig, JOB_NAME)
+        # The log of the worker that is replaced cannot be read now.
+        assert f"has ended {host}" in read_logs(kubeconfig, *launcher)
         await watch_until(kube, PODS, "default", find_change(uid, is_next=True))
         framework = await kube.get(FRAMEWORKS, "default", JOB_NAME)
     roles = framework["status"]["attemptStatus"]["taskRoleStatuses"]

@@ -245,7 +245,8 @@ def test_run_that_is_stopped_has_the_reasons_of_the_wait(tmp_path: Path) -> None
     )
     with start(*list_local(tmp_path / "state"), "--gpus", "1", file) as program:
         # Both reasons stay; either may be the first.
-        gang = r"worker/0 +.*barrier: the gang of 4 lacks gpu/(\d) \(.*nvidia.com/gpu"
+        # Not one that has no address yet, before the one that waits.
+        gang = r"worker/0 +.*barrier: the gang of 4 lacks gpu/(\d) \([^)]*nvidia.com/gpu"
         unschedulable = r"gpu/(\d) +Waiting: Unschedulable: .*nvidia.com/gpu"
         output = read_until(program, f"{gang}|{unschedulable}")
         missing = gang if re.search(unschedulable, output) else unschedulable

@@ -36,7 +36,7 @@ def wrap_command(role: Object) -> None:
     main["command"] = ["python3", ZIPAPP, "run", "--", *main["command"]]
 
 
-def restart_in_place(role: Object, max_restarts: int) -> None:
+def restart_in_place(role: Object, max_restarts: int, *, grace_seconds: int = 1) -> None:
     """Let the wrapper restart the command of a role's Pods in them, with those of the gang."""
     wrap_command(role)
     (port,) = find_free_ports(1)
@@ -50,7 +50,7 @@ def restart_in_place(role: Object, max_restarts: int) -> None:
     main["env"] = [
         {"name": "FB_GANG_KEY_FILE", "value": f"{mount['mountPath']}/{constants.GANG_KEY}"},
         {"name": "FB_BARRIER_PORT", "value": str(port)},
-        {"name": "FB_STOP_GRACE_SEC", "value": "1"},
+        {"name": "FB_STOP_GRACE_SEC", "value": str(grace_seconds)},
     ]
 
 

@@ -25,7 +25,8 @@ while not os.path.exists("/gate/end"):
     if left:
         with open("/gate/checkpoint-" + name, "w") as file:
             print(*(pod.index for pod in left), file=file)
-        if any(pod.is_own for pod in left):
+        # Rank 0 has seen it, too: after the end of this Pod, the roster lists nobody who leaves.
+        if any(pod.is_own for pod in left) and os.path.exists("/gate/checkpoint-0-0"):
             sys.exit(143)
     time.sleep(0.05)
 '

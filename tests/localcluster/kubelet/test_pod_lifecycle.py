@@ -27,6 +27,7 @@ from tests.localcluster.kubelet.nodes import (
     open_node,
 )
 from tests.support.servers.childprocess import find_free_ports
+from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.local
 
@@ -76,7 +77,8 @@ async def test_pod_initializing_already_has_its_address(node: Node) -> None:
 
 
 async def test_pods_two_at_once_have_their_own_addresses(node: Node) -> None:
-    script = "python3 -c 'import socket; s=socket.create_server((\"'$IP'\", 23456)); print(1)'"
+    (port,) = find_free_ports(1)
+    script = f"python3 -c 'import socket; s=socket.create_server((\"'$IP'\", {port})); print(1)'"
     ip = {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
     pods = [build_pod(name, build_container(script, env=[ip])) for name in ("a", "b")]
     ended = await asyncio.gather(*map(node.finish, pods))
@@ -216,7 +218,12 @@ async def test_pod_deleted_again_with_a_shorter_grace_is_killed_after_it(node: N
     assert get_ended(last)["exitCode"] == 137
 
 
-async def test_pod_force_deleted_is_killed_at_once(node: Node) -> None:
+async def test_pod_force_deleted_is_killed_at_once(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "localcluster.kubelet.container.process._KILL_TIMEOUT_SECONDS", HANG_SECONDS
+    )
     marker = f"{86400 + os.getpid()}.4"
     await node.create(build_pod("p", build_container(f"trap '' TERM; sleep {marker}")))
     await node.wait_for("p", is_running())
@@ -352,9 +359,11 @@ async def test_pod_missing_env_source_waits_with_a_reason(
 
 
 async def test_pod_readiness_follows_its_probe(node: Node, tmp_path: Path) -> None:
-    ready = {"tcpSocket": {"port": "web"}, "periodSeconds": 1}
+    ready = {"tcpSocket": {"port": "web"}, "periodSeconds": 1, **PATIENT}
     (port,) = find_free_ports(1)
-    serve_port = f"import socket; s = socket.create_server(('0.0.0.0', {port})); s.accept()"
+    serve_port = (
+        f"import socket; s = socket.create_server(('0.0.0.0', {port}))\nwhile True: s.accept()"
+    )
     container = build_container(
         "until [ -e /gate/open ]; do sleep 0.05; done; "
         f"{shlex.quote(sys.executable)} -c {shlex.quote(serve_port)}; sleep 600",
