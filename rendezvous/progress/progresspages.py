@@ -19,7 +19,7 @@ from framework.agent.report import LineReporter
 from rendezvous.core.hangs.reports import BUSY_WINDOW_SECONDS, MAX_PROCESSES, ProcessReport
 from rendezvous.process.processes import read_stat
 from rendezvous.process.signalling import is_caught
-from rendezvous.progress.stacks import Stacks, empty_stacks, get_size, read_stacks
+from rendezvous.progress.stacks import Stacks, empty_stacks, get_size, is_whole, read_stacks
 from rendezvous.progress.steptext import StepText
 from rendezvous.settings.progresspattern import TextStep
 from rendezvous.site.peers.reporting.progress_page import (
@@ -172,7 +172,7 @@ class ProgressPages:
         while self._clock.monotonic() < deadline:
             self._clock.sleep(_LOOK_SECONDS)
             before, sizes = sizes, {pid: get_size(path) for pid, path in asked.items()}
-            if all(sizes.values()) and sizes == before:
+            if sizes == before and all(map(is_whole, asked.values())):
                 break
         for pid, path in asked.items():
             self._keep(pid, read_stacks(path))

@@ -16,6 +16,9 @@ from rendezvous.core.hangs.progress import FRAME_LENGTH
 _MAX_STACKS_BYTES = 64 * 1024
 _MAX_LINES = 100
 _FRAME = re.compile(r'  File "([^"]{0,500})", line (\d{1,9}) in (.{0,500})\Z')
+# The outermost frame of a main thread ends in one of the first two. faulthandler writes the third
+# after 100 frames of a thread, and after 100 threads.
+_ENDS = (b" in <module>\n", b" in _run_module_as_main\n", b"...\n")
 # From each end of a stack.
 _COMPARED_FRAMES = 4
 
@@ -38,6 +41,22 @@ def get_size(path: str) -> int:
         return os.stat(path).st_size
     except OSError:
         return 0
+
+
+def is_whole(path: str) -> bool:
+    """Return whether the last line of the stacks is one that faulthandler writes last.
+
+    A process on a busy machine may stop for long while it writes. The last line of a program that
+    embeds Python may be another one.
+    """
+    try:
+        descriptor = _open_file(path, os.O_RDONLY)
+    except OSError:
+        return False
+    with os.fdopen(descriptor, "rb") as file:
+        longest = max(map(len, _ENDS))
+        file.seek(max(0, os.fstat(descriptor).st_size - longest))
+        return file.read(longest).endswith(_ENDS)
 
 
 def empty_stacks(path: str, pid: int) -> bool:

@@ -125,6 +125,35 @@ def test_own_stack_names_the_function_and_its_hash_is_that_of_the_place(
     assert pages.observe()[0].stack == first != ""
 
 
+class SlowWriter(VirtualClock):
+    """Writes the stacks of a process in parts, one at each look of the agent."""
+
+    def __init__(self, path: Path, parts: list[str]) -> None:
+        super().__init__()
+        self._path, self._parts = path, parts
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        with self._path.open("a") as file:
+            file.write(self._parts.pop(0) if self._parts else "")
+
+
+def test_stacks_that_the_process_writes_slowly_are_read_when_they_are_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a busy machine, a process may get no processor for long while it writes."""
+    peers.progress(1)
+    (path,) = (tmp_path / "progress").glob("*.stacks")
+    begin = 'Current thread 0x1 (most recent call first):\n  File "train.py", line 9 in load\n'
+    parts = [begin, "", "", "", '  File "train.py", line 20 in train\n', "", "", ""]
+    parts.append('  File "train.py", line 30 in <module>\n')
+    pages = build_pages(tmp_path, SlowWriter(path, parts))
+    pages.observe()
+    signal.signal(STACKS_SIGNAL, lambda *_: None)
+    pages.take_stacks()
+    assert 'File "train.py", line 30 in <module>' in capsys.readouterr().err
+
+
 def test_process_that_has_taken_the_signal_back_is_not_signalled(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
