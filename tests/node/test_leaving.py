@@ -137,8 +137,10 @@ def check_end(cluster: Cluster, namespace: str) -> None:
     totals = [each["totalRetriedCount"] for each in retries]
     assert [task["leaves"]["count"] for task in role["taskStatuses"]] == totals
     # `kubectl drain` tries again by the name of the Pod, so it may evict the next one, which is
-    # Pending: a budget does not keep such Pods.
-    assert set(totals) <= {1, 2}
+    # Pending: a budget does not keep such Pods. The API server marks that Pod as a target of a
+    # disruption, and then deletes the Pod of the name without a UID: if the controller has replaced
+    # it meanwhile, one more Pod (Kubernetes 1.34, pkg/registry/core/pod/storage/eviction.go).
+    assert set(totals) <= {1, 2, 3}
 
 
 def test_drained_node_is_left_after_the_checkpoint(
