@@ -137,10 +137,11 @@ def check_end(cluster: Cluster, namespace: str) -> None:
     totals = [each["totalRetriedCount"] for each in retries]
     assert [task["leaves"]["count"] for task in role["taskStatuses"]] == totals
     # `kubectl drain` tries again by the name of the Pod, so it may evict the next one, which is
-    # Pending: a budget does not keep such Pods. The API server marks that Pod as a target of a
-    # disruption, and then deletes the Pod of the name without a UID: if the controller has replaced
-    # it meanwhile, one more Pod (Kubernetes 1.34, pkg/registry/core/pod/storage/eviction.go).
-    assert set(totals) <= {1, 2, 3}
+    # Pending: a budget does not keep such Pods. The API server marks the Pod as the target of a
+    # disruption, then deletes it. If the controller has replaced it in between, the API server
+    # begins again with the Pod of the name (Kubernetes 1.34, registry/core/pod/storage/eviction.go):
+    # each time is one more leave, and more than two of them are not likely.
+    assert all(1 <= total <= 4 for total in totals), totals
 
 
 def test_drained_node_is_left_after_the_checkpoint(
