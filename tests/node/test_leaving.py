@@ -139,8 +139,8 @@ def check_end(cluster: Cluster, namespace: str) -> None:
     # `kubectl drain` tries again by the name of the Pod, so it may evict the next one, which is
     # Pending: a budget does not keep such Pods. The API server marks the Pod as the target of a
     # disruption, then deletes it. If the controller has replaced it in between, the API server
-    # begins again with the Pod of the name (Kubernetes 1.34, registry/core/pod/storage/eviction.go):
-    # each time is one more leave, and more than two of them are not likely.
+    # begins again with the Pod of the name (Kubernetes 1.34, eviction.go of the storage of Pods).
+    # Each time is one more leave, and more than two of them are not likely.
     assert all(1 <= total <= 4 for total in totals), totals
 
 
